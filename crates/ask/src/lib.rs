@@ -17,8 +17,8 @@
 //! let budget = Budget::new(Deadline::NEVER, CancelToken::default());
 //! let snapshot = db.snapshot()?;
 //! let now = Timestamp::from_nanos(120_000_000_000);
-//! let asker = influxql::Asker::new(&snapshot, &Unrestricted, &budget, now);
-//! let answers = asker.ask("SELECT mean(pressure) FROM pumps GROUP BY id")?;
+//! let evaluator = influxql::Evaluator::new(&snapshot, &Unrestricted, &budget, now);
+//! let answers = evaluator.ask("SELECT mean(pressure) FROM pumps GROUP BY id")?;
 //! let json = influxql::json(&answers, influxql::Form::default());
 //! assert!(String::from_utf8(json).unwrap().contains("[[\"1970-01-01T00:00:00Z\",4.5]]"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

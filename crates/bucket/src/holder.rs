@@ -17,19 +17,10 @@ use crate::keys::{head_key, pack_key};
 use crate::pack::{Pack, PackIndex};
 use crate::store::{Answer, Etag, Object, Put, Request, StoreFailure};
 use headwater_io::Chance;
-use headwater_types::Timestamp;
+use headwater_types::{Now, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The time, as given by the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// On a clock that never goes back.
-    pub monotonic: Duration,
-    /// By the wall clock, for what people read.
-    pub wall: Timestamp,
-}
 
 /// The first wait after a failure; each further one is twice as long.
 const WAIT_FIRST: Duration = Duration::from_millis(100);

@@ -38,7 +38,8 @@ pub use error::{BucketError, BucketErrorKind};
 pub use head::{CopyEntry, Head, Lease, PackEntry};
 /// The outside world, of which clocks and chance are taken.
 pub use headwater_io::Env;
-pub use holder::{Change, Committed, Holder, Me, Now};
+pub use headwater_types::Now;
+pub use holder::{Change, Committed, Holder, Me};
 pub use keys::{head_key, pack_key, pack_of_key, packs_prefix, place};
 pub use memory::{Careless, Faults, Faulty, Memory};
 pub use pack::{Addition, IndexEntry, Pack, PackIndex, PackLocation, Range};

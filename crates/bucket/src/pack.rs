@@ -8,6 +8,7 @@
 use crate::head::checked;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
 
 const MAGIC: [u8; 6] = *b"HWPACK";
@@ -26,6 +27,16 @@ pub struct Range {
 }
 
 impl Range {
+    /// Makes a range of bytes of a segment.
+    #[must_use]
+    pub fn of(segment: u64, bytes: ByteRange) -> Range {
+        Range {
+            segment,
+            offset: bytes.start(),
+            bytes: bytes.len(),
+        }
+    }
+
     /// The first byte behind it.
     #[must_use]
     pub fn end(&self) -> u64 {

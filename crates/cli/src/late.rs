@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// A candidate with what it would write.
 #[derive(Serialize)]
-pub(crate) struct CandidateFigures {
+pub(crate) struct CandidateStats {
     policy: String,
     leaf_events: u32,
     wa_predicted: f64,
@@ -15,9 +15,9 @@ pub(crate) struct CandidateFigures {
     cost: f64,
 }
 
-impl CandidateFigures {
-    pub(crate) fn of(ranked: &Ranked) -> CandidateFigures {
-        CandidateFigures {
+impl CandidateStats {
+    pub(crate) fn of(ranked: &Ranked) -> CandidateStats {
+        CandidateStats {
             policy: ranked.candidate.policy.to_string(),
             leaf_events: ranked.candidate.leaf_events,
             wa_predicted: ranked.predicted,
@@ -29,16 +29,16 @@ impl CandidateFigures {
 
 /// The paper's Algorithm 1, under the paper's names.
 #[derive(Serialize)]
-pub(crate) struct PaperFigures {
+pub(crate) struct PaperStats {
     n: u32,
     n_seq: Option<u32>,
     r_c: f64,
     r_s: f64,
 }
 
-impl PaperFigures {
-    pub(crate) fn of((n, advice): (u32, Algorithm1)) -> PaperFigures {
-        PaperFigures {
+impl PaperStats {
+    pub(crate) fn of((n, advice): (u32, Algorithm1)) -> PaperStats {
+        PaperStats {
             n,
             n_seq: advice.n_seq,
             r_c: advice.r_c,

@@ -70,7 +70,7 @@ pub use replica::pinned::{PinnedState, PinnedStates};
 pub use replication::needed::{NeededFor, NeededRange, Reason, Why};
 pub use replication::state::{State, StateName, StateSegment};
 pub use replication::subscriptions::{Pin, Rule, Rules, StreamShare};
-pub use replication::tail::{Tail, TailRequest, TailMark, LogLocation, TailPoint};
+pub use replication::tail::{LogLocation, Tail, TailMark, TailPoint, TailRequest};
 pub use storage::index::{IndexBudget, IndexPolicy, IndexUse};
 pub use storage::named_snapshots::SnapshotEnd;
 pub use storage::read_stats::ReadStats;

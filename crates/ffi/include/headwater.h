@@ -83,7 +83,7 @@ struct ArrowArrayStream {
 #endif
 
 
-// Success.
+// The call succeeded.
 #define HW_OK 0
 
 // The request itself is wrong: change it.

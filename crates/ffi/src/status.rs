@@ -8,7 +8,7 @@ use headwater::ErrorKind;
 use std::ffi::c_char;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Success.
+/// The call succeeded.
 pub const HW_OK: i32 = 0;
 /// The request itself is wrong: change it.
 pub const HW_INVALID: i32 = 1;

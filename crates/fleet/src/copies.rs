@@ -11,7 +11,7 @@ use crate::edge_copy::{CopyLocation, EdgeCopy, Live, Shows};
 use crate::edges::{Edge, EdgeAddress, Edges, Secret};
 use crate::error::{FleetError, FleetErrorKind, medium};
 use crate::invite::{Invite, check_url};
-use crate::prefetch::Migration;
+use crate::prefetch::Prefetch;
 use crate::status::{EdgeState, EdgeStatus, VerifiedStatus};
 use crate::subscription::{PinSpec, StreamShare, WantRule, rules};
 use crate::waiting::blocking;
@@ -241,7 +241,7 @@ impl Fleet {
     ///
     /// # Errors
     /// `not_found`, `io`.
-    pub fn migrate(&self, name: &str, migration: Migration) -> Result<(), FleetError> {
+    pub fn migrate(&self, name: &str, migration: Prefetch) -> Result<(), FleetError> {
         self.wants_from_now_on(name, |edge| edge.migration = migration)
     }
 

@@ -8,7 +8,7 @@
 
 use crate::error::{FleetError, FleetErrorKind};
 use crate::invite::SECRET_PREFIX;
-use crate::prefetch::Migration;
+use crate::prefetch::Prefetch;
 use crate::private::{self, VERSION, check_version, damaged};
 use crate::subscription::{StreamShare, WantRule, rules};
 use headwater_engine::Rules;
@@ -57,8 +57,8 @@ pub struct Edge {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_seconds: Option<u64>,
     /// The prefetch policy.
-    #[serde(default, skip_serializing_if = "Migration::is_default")]
-    pub migration: Migration,
+    #[serde(default, skip_serializing_if = "Prefetch::is_default")]
+    pub migration: Prefetch,
     /// Nothing is requested from it for now.
     #[serde(default)]
     pub is_paused: bool,
@@ -300,7 +300,7 @@ impl Edges {
                     want: want.unwrap_or_default(),
                     rules: Vec::new(),
                     kept_seconds: None,
-                    migration: Migration::default(),
+                    migration: Prefetch::default(),
                     is_paused: false,
                     address: None,
                     identity: None,

@@ -5,7 +5,7 @@
 //! plain data with one owner; its calls wait for the device. Failure: an error of the device ends
 //! it, and it is created again.
 
-use crate::prefetch::Migration;
+use crate::prefetch::Prefetch;
 use headwater_engine::{Error, RemoteCopy, State};
 use headwater_protocol::replication::{Message, Now, Planner, PlannerLimits, Verified};
 use std::time::Duration;
@@ -17,7 +17,7 @@ const FIRST_STATE_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Follower {
     first_request: u64,
-    migration: Migration,
+    migration: Prefetch,
     stage: Stage,
 }
 
@@ -47,13 +47,13 @@ impl Follower {
         };
         Follower {
             first_request,
-            migration: Migration::default(),
+            migration: Prefetch::default(),
             stage,
         }
     }
 
     /// Sets the prefetch policy.
-    pub(crate) fn migrate(&mut self, migration: Migration) {
+    pub(crate) fn migrate(&mut self, migration: Prefetch) {
         let has_changed = self.migration != migration;
         self.migration = migration;
         if let Some(planner) = self.planner().filter(|_| has_changed) {

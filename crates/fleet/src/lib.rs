@@ -55,7 +55,7 @@ pub use error::{FleetError, FleetErrorKind};
 pub use frame::{About, MESSAGE_MAX};
 pub use headwater_engine::{CarriedCopy, CopyRestoration, Rules};
 pub use headwater_protocol::replication::{BudgetLimits, QuietHours};
-pub use prefetch::{Migration, MigrationPolicy, MigrationScore};
+pub use prefetch::{Prefetch, PrefetchPolicy, PrefetchScore};
 pub use relays::{RelaySpec, Relays};
 pub use session::accept_key;
 pub use status::{

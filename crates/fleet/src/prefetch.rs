@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Ranges that are prefetched, and their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MigrationPolicy {
+pub enum PrefetchPolicy {
     /// Nothing goes by itself.
     None,
     /// Ranges that tiles need, coarse before fine; then the subscribed rows, in their order.
@@ -22,25 +22,25 @@ pub enum MigrationPolicy {
     Shares,
 }
 
-impl MigrationPolicy {
+impl PrefetchPolicy {
     /// All there are, by the names they are known by.
-    pub const ALL: [(&'static str, MigrationPolicy); 5] = [
-        ("none", MigrationPolicy::None),
-        ("periodic", MigrationPolicy::Periodic),
-        ("deviation", MigrationPolicy::Deviation),
-        ("both", MigrationPolicy::Both),
-        ("shares", MigrationPolicy::Shares),
+    pub const ALL: [(&'static str, PrefetchPolicy); 5] = [
+        ("none", PrefetchPolicy::None),
+        ("periodic", PrefetchPolicy::Periodic),
+        ("deviation", PrefetchPolicy::Deviation),
+        ("both", PrefetchPolicy::Both),
+        ("shares", PrefetchPolicy::Shares),
     ];
 }
 
-impl From<MigrationPolicy> for Policy {
-    fn from(policy: MigrationPolicy) -> Policy {
+impl From<PrefetchPolicy> for Policy {
+    fn from(policy: PrefetchPolicy) -> Policy {
         match policy {
-            MigrationPolicy::None => Policy::None,
-            MigrationPolicy::Periodic => Policy::Periodic,
-            MigrationPolicy::Deviation => Policy::Deviation,
-            MigrationPolicy::Both => Policy::Both,
-            MigrationPolicy::Shares => Policy::Shares,
+            PrefetchPolicy::None => Policy::None,
+            PrefetchPolicy::Periodic => Policy::Periodic,
+            PrefetchPolicy::Deviation => Policy::Deviation,
+            PrefetchPolicy::Both => Policy::Both,
+            PrefetchPolicy::Shares => Policy::Shares,
         }
     }
 }
@@ -48,7 +48,7 @@ impl From<MigrationPolicy> for Policy {
 /// Which rows are looked at first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum MigrationScore {
+pub enum PrefetchScore {
     /// Rows whose values deviate most, over the deviation of their stream.
     #[default]
     Deviation,
@@ -60,23 +60,23 @@ pub enum MigrationScore {
     Misses,
 }
 
-impl MigrationScore {
+impl PrefetchScore {
     /// All there are, by the names they are known by.
-    pub const ALL: [(&'static str, MigrationScore); 4] = [
-        ("deviation", MigrationScore::Deviation),
-        ("spread", MigrationScore::Spread),
-        ("events", MigrationScore::Events),
-        ("misses", MigrationScore::Misses),
+    pub const ALL: [(&'static str, PrefetchScore); 4] = [
+        ("deviation", PrefetchScore::Deviation),
+        ("spread", PrefetchScore::Spread),
+        ("events", PrefetchScore::Events),
+        ("misses", PrefetchScore::Misses),
     ];
 }
 
-impl From<MigrationScore> for ScoreBy {
-    fn from(score: MigrationScore) -> ScoreBy {
+impl From<PrefetchScore> for ScoreBy {
+    fn from(score: PrefetchScore) -> ScoreBy {
         match score {
-            MigrationScore::Deviation => ScoreBy::Deviation,
-            MigrationScore::Spread => ScoreBy::Spread,
-            MigrationScore::Events => ScoreBy::Events,
-            MigrationScore::Misses => ScoreBy::Misses,
+            PrefetchScore::Deviation => ScoreBy::Deviation,
+            PrefetchScore::Spread => ScoreBy::Spread,
+            PrefetchScore::Events => ScoreBy::Events,
+            PrefetchScore::Misses => ScoreBy::Misses,
         }
     }
 }
@@ -84,20 +84,20 @@ impl From<MigrationScore> for ScoreBy {
 /// Prefetch into a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Migration {
+pub struct Prefetch {
     /// The prefetch policy.
     #[serde(default)]
-    pub policy: MigrationPolicy,
+    pub policy: PrefetchPolicy,
     /// By what rows go before others.
     #[serde(default)]
-    pub score: MigrationScore,
+    pub score: PrefetchScore,
     /// Bytes of rows that are prefetched, of streams with a subscription of summaries only.
     #[serde(default)]
     pub ahead_bytes: u64,
 }
 
-impl Migration {
+impl Prefetch {
     pub(crate) fn is_default(&self) -> bool {
-        *self == Migration::default()
+        *self == Prefetch::default()
     }
 }

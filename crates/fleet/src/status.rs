@@ -2,7 +2,7 @@
 
 use crate::edges::EdgeAddress;
 use crate::frame::About;
-use crate::prefetch::Migration;
+use crate::prefetch::Prefetch;
 use crate::subscription::{StreamShare, WantRule};
 use serde::{Deserialize, Serialize};
 
@@ -118,7 +118,7 @@ pub struct EdgeStatus {
     /// Subscriptions of some of its streams.
     pub rules: Vec<WantRule>,
     /// The prefetch policy.
-    pub migration: Migration,
+    pub migration: Prefetch,
     /// Seconds for which rows that the edge removes because of their age are retained here beyond
     /// that; nothing = for ever.
     pub kept_seconds: Option<u64>,

@@ -28,7 +28,9 @@ impl From<StreamShare> for headwater_engine::StreamShare {
     fn from(want: StreamShare) -> headwater_engine::StreamShare {
         match want {
             StreamShare::Full => headwater_engine::StreamShare::Full,
-            StreamShare::Summaries(level) => headwater_engine::StreamShare::Summaries(Level::clamped(level)),
+            StreamShare::Summaries(level) => {
+                headwater_engine::StreamShare::Summaries(Level::clamped(level))
+            }
             StreamShare::Nothing => headwater_engine::StreamShare::Nothing,
         }
     }

@@ -25,12 +25,12 @@ pub use headwater_engine::{
     MergeScope, MetricName, MissedRange, Options, OutermostSpec, Owned, Owners, PageStart,
     PartitionInfo, PolicyChoice, QueuePlacement, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE,
     REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE,
-    REFUSED_UNREADABLE, Reader, Recovery, Refused, RepairFinding, RepairMode, RepairReport, Replay,
-    ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, Result, RowBlock, STATS, Scan,
-    ScanChunk, ScanSpec, ShardLateReport, Snapshot, SnapshotEnd, SnapshotInfo, SnapshotPart, Split,
-    Stat, StatKind, StatUnit, StatValue, Stats, StreamDiff, StreamHandle, StreamInfo, StreamPage,
-    Stretch, Stretches, SummaryBin, SummarySpec, TableChange, TableInfo, TableSpec, Ticket,
-    TierParts, ReadStats, Written,
+    REFUSED_UNREADABLE, ReadStats, Reader, Recovery, Refused, RepairFinding, RepairMode,
+    RepairReport, Replay, ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, Result,
+    RowBlock, STATS, Scan, ScanChunk, ScanSpec, ShardLateReport, Snapshot, SnapshotEnd,
+    SnapshotInfo, SnapshotPart, Split, Stat, StatKind, StatUnit, StatValue, Stats, StreamDiff,
+    StreamHandle, StreamInfo, StreamPage, Stretch, Stretches, SummaryBin, SummarySpec, TableChange,
+    TableInfo, TableSpec, Ticket, TierParts, Written,
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{

@@ -1,9 +1,9 @@
 //! The lake: the tables of a database as Apache Iceberg tables of Parquet files, which others read
 //! with none of our code.
 //!
-//! Purpose: [`write()`] brings the tables in a [`LakeLocation`], a folder or a bucket, to the state of the
-//! database, day by day; [`status`] reports what is there and what is missing; [`verify`] compares;
-//! a [`Catalog`] finds tables by their names.
+//! Purpose: [`write()`] brings the tables in a [`LakeLocation`], a folder or a bucket, to the state
+//! of the database, day by day; [`status`] reports what is there and what is missing; [`verify`]
+//! compares; a [`Catalog`] finds tables by their names.
 //!
 //! Invariants: a reader of a table sees the rows of each day as the database had them at one
 //! instant, each once; rows of the database that are missing in the lake are reported. The state of

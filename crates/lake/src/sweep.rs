@@ -16,7 +16,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Removes files of a table that nothing names and that have an age.
-pub(crate) fn sweep(place: &LakeLocation, dir: &Path, now: Timestamp, age: Duration) -> Result<Swept> {
+pub(crate) fn sweep(
+    place: &LakeLocation,
+    dir: &Path,
+    now: Timestamp,
+    age: Duration,
+) -> Result<Swept> {
     let mut swept = Swept::default();
     let Some(table) = Table::find(place, dir)? else {
         return Ok(swept);

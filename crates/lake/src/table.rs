@@ -82,7 +82,12 @@ impl Table {
     }
 
     /// A table that is not there yet.
-    pub(crate) fn new(place: &LakeLocation, dir: &Path, uuid: String, now_ms: i64) -> Result<Table> {
+    pub(crate) fn new(
+        place: &LakeLocation,
+        dir: &Path,
+        uuid: String,
+        now_ms: i64,
+    ) -> Result<Table> {
         let location = dir.to_str();
         let location =
             location.ok_or_else(|| LakeError::format(dir, "a path in UTF-8", "other bytes"))?;

@@ -274,7 +274,12 @@ fn open(place: &LakeLocation, file: &DataFile) -> Result<ParquetRecordBatchReade
 }
 
 /// Takes in the rows of a file; columns are known by their numbers.
-fn read(place: &LakeLocation, file: &DataFile, columns: &Columns, into: &mut Fingerprint) -> Result<()> {
+fn read(
+    place: &LakeLocation,
+    file: &DataFile,
+    columns: &Columns,
+    into: &mut Fingerprint,
+) -> Result<()> {
     let path = Path::new(&file.path);
     let builder = open(place, file)?;
     let of = |id: i32| -> Option<Known> {

@@ -101,7 +101,11 @@ pub type Look<'a> = &'a dyn Fn() -> headwater::Result<Snapshot>;
 /// When the database or the lake cannot be read or written; `lake.conflict` when others write all
 /// the time, `lake.foreign` when others have changed a table, `lake.database` when it is of another
 /// database, `lake.moved` when it was made in another folder.
-pub fn write(look: Look<'_>, lake: impl Into<LakeLocation>, options: &WriteOptions) -> Result<Written> {
+pub fn write(
+    look: Look<'_>,
+    lake: impl Into<LakeLocation>,
+    options: &WriteOptions,
+) -> Result<Written> {
     let lake = lake.into().prepared()?;
     let names = match options.tables.is_empty() {
         true => look()?.table_names(),

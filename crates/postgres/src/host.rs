@@ -4,7 +4,7 @@
 //! as it likes.
 //! Concurrency: called from any task, at any time; an answer must not block.
 
-use headwater_query::{Access, Owner, Slots, Query, Threads};
+use headwater_query::{Access, Owner, Query, Slots, Threads};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,12 +50,12 @@ pub struct Statements {
     /// Where statements are computed.
     pub threads: Arc<Threads>,
     /// A slot for each statement that may run.
-    pub places: Arc<Slots>,
+    pub slots: Arc<Slots>,
 }
 
 /// Settings of the front end.
 #[derive(Debug, Clone)]
-pub struct DoorSettings {
+pub struct FrontEndSettings {
     /// Serve other machines without tokens.
     pub allow_open: bool,
     /// Ask for tokens of other machines without TLS.

@@ -7,9 +7,9 @@
 //! server that the front end is part of; `sessions` the front end.
 //!
 //! Invariants: it knows neither HTTP nor tokens nor settings of a server: [`Host`] says who may do
-//! what, and gives TLS and random bytes; [`DoorSettings`] are plain values. Nothing below
+//! what, and gives TLS and random bytes; [`FrontEndSettings`] are plain values. Nothing below
 //! `sessions` opens a socket.
-//! Concurrency: a task for each connection; what sessions share is in [`Door`].
+//! Concurrency: a task for each connection; what sessions share is in [`FrontEnd`].
 //! Failure: an error is reported to the client with PostgreSQL's code for it; a message that cannot
 //! be read, or a panic, ends its connection and nothing else. Manual: `docs/postgres.md`. Why it is
 //! our own code: `docs/decisions/0007-postgres-messages.md`.
@@ -34,8 +34,8 @@ mod sessions;
 mod values;
 
 #[cfg(feature = "sessions")]
-pub use host::{DoorSettings, Grant, Host, Statements};
+pub use host::{FrontEndSettings, Grant, Host, Statements};
 #[cfg(feature = "sessions")]
 pub use metrics::Metrics;
 #[cfg(feature = "sessions")]
-pub use sessions::Door;
+pub use sessions::FrontEnd;

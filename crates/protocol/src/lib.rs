@@ -10,4 +10,5 @@
 pub mod dispatch;
 pub mod notice;
 pub mod replication;
+pub mod signature;
 pub mod xmpp;

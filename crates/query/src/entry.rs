@@ -38,10 +38,11 @@ impl Session {
     /// # Errors
     /// See [`Error`](crate::Error). Errors of reading come with the rows.
     pub async fn run(&self, sql: &str, parameters: Parameters) -> Result<Answer> {
-        if let Some(answer) = self.run_again(sql, &parameters)? {
+        let view = Arc::new(self.view()?);
+        if let Some(answer) = self.run_again(&view, sql, &parameters)? {
             return Ok(answer);
         }
-        match statement::read_and_run(self, sql, parameters).await? {
+        match statement::read_and_run(self, view, sql, parameters).await? {
             Step::Ran(answer) => Ok(answer),
             Step::Read(statement, parameters) => statement::run(self, *statement, parameters).await,
         }

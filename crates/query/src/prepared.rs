@@ -79,7 +79,8 @@ impl Prepared {
         let zone = self.session.settings_now().zone;
         let parameters = parameters.in_types(&self.what.parameters, &zone)?;
         let text = self.what.statement.text();
-        if let Some(answer) = self.session.run_again(text, &parameters)? {
+        let view = Arc::new(self.session.view()?);
+        if let Some(answer) = self.session.run_again(&view, text, &parameters)? {
             return Ok(answer);
         }
         if self.what.statement.is_forgotten() {
@@ -87,6 +88,7 @@ impl Prepared {
             statement.written.count = self.what.parameters.len();
             return statement::run(&self.session, statement, parameters).await;
         }
-        statement::run_described(&self.session, Arc::clone(&self.what), parameters).await
+        let described = Arc::clone(&self.what);
+        statement::run_described(&self.session, view, described, parameters).await
     }
 }

@@ -489,16 +489,20 @@ impl Session {
     }
 
     /// Runs a statement with the plan that an earlier run of it left.
-    pub(crate) fn run_again(&self, sql: &str, parameters: &Parameters) -> Result<Option<Answer>> {
-        let view = Arc::new(self.view()?);
-        let key = self.plan_key(sql, &view);
+    pub(crate) fn run_again(
+        &self,
+        view: &Arc<View>,
+        sql: &str,
+        parameters: &Parameters,
+    ) -> Result<Option<Answer>> {
+        let key = self.plan_key(sql, view);
         let Some(key) = key.and_then(|key| key.with(parameters.values())) else {
             return Ok(None);
         };
         match self.query.shared.plans.get(&key) {
             None => Ok(None),
             Some(plan) => self
-                .rows(&self.begin_with(view)?, plan, Done::Select)
+                .rows(&self.begin_with(Arc::clone(view))?, plan, Done::Select)
                 .map(Some),
         }
     }
@@ -557,7 +561,7 @@ impl Session {
         self.begin_with(Arc::new(self.view()?))
     }
 
-    fn begin_with(&self, view: Arc<View>) -> Result<Running> {
+    pub(crate) fn begin_with(&self, view: Arc<View>) -> Result<Running> {
         let shared = &self.query.shared;
         let mut state = shared.state.clone();
         let mut schemas = Vec::new();

@@ -31,7 +31,7 @@ pub enum Owner {
     /// The statements of a token.
     Token(String),
     /// Without tokens, the statements of a front end.
-    Door(&'static str),
+    FrontEnd(&'static str),
 }
 
 /// State of a statement that has a slot.

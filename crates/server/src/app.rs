@@ -14,7 +14,9 @@ use crate::settings::Settings;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use axum::http::StatusCode;
-use headwater::{ClosedRange, Database, ErrorKind, Level, Reader, Snapshot, StreamName, Timestamp};
+use headwater::{
+    ClosedRange, Database, ErrorKind, Level, Reader, Snapshot, StreamHandle, StreamName, Timestamp,
+};
 use headwater_fleet::{Fleet, NodeStatus, Relays, Uplink};
 use headwater_shell::Shell;
 use std::sync::Arc;
@@ -98,13 +100,39 @@ impl App {
         snapshot: &Snapshot,
         asked: impl IntoIterator<Item = (&'a StreamName, ClosedRange)>,
     ) -> Result<Option<Timestamp>, ApiError> {
-        if !self.fleet.as_ref().is_some_and(|fleet| fleet.is_behind()) {
+        // Streams that were dropped meanwhile have nothing newer.
+        let handle = |(stream, range)| Ok(found(snapshot.handle(stream))?.map(|of| (of, range)));
+        if !self.is_behind() {
+            return Ok(None);
+        }
+        let handles = asked
+            .into_iter()
+            .filter_map(|part| handle(part).transpose());
+        let handles = handles.collect::<Result<Vec<_>, ApiError>>()?;
+        self.until_of(
+            snapshot,
+            handles.iter().map(|(handle, range)| (handle, *range)),
+        )
+    }
+
+    /// Whether newer versions of copies are on their way.
+    fn is_behind(&self) -> bool {
+        self.fleet.as_ref().is_some_and(|fleet| fleet.is_behind())
+    }
+
+    /// As [`App::until`], of streams that were looked up.
+    pub(crate) fn until_of<'a>(
+        &self,
+        snapshot: &Snapshot,
+        read: impl IntoIterator<Item = (&'a StreamHandle, ClosedRange)>,
+    ) -> Result<Option<Timestamp>, ApiError> {
+        if !self.is_behind() {
             return Ok(None);
         }
         let mut until: Option<Timestamp> = None;
-        for (stream, range) in asked {
+        for (handle, range) in read {
             // The coarsest level: an answer was given, so that what it needs is here.
-            let parts = found(snapshot.coverage(stream, range, Some(Level::MAX)))?;
+            let parts = found(handle.coverage(snapshot, range, Some(Level::MAX)))?;
             for part in parts.iter().flatten().filter(|part| part.is_older) {
                 let before = part.range.first.previous().unwrap_or(Timestamp::MIN);
                 let of_part = part.until.unwrap_or(before);

@@ -1,8 +1,8 @@
 //! Headwater's server: one database behind one HTTP port.
 //!
-//! Purpose: routes for writing and asking, and what goes on besides. One role of the shell
-//! (`headwater-shell`), which listens, and has TLS, access, limits, metrics and an orderly end. What
-//! a route means is written in `docs/http`; what the engine does stays in the engine.
+//! Purpose: routes for writes and queries, and the components beside them. The server is a role of
+//! the shell (`headwater-shell`), which listens, and has TLS, access, limits, metrics and an
+//! orderly end. Routes are documented in `docs/http`; storage stays in the engine.
 //!
 //! Invariants: a write is answered with success only when the engine calls it as durable as the
 //! database is set to be. No blocking call of the engine runs on a thread of the runtime, but for

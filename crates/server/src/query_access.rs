@@ -10,7 +10,7 @@ use std::fmt::Write;
 #[cfg(feature = "sql")]
 pub(crate) fn owner(access: &Access, door: &'static str) -> headwater_query::Owner {
     match access {
-        Access::Open { .. } => headwater_query::Owner::Door(door),
+        Access::Open { .. } => headwater_query::Owner::FrontEnd(door),
         Access::Token { grant, .. } | Access::Ticket { grant, .. } => {
             headwater_query::Owner::Token(grant.id.clone())
         }

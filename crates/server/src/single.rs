@@ -67,7 +67,7 @@ impl Role for Single {
         Ok(answer)
     }
 
-    fn refresh_figures(self: Arc<Self>) -> BoxFuture<'static, ()> {
+    fn refresh_stats(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             if !self.app.metrics.engine.wants_fetching() {
                 return;

@@ -10,7 +10,7 @@ use crate::access::Access;
 use axum::body::Bytes;
 use axum::http::header::IF_NONE_MATCH;
 use axum::http::{HeaderMap, HeaderValue, Uri};
-use headwater::{ClosedRange, DataVersion, Database, StreamName, Timestamp};
+use headwater::{ClosedRange, DataVersion, Database, StreamHandle, StreamName, Timestamp};
 use headwater_wire::tiles::TileStatus;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -25,10 +25,19 @@ const KEY_BYTES_MAX: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) stream: StreamName,
+    /// The stream as the answer was read; `None` where the channel is absent.
+    pub(crate) handle: Option<StreamHandle>,
     pub(crate) range: ClosedRange,
     /// `None` where time alone changes the answer, or the channel is absent.
     pub(crate) version: Option<DataVersion>,
     pub(crate) status: TileStatus,
+}
+
+impl Shown {
+    /// The stream and the range that were read; `None` where the channel is absent.
+    pub(crate) fn read(&self) -> Option<(&StreamHandle, ClosedRange)> {
+        Some((self.handle.as_ref()?, self.range))
+    }
 }
 
 /// Answer with its dependencies.

@@ -46,7 +46,7 @@ mod tls;
 pub use cors::parse_origin;
 pub use error::{AnsweredCode, ErrorAnswer};
 pub use private::replace_private;
-pub use role::{Door, Role, Work, Worker};
+pub use role::{FrontEnd, Role, Work, Worker};
 pub use route::{Endpoint, Needs, Route};
 pub use run::{Bound, Listener, StartError, run_until_signal};
 pub use settings::{LogFormat, LogRequests, ShellSettings};

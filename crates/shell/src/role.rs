@@ -37,7 +37,7 @@ pub trait Role: Send + Sync + Sized + 'static {
 
     /// Fetches metrics for `/metrics`. The caller waits only for a moment, and the fetch then goes
     /// on by itself; metrics that are not there yet are reported the next time.
-    fn refresh_figures(self: Arc<Self>) -> BoxFuture<'static, ()> {
+    fn refresh_stats(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 
@@ -56,7 +56,7 @@ pub trait Role: Send + Sync + Sized + 'static {
 #[derive(Default)]
 pub struct Work {
     /// Listeners for other clients than HTTP's.
-    pub doors: Vec<Door>,
+    pub front_ends: Vec<FrontEnd>,
     /// Other work.
     pub workers: Vec<Worker>,
 }
@@ -64,7 +64,7 @@ pub struct Work {
 impl std::fmt::Debug for Work {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Work")
-            .field("doors", &self.doors.len())
+            .field("front_ends", &self.front_ends.len())
             .field("workers", &self.workers.len())
             .finish()
     }
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Work {
 
 /// Serves until [`Shell::stopping`] is true, and then ends within the setting's time: true when all
 /// that it had begun has ended by then.
-pub type Door = BoxFuture<'static, bool>;
+pub type FrontEnd = BoxFuture<'static, bool>;
 
 /// Works until [`Shell::stopping`] is true, or [`Role::requests_ended`] was called, and its pending
 /// work is done. A worker that does not end delays the end of the server.

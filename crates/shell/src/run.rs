@@ -81,7 +81,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Checks that these settings may be served, and begins to listen. `doors` are addresses
+    /// Checks that these settings may be served, and begins to listen. `front_ends` are addresses
     /// besides that of HTTP, for which the same must hold.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Listener {
         settings: ShellSettings,
         env: Env,
         tokens: TokenFile,
-        doors: &[SocketAddr],
+        front_ends: &[SocketAddr],
     ) -> Result<Listener, StartError> {
         let addr = settings.http_addr;
         let guard = Guard::new(tokens)?.read_only(settings.read_only);
@@ -99,7 +99,7 @@ impl Listener {
             (Some(cert), Some(key)) => Some(Arc::new(Certificate::read(cert, key)?)),
             _ => None,
         };
-        for addr in std::iter::once(&addr).chain(doors) {
+        for addr in std::iter::once(&addr).chain(front_ends) {
             let reachable = !addr.ip().is_loopback();
             if reachable && guard.is_open() && !settings.allow_open {
                 return Err(StartError::Open(*addr));
@@ -194,10 +194,13 @@ impl Bound {
             stop: stopping,
             ..
         } = self;
-        let Work { doors, workers } = role.begin(&shell);
+        let Work {
+            front_ends,
+            workers,
+        } = role.begin(&shell);
         let role = Arc::new(role);
         let workers: Vec<_> = workers.into_iter().map(tokio::spawn).collect();
-        let doors: Vec<_> = doors.into_iter().map(tokio::spawn).collect();
+        let front_ends: Vec<_> = front_ends.into_iter().map(tokio::spawn).collect();
         let keeper = tokio::spawn(keep(Arc::clone(&shell)));
         let mut routes = standard::routes(&shell, &role);
         routes.extend(role.routes(&shell));
@@ -207,14 +210,14 @@ impl Bound {
             router: middleware::router(&shell, routes),
         };
         let served = async {
-            let (served, doors) = tokio::join!(listening.run(), join_all(doors));
-            let doors = doors.into_iter().map(|ended| {
+            let (served, front_ends) = tokio::join!(listening.run(), join_all(front_ends));
+            let front_ends = front_ends.into_iter().map(|ended| {
                 ended.unwrap_or_else(|error| {
                     tracing::error!(%error, "a door did not end in order");
                     false
                 })
             });
-            doors.fold(served, |all, ended| all && ended)
+            front_ends.fold(served, |all, ended| all && ended)
         };
         let ended = {
             let wait = async {

@@ -89,7 +89,7 @@ async fn metrics<R: Role>(
     State(served): State<Served<R>>,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ErrorAnswer> {
-    let fetching = tokio::spawn(Arc::clone(&served.role).refresh_figures());
+    let fetching = tokio::spawn(Arc::clone(&served.role).refresh_stats());
     match tokio::time::timeout(WAIT, fetching).await {
         // In time or not, the present metrics are reported; the fetch goes on by itself.
         Ok(Ok(())) | Err(_) => {}

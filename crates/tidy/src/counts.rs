@@ -88,6 +88,60 @@ pub fn of(folder: &str) -> BTreeMap<&'static str, usize> {
     counts.0
 }
 
+/// Functions of a crate that have more lines than this, tests left out, as `file: name, lines`.
+#[must_use]
+pub fn functions_beyond(folder: &str, most: usize) -> Vec<String> {
+    let mut out = Vec::new();
+    for source in files(&format!("{folder}/src"), ".rs") {
+        if source.ends_with("/tests.rs") || source.contains("/tests/") {
+            continue;
+        }
+        let text = read(&source);
+        let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{source}: {error}"));
+        let mut lengths = Lengths::default();
+        lengths.visit_file(&parsed);
+        let long = lengths.0.into_iter().filter(|(_, lines)| *lines > most);
+        out.extend(long.map(|(name, lines)| format!("{source}: `{name}` has {lines} lines")));
+    }
+    out
+}
+
+/// Functions by name, with their lines.
+#[derive(Default)]
+struct Lengths(Vec<(String, usize)>);
+
+impl Lengths {
+    fn function(&mut self, signature: &syn::Signature, block: &syn::Block) {
+        self.0.push((signature.ident.to_string(), lines_of(block)));
+    }
+}
+
+impl<'ast> Visit<'ast> for Lengths {
+    fn visit_item(&mut self, item: &'ast Item) {
+        if !is_for_tests(attributes(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        self.function(&item.sig, &item.block);
+        visit::visit_item_fn(self, item);
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
+        if !is_for_tests(&item.attrs) {
+            self.function(&item.sig, &item.block);
+            visit::visit_impl_item_fn(self, item);
+        }
+    }
+}
+
+/// Lines between the braces of a function.
+fn lines_of(block: &syn::Block) -> usize {
+    let span = block.brace_token.span;
+    span.close().end().line - span.open().start().line
+}
+
 #[derive(Default)]
 struct Counts(BTreeMap<&'static str, usize>);
 
@@ -125,9 +179,7 @@ impl Counts {
     }
 
     fn function(&mut self, signature: &syn::Signature, block: &syn::Block) {
-        let span = block.brace_token.span;
-        let lines = span.close().end().line - span.open().start().line;
-        if lines > LONG_FUNCTION {
+        if lines_of(block) > LONG_FUNCTION {
             self.add(LONG_FUNCTIONS);
         }
         if signature.inputs.len() >= ARGUMENTS {

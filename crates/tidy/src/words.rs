@@ -28,11 +28,8 @@ fn sentences(line: &str, at_start: bool) -> Vec<&str> {
     }
     for end in [". ", "! ", "? "] {
         for (at, _) in line.match_indices(end) {
-            let rest = line.get(at + end.len()..).unwrap_or_default();
-            let rest = rest.trim_start();
-            if rest.starts_with(char::is_uppercase) {
-                out.push(rest);
-            }
+            let rest = line.get(at + end.len()..).map(str::trim_start);
+            out.extend(rest.filter(|rest| rest.starts_with(char::is_uppercase)));
         }
     }
     out

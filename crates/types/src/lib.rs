@@ -1,5 +1,6 @@
-//! The vocabulary of Headwater: instants, levels, values, columns, rows, names of streams, batches
-//! and aggregates. Every other crate speaks in these words; this one uses none of ours.
+//! The vocabulary of Headwater: instants, levels, values, columns, rows, names of streams, batches,
+//! aggregates and ranges of bytes. Every other crate speaks in these words; this one uses none of
+//! ours.
 //!
 //! Invariants: values are kept bit for bit, NaN payloads and -0.0 too; merging aggregates in any
 //! order gives the same count, extremes and integer sums.
@@ -9,10 +10,12 @@
 
 pub mod aggregate;
 pub mod batch;
+pub mod byte_range;
 pub mod column;
 pub mod instants;
 pub mod invariant;
 pub mod level;
+pub mod now;
 pub mod rows;
 pub mod time;
 pub mod value;
@@ -21,9 +24,11 @@ pub use aggregate::{Aggregate, Extremes, Ieee, Sum};
 pub use batch::{
     Batch, MixedTypes, Producer, StreamName, StreamRows, push_stream_text, push_tag_text,
 };
+pub use byte_range::ByteRange;
 pub use column::{Bitmap, Column, Values, VarBytes};
 pub use instants::Instants;
 pub use level::{Level, TILE_BUCKETS};
+pub use now::Now;
 pub use rows::Rows;
 pub use time::{ClosedRange, Timestamp};
 pub use value::{FieldId, FieldType, Value, ValueRef};

@@ -35,5 +35,5 @@ pub use event::{Event, Key, Kind, Position, id_of};
 pub use journal::{Behind, EVENTS_MAX, Journal};
 pub use persisted::{Change, Persisted};
 pub use signature::{hex, sign};
-pub use state::{Begin, Bounds, Match, MATCHES_MAX, Round, State, Step, TooMany};
+pub use state::{Begin, Bounds, MATCHES_MAX, Match, Round, State, Step, TooMany};
 pub use store::{Decoded, Opened, Store, decode};

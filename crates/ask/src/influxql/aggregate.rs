@@ -12,7 +12,7 @@ use super::points::value;
 use super::raw::{Computed, RowRequest};
 use super::reading::{Grouping, Reads};
 use super::rows::chosen;
-use super::{Evaluator, Cell};
+use super::{Cell, Evaluator};
 use crate::error::Error;
 use crate::windows::Windows;
 use headwater::{ClosedRange, Comparison, Filter, Timestamp, Value};

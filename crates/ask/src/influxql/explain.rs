@@ -11,7 +11,7 @@ use super::scope::Scope;
 use super::select::{ResolvedSelect, groups, names_in};
 use super::sources::{all_sources, queries, stored};
 use super::taker::Taker;
-use super::{Answer, Evaluator, Cell, Series};
+use super::{Answer, Cell, Evaluator, Series};
 use crate::error::Error;
 use headwater::{ClosedRange, Timestamp};
 use headwater_wire::influxql::Select;

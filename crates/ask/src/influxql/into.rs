@@ -8,7 +8,7 @@
 
 use super::sources::all_sources;
 use super::taker::Taker;
-use super::{Answer, Evaluator, Cell, Series, invalid};
+use super::{Answer, Cell, Evaluator, Series, invalid};
 use crate::databases::{Names, Space, not_found};
 use crate::error::{Error, Kind};
 use headwater::{Batch, Database, StreamName, Timestamp, Value};

@@ -12,7 +12,7 @@ use super::plan::{Call, Node, Plan};
 use super::random::Random;
 use super::raw::{self, Computed};
 use super::reading::Grouping;
-use super::{Evaluator, Cell};
+use super::{Cell, Evaluator};
 use crate::error::Error;
 use crate::fold::goes_before;
 use headwater::{Value, ValueRef};

@@ -8,7 +8,7 @@
 use super::arithmetic::operate;
 use super::measurements::Member;
 use super::plan::{Node, Plan};
-use super::{Evaluator, Cell, cells_bytes};
+use super::{Cell, Evaluator, cells_bytes};
 use crate::budget::VALUE_BYTES;
 use crate::error::{Error, Kind};
 use crate::windows::narrow;

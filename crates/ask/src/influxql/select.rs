@@ -11,7 +11,7 @@ use super::reading::Grouping;
 use super::scope::Scope;
 use super::taker::Taker;
 use super::times::check_times;
-use super::{Evaluator, Cell, Series, cells_bytes, invalid};
+use super::{Cell, Evaluator, Series, cells_bytes, invalid};
 use crate::error::Error;
 use crate::windows::Windows;
 use headwater::{ClosedRange, Timestamp};

@@ -6,7 +6,7 @@
 //! Invariant: a client that may not read all there is sees no shard, since a span tells when
 //! something was measured; nor does the client of a front end that has only a snapshot.
 
-use super::{Evaluator, Cell, POLICY, Series};
+use super::{Cell, Evaluator, POLICY, Series};
 use crate::databases::Space;
 use headwater::{Timestamp, Value};
 use std::collections::BTreeSet;

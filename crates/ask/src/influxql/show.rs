@@ -6,7 +6,7 @@
 use super::arithmetic::type_name;
 use super::condition::{Condition, compile_regex};
 use super::measurements::{Measurement, Member, count};
-use super::{Evaluator, Cell, POLICY, Series, invalid};
+use super::{Cell, Evaluator, POLICY, Series, invalid};
 use crate::error::Error;
 use crate::streams;
 use headwater_wire::influxql::{Expression, KeyFilter, Operator, Show, ShowWhat};

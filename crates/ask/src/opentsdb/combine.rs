@@ -41,11 +41,11 @@ pub(super) fn combine(
     may_interpolate: bool,
     budget: &Budget,
 ) -> Result<Points, Error> {
-    if series.len() == 1
+    if let [points] = series.as_slice()
         && !matches!(aggregator, Aggregator::Count | Aggregator::Dev)
-        && let Some(points) = series.pop()
+        && points.is_sorted_by(|before, after| before.0 < after.0)
     {
-        return Ok(points);
+        return Ok(series.pop().unwrap_or_default());
     }
     let mut times: Vec<i64> = series.iter().flatten().map(|(time, _)| *time).collect();
     times.sort_unstable();
@@ -61,19 +61,19 @@ pub(super) fn combine(
         values.clear();
         let mut empty = None;
         for (points, cursor) in series.iter().zip(&mut cursors) {
-            match points.get(*cursor) {
-                Some((at, value)) if *at == time => {
-                    *cursor += 1;
-                    match value.float() {
-                        Some(_) => values.push(*value),
-                        None => empty = Some(*value),
-                    }
+            let begun = *cursor;
+            // A table that keeps duplicates has several points at an instant.
+            while let Some((_, value)) = points.get(*cursor).filter(|(at, _)| *at == time) {
+                *cursor += 1;
+                match value.float() {
+                    Some(_) => values.push(*value),
+                    None => empty = Some(*value),
                 }
-                Some(next) if interpolates => {
-                    let before = cursor.checked_sub(1).and_then(|at| points.get(at));
-                    values.extend(before.and_then(|before| between(*before, *next, time)));
-                }
-                _ => {}
+            }
+            let (before, next) = (begun.checked_sub(1), points.get(begun));
+            if let (Some(next), true, true) = (next, *cursor == begun, interpolates) {
+                let before = before.and_then(|at| points.get(at));
+                values.extend(before.and_then(|before| between(*before, *next, time)));
             }
         }
         match aggregate(aggregator, &values) {
@@ -139,14 +139,14 @@ mod tests {
     use super::*;
     use crate::budget::{CancelToken, Deadline};
 
+    fn points(list: &[(i64, i128)]) -> Points {
+        let numbers = list.iter().map(|(t, v)| (*t, Number::Integer(*v)));
+        numbers.collect()
+    }
+
     #[test]
     fn what_lies_between_points_counts_or_not() {
         let budget = Budget::new(Deadline::NEVER, CancelToken::default());
-        let points = |list: &[(i64, i128)]| -> Points {
-            list.iter()
-                .map(|(t, v)| (*t, Number::Integer(*v)))
-                .collect()
-        };
         let series = || {
             vec![
                 points(&[(0, 10), (10, 20), (30, 40)]),
@@ -181,5 +181,28 @@ mod tests {
             combine(empty, Aggregator::Sum, false, &budget).unwrap(),
             [(0, Number::Null)]
         );
+    }
+
+    #[test]
+    fn several_points_of_an_instant_all_count_and_the_later_ones_are_there() {
+        let budget = Budget::new(Deadline::NEVER, CancelToken::default());
+        let series = || {
+            vec![
+                points(&[(0, 10), (0, 1), (10, 20), (20, 30)]),
+                points(&[(5, 1), (20, 2), (20, 3)]),
+            ]
+        };
+        let of = |aggregator, may| combine(series(), aggregator, may, &budget).unwrap();
+        let i = Number::Integer;
+        assert_eq!(
+            of(Aggregator::Sum, false),
+            [(0, i(11)), (5, i(1)), (10, i(20)), (20, i(35))]
+        );
+        assert_eq!(of(Aggregator::Count, false)[3], (20, i(3)));
+        let alone = vec![points(&[(0, 10), (0, 1)])];
+        let alone = combine(alone, Aggregator::Sum, false, &budget).unwrap();
+        assert_eq!(alone, [(0, i(11))]);
+        // Between the last of several and the next.
+        assert_eq!(of(Aggregator::Max, true)[1], (5, Number::Float(10.5)));
     }
 }

@@ -8,7 +8,7 @@ use crate::output::{print, print_json};
 use crate::server::Server;
 use clap::{Args, Subcommand};
 use headwater::StreamName;
-use headwater_fleet::{EdgeStatus, MigrationPolicy, MigrationScore, StreamShare, WantRule};
+use headwater_fleet::{EdgeStatus, PrefetchPolicy, PrefetchScore, StreamShare, WantRule};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -79,7 +79,7 @@ enum EdgesCommand {
         browsers: bool,
     },
     /// Want something else of an edge
-    StreamShare {
+    Want {
         #[arg(value_name = "NAME")]
         name: String,
         /// full (all rows), summaries:LEVEL, or nothing
@@ -112,10 +112,10 @@ struct Migrate {
     /// the overview, then rows by score; both: those two in turn; shares: all at once, each
     /// with a share of what travels
     #[arg(long, default_value = "shares", value_parser = parse_policy)]
-    policy: MigrationPolicy,
+    policy: PrefetchPolicy,
     /// Which rows go first: deviation, spread, events, or misses
     #[arg(long, default_value = "deviation", value_parser = parse_score)]
-    score: MigrationScore,
+    score: PrefetchScore,
     /// Copy so many bytes of rows ahead, of streams of which only summaries are wanted
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     ahead: usize,
@@ -227,12 +227,12 @@ fn named<T: Copy>(text: &str, all: &[(&str, T)]) -> Result<T, String> {
     found.ok_or_else(|| format!("expected one of {}", names().join(", ")))
 }
 
-fn parse_policy(text: &str) -> Result<MigrationPolicy, String> {
-    named(text, &MigrationPolicy::ALL)
+fn parse_policy(text: &str) -> Result<PrefetchPolicy, String> {
+    named(text, &PrefetchPolicy::ALL)
 }
 
-fn parse_score(text: &str) -> Result<MigrationScore, String> {
-    named(text, &MigrationScore::ALL)
+fn parse_score(text: &str) -> Result<PrefetchScore, String> {
+    named(text, &PrefetchScore::ALL)
 }
 
 impl Edges {
@@ -294,7 +294,7 @@ impl Edges {
                 server.sync(&json!({ "op": "address", "edge": name, "address": address }))?;
                 print(&said)
             }
-            Some(EdgesCommand::StreamShare { name, want, rule }) => {
+            Some(EdgesCommand::Want { name, want, rule }) => {
                 server.sync(&json!({ "op": "want", "edge": name, "want": want, "rules": rule }))?;
                 print(&format!("{name}: wanted from now on\n"))
             }

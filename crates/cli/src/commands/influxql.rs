@@ -10,7 +10,7 @@ use crate::http::agent;
 use crate::output::{Format, print};
 use crate::store::DbArgs;
 use clap::Args;
-use headwater_ask::influxql::{Evaluator, Epoch, Form, csv, json};
+use headwater_ask::influxql::{Epoch, Evaluator, Form, csv, json};
 use headwater_ask::{Budget, CancelToken, Deadline, Unrestricted};
 use serde_json::Value;
 use std::path::PathBuf;

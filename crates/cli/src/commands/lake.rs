@@ -183,7 +183,8 @@ mod with {
     impl LakeArgs {
         /// Location of the lake; the environment has the credentials of a bucket.
         fn lake(&self) -> Result<headwater_lake::LakeLocation, Failure> {
-            let place = headwater_lake::LakeLocation::open(&self.lake, &|name| std::env::var(name).ok());
+            let place =
+                headwater_lake::LakeLocation::open(&self.lake, &|name| std::env::var(name).ok());
             place.map_err(Failure::failed)
         }
     }

@@ -8,7 +8,9 @@ use arrow::array::{
     TimestampMillisecondArray, UInt64Array,
 };
 use arrow::datatypes::{Field, Schema};
-use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Outcome, held, lines, walk};
+use headwater_testing::doors::{
+    Cell, FrontEnd, Need, Outcome, Request, Row, State, held, lines, walk,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -144,7 +146,7 @@ fn stream(batch: &RecordBatch) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-impl Door for Files {
+impl FrontEnd for Files {
     fn name(&self) -> &'static str {
         match (self.format, &self.server) {
             ("csv", None) => "import of CSV",

@@ -255,7 +255,10 @@ impl Change<'_> {
         record.unsettled = self.wanted.parts.log;
         let env = self.place(plain, &tier, &mut reserves)?;
         let mut repeats = Vec::new();
-        for what in RepeatKind::ALL.into_iter().filter(|what| !self.stays(*what)) {
+        for what in RepeatKind::ALL
+            .into_iter()
+            .filter(|what| !self.stays(*what))
+        {
             let place = place_of(what, (&env, &core.options), &tier, &core.guard);
             if let Some(place) = place {
                 let none = std::iter::empty();

@@ -9,14 +9,14 @@ use headwater_late::FlushRule;
 
 /// The conditions of an open database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Regime {
+pub(crate) struct EngineMode {
     /// The events that a memory holds which is counted in events; `None` = in bytes.
     memory_events: Option<u32>,
 }
 
-impl Regime {
-    pub(crate) fn of(rule: FlushRule) -> Regime {
-        Regime {
+impl EngineMode {
+    pub(crate) fn of(rule: FlushRule) -> EngineMode {
+        EngineMode {
             memory_events: match rule {
                 FlushRule::Production => None,
                 FlushRule::LabExact { memory_events } => Some(memory_events),

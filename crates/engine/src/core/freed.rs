@@ -8,6 +8,7 @@ use super::Core;
 use crate::Result;
 use crate::common::ids::SegmentId;
 use crate::storage::segment::Partition;
+use headwater_types::ByteRange;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -55,9 +56,10 @@ impl Core {
             let partitions = Arc::clone(&shard.state.lock().partitions);
             let own = partitions.all().filter(|p| stubs.is_freed(p.id()));
             for partition in own.filter(|p| p.unreadable.is_none()) {
-                let gone = self.store.freed_of(partition.id(), 0, u64::MAX)?;
+                let all = ByteRange::new(0, u64::MAX);
+                let gone = self.store.freed_of(partition.id(), all)?;
                 freed.partitions += 1;
-                freed.bytes += gone.iter().map(|(_, bytes)| bytes).sum::<u64>();
+                freed.bytes += gone.iter().map(|range| range.len()).sum::<u64>();
             }
         }
         Ok(freed)

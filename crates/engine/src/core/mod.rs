@@ -58,7 +58,7 @@ pub(crate) use write_barrier::WriteBarrier;
 
 use crate::common::counters::Counters;
 use crate::common::ids::{Sequence, StreamId, TableId};
-use crate::config::mode::Regime;
+use crate::config::mode::EngineMode;
 use crate::device::guard::Guard;
 use crate::device::stall::Watch;
 use crate::memory::pins::PinFiles;
@@ -82,7 +82,7 @@ use std::sync::Arc;
 pub(crate) struct Core {
     pub(crate) env: Env,
     pub(crate) options: Options,
-    pub(crate) regime: Regime,
+    pub(crate) mode: EngineMode,
     pub(crate) catalog: Catalog,
     pub(crate) meta: Arc<Meta>,
     pub(crate) log: Log,

@@ -57,7 +57,7 @@ pub(crate) fn flush_if_due(core: &Core, index: ShardIndex) -> Result<bool> {
         .in_force()
         .candidate
         .policy;
-    if let Some(memory_events) = core.regime.memory_events() {
+    if let Some(memory_events) = core.mode.memory_events() {
         return match jobs::full_buffers(memory_events, policy, view) {
             Some(buffers) => step(core, index, buffers, Urgency::Memory),
             None => Ok(false),
@@ -137,7 +137,7 @@ pub(crate) fn flush_all(core: &Core) -> Result<()> {
 pub(crate) fn rest_if_due(core: &Core) -> Result<bool> {
     let log = core.log.bytes_on_medium_and_written();
     let now = core.env.clock.monotonic();
-    if core.regime.is_exact()
+    if core.mode.is_exact()
         || !core.rest.is_due(core.log.newest(), log, now)
         || core.check_space().is_err()
     {
@@ -200,7 +200,7 @@ pub(crate) fn store_all_alone(core: &Core) -> Result<()> {
     for index in core.shards.indices() {
         let separates = core.shards.get(index)?.state.lock().separates();
         // Exactly as the policy counts: each buffer by itself, at the end too.
-        let all = if core.regime.is_exact() && separates {
+        let all = if core.mode.is_exact() && separates {
             &[Buffers::Flank, Buffers::Late][..]
         } else {
             &[Buffers::Both]

@@ -90,7 +90,7 @@ pub(crate) fn maintain_after_write(core: &Core) {
         return;
     }
     mirror_if_due(core);
-    let due = core.regime.is_exact()
+    let due = core.mode.is_exact()
         || late_work_is_due(core)
         || core.memory.is_flush_due()
         || core.log.live_bytes() > log_bytes_max(core);

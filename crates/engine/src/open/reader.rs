@@ -4,10 +4,14 @@ use crate::core::Core;
 use crate::core::late_policy::late_report;
 use crate::device::layout::meta_path;
 use crate::device::tiers::located;
+use crate::metadata::tables::Meta;
 use crate::metadata::tables::copy::look;
-use crate::open::recover::{self, OpenedBy, Recovery};
+use crate::open::recover::{
+    Devices, LogPlan, Opening, OpeningPlan, Recovery, Role, SegmentAccess, SegmentPlan, assemble,
+};
 use crate::read::Snapshot;
 use crate::storage::queues::with_backend;
+use crate::wal::Access;
 use crate::{Options, Result, Stats, TableInfo};
 use headwater_io::Env;
 use parking_lot::RwLock;
@@ -52,13 +56,31 @@ pub(crate) fn open_core(env: &Env, options: &Options) -> Result<(Core, Recovery)
         // Log files are freed after a commit: without one in between, all that are needed still
         // exist.
         let nothing_freed = || copy.check_current(&**env.index_files(), &path);
-        recover::load(
-            env.clone(),
-            options.clone(),
-            meta,
-            OpenedBy::Reader(&nothing_freed),
-        )
+        assemble(plan(env, options, meta, &nothing_freed))
     })
+}
+
+/// Plans the opening beside an owner; `nothing_freed` fails if files may have been freed since the
+/// metadata were read.
+fn plan<'a>(
+    env: &Env,
+    options: &Options,
+    meta: Meta,
+    nothing_freed: &'a dyn Fn() -> Result<()>,
+) -> OpeningPlan<'a> {
+    OpeningPlan {
+        opening: Opening {
+            meta: Arc::new(meta),
+            devices: Devices::not_owned(env, &options.dir),
+            role: Role::Reader,
+            env: env.clone(),
+            options: options.clone(),
+        },
+        segments: SegmentPlan::whole(SegmentAccess::HeldOpen),
+        log: LogPlan::Log(Access::Reader(nothing_freed)),
+        hashers: None,
+        moment: None,
+    }
 }
 
 impl Reader {

@@ -83,13 +83,8 @@ impl Look<'_> {
                 coverage.ends_before(span.first);
                 let segment = partition.id();
                 let missing = self.here.missing_frame(segment).into_iter();
-                coverage
-                    .missing
-                    .extend(missing.map(|(offset, bytes)| MissedRange {
-                        segment: segment.0,
-                        offset,
-                        bytes,
-                    }));
+                let missing = missing.map(|range| MissedRange::of(segment, range));
+                coverage.missing.extend(missing);
                 Ok(())
             }
             other => other,
@@ -123,14 +118,10 @@ impl Look<'_> {
         )?;
         let segment = partition.id();
         for (range, first) in needed.ranges {
-            for (offset, bytes) in self.here.missing(segment, range.offset, range.bytes) {
+            for missing in self.here.missing(segment, range.byte_range()) {
                 coverage.is_here = false;
                 coverage.ends_before(first.max(span.first));
-                coverage.missing.push(MissedRange {
-                    segment: segment.0,
-                    offset,
-                    bytes,
-                });
+                coverage.missing.push(MissedRange::of(segment, missing));
             }
         }
         if !needed.is_whole {
@@ -142,7 +133,7 @@ impl Look<'_> {
 }
 
 /// The buckets of a level that meet a range, or the range.
-pub(super) fn whole_buckets(range: ClosedRange, level: Option<Level>) -> ClosedRange {
+pub(in crate::read) fn whole_buckets(range: ClosedRange, level: Option<Level>) -> ClosedRange {
     match level.filter(|_| !range.is_empty()) {
         Some(level) => level.span(level.bucket_of(range.first), level.bucket_of(range.last)),
         None => range,

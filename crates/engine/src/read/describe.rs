@@ -57,7 +57,11 @@ impl SingleSnapshot {
 
     /// As `Snapshot::field_type`.
     pub(super) fn field_type(&self, stream: &StreamName, field: &str) -> Result<FieldType> {
-        let table = self.find(stream)?.table;
+        SingleSnapshot::field_type_found(&self.find(stream)?, field)
+    }
+
+    pub(super) fn field_type_found(found: &ResolvedStream<'_>, field: &str) -> Result<FieldType> {
+        let table = found.table;
         let id = SingleSnapshot::field(table, field)?;
         let field = table.field(id).map(|f| f.field_type);
         field.ok_or_else(|| Error::internal("a field without its definition"))

@@ -16,7 +16,7 @@ use super::scan::{ScanStretch, segments};
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
 use crate::Result;
-use crate::storage::segment::{StreamContents, LeafEntry, Partition};
+use crate::storage::segment::{LeafEntry, Partition, StreamContents};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp, Value};
 use std::borrow::Cow;
 use std::sync::Arc;

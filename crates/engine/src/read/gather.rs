@@ -8,7 +8,7 @@ use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
 use super::walk::{SeenBucket, Visit, Walk};
 use crate::Result;
-use crate::storage::segment::{StreamContents, LeafCaching, Partition};
+use crate::storage::segment::{LeafCaching, Partition, StreamContents};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 
 /// Takes buckets and rows.

@@ -19,7 +19,7 @@ use crate::storage::index::{
     types_in,
 };
 use crate::storage::read_stats;
-use crate::storage::segment::{StreamContents, LeafEntry, Partition};
+use crate::storage::segment::{LeafEntry, Partition, StreamContents};
 use headwater_types::invariant::wide;
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::sync::Arc;

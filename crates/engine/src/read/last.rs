@@ -6,7 +6,7 @@ use super::view::StreamView;
 use super::walk::{Visit, Walk};
 use crate::Result;
 use crate::metadata::catalog::Field;
-use crate::storage::segment::{StreamContents, LeafEntry, Partition};
+use crate::storage::segment::{LeafEntry, Partition, StreamContents};
 use headwater_codec::Cursor;
 use headwater_codec::light::decode_rows;
 use headwater_types::{ClosedRange, Column, FieldId, Rows, Timestamp, Value};
@@ -194,7 +194,11 @@ fn in_partition(
 }
 
 /// The newest row of the main run, if it is stored separately and still valid.
-fn newest_row(view: &StreamView, partition: &Partition, state: &StreamContents) -> Result<Option<Rows>> {
+fn newest_row(
+    view: &StreamView,
+    partition: &Partition,
+    state: &StreamContents,
+) -> Result<Option<Rows>> {
     let Some(bytes) = state.last_row() else {
         return Ok(None);
     };

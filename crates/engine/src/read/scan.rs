@@ -8,7 +8,7 @@ use super::view::{StreamView, run_sources};
 use super::walk::{Visit, Walk};
 use crate::common::ranges::{intersection, union};
 use crate::metadata::catalog::{Field, Table};
-use crate::storage::segment::{StreamContents, LeafCaching, Partition};
+use crate::storage::segment::{LeafCaching, Partition, StreamContents};
 use crate::{Error, Result};
 use headwater_types::invariant::{part_of, wide};
 use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, Timestamp};

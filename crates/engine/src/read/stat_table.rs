@@ -1,7 +1,7 @@
 //! The table of stats: each number of [`Stats`] with its name, unit and help, described once.
 //!
-//! `headwater stat`, `/metrics`, the JSON of C and HTTP, the fields of Go and the dictionary of Python
-//! are made from this table, and `docs/operate/metrics.md` is compared with it.
+//! `headwater stat`, `/metrics`, the JSON of C, the fields of Go and the dictionary of Python are
+//! made from this table, and so is the list in `docs/operate/metrics.md`.
 //!
 //! Invariants: a name, once released, keeps its meaning; every field of [`Stats`] is in the table.
 //! Concurrency: constants and pure functions.
@@ -13,7 +13,8 @@ use std::time::Duration;
 /// One number of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
-    /// Name in JSON, C, Go, Python and `headwater stat`; a duration gets a suffix for its unit there.
+    /// Name in JSON, C, Go, Python and `headwater stat`; a duration gets a suffix for its unit
+    /// there.
     pub name: &'static str,
     /// Metric without the prefix `headwater_`; a counter gets the suffix `_total`.
     pub metric: MetricName,
@@ -52,7 +53,7 @@ pub enum StatKind {
 pub enum StatUnit {
     /// Things of the name.
     Count,
-    /// Bytes.
+    /// A size in bytes.
     Bytes,
     /// A quotient.
     Ratio,
@@ -76,8 +77,12 @@ impl StatValue {
     #[must_use]
     pub fn as_f64(self) -> f64 {
         match self {
-            // Counts beyond 2^53 lose their last digits.
-            StatValue::Count(count) => count as f64,
+            StatValue::Count(count) => {
+                // In units of 2^32 and of 1: a count that does not fit exactly is rounded once.
+                let (high, low) = (count >> 32, count & u64::from(u32::MAX));
+                let part = |part: u64| f64::from(u32::try_from(part).unwrap_or(u32::MAX));
+                part(high) * 4_294_967_296.0 + part(low)
+            }
             StatValue::Ratio(ratio) => ratio,
             StatValue::Duration(duration) => duration.as_secs_f64(),
         }

@@ -17,11 +17,11 @@ pub struct Stats {
     pub events_in_memory: u64,
     /// Events that arrived late among those in memory.
     pub late_events_in_memory: u64,
-    /// Streams.
+    /// Number of streams.
     pub streams: u64,
-    /// Tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Partitions.
+    /// Number of partitions.
     pub partitions: u64,
     /// Leaves of main runs.
     pub leaves: u64,

@@ -10,7 +10,7 @@ use crate::memory::sorted_rows;
 use crate::metadata::catalog::Table;
 use crate::read::merge::{Hidden, Source};
 use crate::storage::partitions::PartitionSet;
-use crate::storage::segment::{StreamContents, Partition};
+use crate::storage::segment::{Partition, StreamContents};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::borrow::Cow;
 use std::sync::Arc;

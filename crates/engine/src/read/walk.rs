@@ -15,7 +15,7 @@ use crate::memory::expiry::{expiry_of, first_expiry};
 use crate::replication::needed::descent::{below, left_to_below, no_wider, stale_buckets};
 use crate::storage::read_stats;
 use crate::storage::segment::pyramid::in_table_type;
-use crate::storage::segment::{BlockEntry, BlockPart, StreamContents, Partition};
+use crate::storage::segment::{BlockEntry, BlockPart, Partition, StreamContents};
 use crate::{ErrorKind, Result};
 use headwater_codec::block::BucketBlock;
 use headwater_types::invariant::part_of;

@@ -5,7 +5,8 @@
 //! delete up to a record that is on the disk: a power cut takes nothing of it away. Files that a
 //! pinned state names exist until it is released ([law 4]); a pinned state never blocks a job, a
 //! compaction or a writer. Only bytes below a committed length are returned.
-//! Concurrency: a pinned state is immutable; [`PinnedStates`] has a lock of its own, under which nothing
+//! Concurrency: a pinned state is immutable; [`PinnedStates`] has a lock of its own, under which
+//! nothing
 //! else is locked and nothing is read.
 //! Failure: `busy` when the database changes faster than it can be looked at; `gone` for states
 //! that were released.
@@ -20,13 +21,13 @@ use crate::metadata::tables::{EndsChange, Lineage, NamedState};
 use crate::replica::copy::WeakCopy;
 use crate::replication::needed::{NeededRange, needed};
 use crate::replication::state::{State, StateEnds, StateName, StatePartition, left_out, view_of};
-use crate::replication::subscriptions::{Rules, Subscription, StreamShare};
-use crate::replication::tail::{self, Tail, TailRequest, LogLocation};
+use crate::replication::subscriptions::{Rules, StreamShare, Subscription};
+use crate::replication::tail::{self, LogLocation, Tail, TailRequest};
 use crate::storage::segment::{Partition, SegmentFile};
 use crate::storage::tombstone::{DeleteRecord, Tombstone};
 use crate::{Database, Error, ErrorKind, RemoteCopy, Result};
 use headwater_codec::Cursor;
-use headwater_types::Level;
+use headwater_types::{ByteRange, Level};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -439,17 +440,18 @@ impl PinnedState {
         }
     }
 
-    /// The missing parts of a range, by offset: offset and length of each. A database has
-    /// everything that it names and that was not freed, a copy the ranges that it has received.
+    /// The missing parts of a range, which rise and are apart. A database has everything that it
+    /// names and that was not freed, a copy the ranges that it has received.
     ///
     /// # Errors
     /// `not_found` and `invalid` as [`PinnedState::read`]; `gone` when the copy was closed, or has
     /// released the segment.
-    pub fn missing(&self, segment: u64, offset: u64, bytes: u64) -> Result<Vec<(u64, u64)>> {
+    pub fn missing(&self, segment: u64, offset: u64, bytes: u64) -> Result<Vec<ByteRange>> {
         let partition = self.of_bytes(segment, offset, bytes)?;
+        let range = ByteRange::at(offset, bytes);
         match &self.bytes {
-            PinnedBytes::Database { core, .. } => core.store.freed_of(partition.id, offset, bytes),
-            PinnedBytes::Copy(copy) => copy.missing(partition.id, offset, bytes),
+            PinnedBytes::Database { core, .. } => core.store.freed_of(partition.id, range),
+            PinnedBytes::Copy(copy) => copy.missing(partition.id, range),
         }
     }
 

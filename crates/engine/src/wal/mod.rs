@@ -8,8 +8,7 @@
 //! `published <= acknowledgeable <= written`; a record is published only when it is as durable as
 //! its writers required and its events are in memory, and so is every record before it.
 //! Concurrency: one leader at a time owns the files; the state lock is never held over I/O.
-//! Failure: after any write or sync error the log latches and every later call returns kind
-//! `closed`.
+//! Failure: after any write or sync error the log latches, and later calls return `closed`.
 //! Crash: bytes after the last synced record may be anything; replay trims them in the last file
 //! and calls any other bad record corrupt.
 //! Format: docs/format/log.md.

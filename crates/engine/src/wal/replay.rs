@@ -89,6 +89,7 @@ impl Access<'_> {
     }
 }
 
+/// A log file that is needed.
 #[derive(Clone, Copy)]
 struct Candidate {
     number: u64,
@@ -105,151 +106,230 @@ pub(crate) fn replay(
     access: Access<'_>,
     mut each: impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
 ) -> Result<Replayed> {
-    let first_generation = needed.first_generation;
-    let start_after = needed.sequence;
-    let mut candidates: Vec<Candidate> = Vec::new();
-    // Files that hold nothing needed any more, and files without a header that can be read.
-    let (mut freed, mut headless) = (Vec::new(), Vec::new());
-    let mut next_number = 1;
-    let mut next_generation = first_generation.max(needed.newest_generation + 1);
-    for name in files.list(dir).map_err(|e| Error::io("list", dir, e))? {
-        let Some(number) = name
-            .strip_suffix(".log")
-            .and_then(|n| n.parse::<u64>().ok())
-        else {
-            continue;
-        };
-        next_number = next_number.max(number + 1);
-        let path = file_path(dir, number);
-        let file = files
-            .open(&path, OpenMode::Read)
-            .map_err(|e| Error::io("open", &path, e))?;
-        let bytes = file.len().map_err(|e| Error::io("read", &path, e))?;
-        let mut header = [0u8; FILE_HEADER_BYTES as usize];
-        let header = if bytes >= FILE_HEADER_BYTES {
-            file.read_exact_at(0, &mut header)
-                .map_err(|e| Error::io("read", &path, e))?;
-            Error::check_version(&path, &header, &FILE_MAGIC)?;
-            FileHeader::decode(&header)
-        } else {
-            None
-        };
-        match header {
-            Some(header) if header.generation >= first_generation => {
-                next_generation = next_generation.max(header.generation + 1);
-                candidates.push(Candidate {
-                    number,
-                    header,
-                    bytes,
-                });
-            }
-            Some(_) => freed.push((number, bytes)),
-            None => headless.push(number),
-        }
-    }
-    candidates.sort_by_key(|c| c.header.generation);
-    check_complete(files, dir, &candidates, &headless, needed)?;
+    let source = LogSource { files, dir, access };
+    let listing = LogListing::of(source, needed)?;
+    check_complete(files, dir, &listing.candidates, &listing.headless, needed)?;
     if let Access::Reader(nothing_freed) = access {
         nothing_freed()?;
     }
-    let source = LogSource { files, dir, access };
-    let mut progress = ReplayProgress {
-        last: candidates
-            .first()
-            .map_or(start_after, |c| c.header.previous),
-        records: 0,
-    };
-    let mut full = VecDeque::new();
-    let mut torn = None;
-    let mut ends = Vec::new();
-    for (index, candidate) in candidates.iter().enumerate() {
-        if candidate.header.previous > progress.last && index > 0 {
-            return Err(missing(
-                &file_path(dir, candidate.number),
-                progress.last,
-                candidate.header.previous,
-            ));
-        }
-        let next_previous = candidates.get(index + 1).map(|c| c.header.previous);
-        let end = read_file(source, candidate, &mut progress, next_previous, &mut each)?;
-        if end.torn {
-            torn = Some((file_path(dir, candidate.number), end.offset));
-        }
-        if next_previous.is_none() && access.is_owner() {
-            write_again(files, &file_path(dir, candidate.number), end.offset)?;
-        }
-        ends.push(LogEnd {
-            number: candidate.number,
-            generation: candidate.header.generation,
-            offset: end.offset,
-            file_bytes: candidate.header.bytes,
-            header: candidate.header,
-        });
-        full.push_back(FullFile {
-            number: candidate.number,
-            generation: candidate.header.generation,
-            last: progress.last,
-            end: end.offset,
-            bytes: candidate.bytes,
-        });
-    }
-    let ReplayProgress { last, records } = progress;
-    if last < start_after {
-        let (path, offset) = match (torn, candidates.last()) {
-            (Some(torn), _) => torn,
-            (None, newest) => (
-                newest.map_or_else(|| dir.to_owned(), |c| file_path(dir, c.number)),
-                0,
-            ),
-        };
-        return Err(Error::damage(Damage {
-            file: path,
-            offset,
-            expected: format!(
-                "log records up to sequence {}, which the metadata refer to",
-                start_after.0
-            ),
-            found: format!("none after {}", last.0),
-        }));
-    }
-    // The log begins small again: a file that is larger, or was made for one large record, would
-    // wait for a use that may never come.
-    let mut kept = Vec::new();
-    for (number, bytes) in freed {
-        if bytes == first_file_bytes(file_bytes) && kept.len() < FREE_FILES_MAX {
-            kept.push((number, bytes));
-        } else {
-            headless.push(number);
-        }
-    }
-    // A header comes after the syncs of a file and of its name. Where there is none, one of them
-    // may have failed, which no later sync makes up for: such a file is never used again.
-    for number in headless.into_iter().filter(|_| access.is_owner()) {
-        let path = file_path(dir, number);
-        files
-            .remove(&path)
-            .map_err(|e| Error::io("remove", &path, e))?;
-    }
-    let floor = candidates
+    let floor = listing
+        .candidates
         .first()
-        .map_or(start_after, |c| c.header.previous);
-    let numbers = (next_number, next_generation);
+        .map_or(needed.sequence, |c| c.header.previous);
+    let read = ReadLog::read(source, &listing.candidates, floor, &mut each)?;
+    read.check_reaches(source, &listing.candidates, needed.sequence)?;
+    let numbers = listing.next;
+    let kept = listing.release(source, file_bytes)?;
     let files = LogFiles::new(
         Arc::clone(files),
         dir.to_owned(),
         file_bytes,
-        full,
+        read.full,
         kept,
         numbers,
         floor,
     );
     Ok(Replayed {
         files,
-        last,
-        records,
-        torn,
-        ends,
+        last: read.progress.last,
+        records: read.progress.records,
+        torn: read.torn,
+        ends: read.ends,
     })
+}
+
+/// The files in the folder of a log.
+struct LogListing {
+    /// Files that are needed, by generation.
+    candidates: Vec<Candidate>,
+    /// Files that hold nothing needed any more, by number, with their bytes.
+    freed: Vec<(u64, u64)>,
+    /// Files without a header that can be read, by number.
+    headless: Vec<u64>,
+    /// Number and generation of the next file.
+    next: (u64, u64),
+}
+
+impl LogListing {
+    /// Lists the files, and reads their headers.
+    fn of(source: LogSource<'_>, needed: Needed) -> Result<LogListing> {
+        let LogSource { files, dir, .. } = source;
+        let first_generation = needed.first_generation;
+        let mut listing = LogListing {
+            candidates: Vec::new(),
+            freed: Vec::new(),
+            headless: Vec::new(),
+            next: (1, first_generation.max(needed.newest_generation + 1)),
+        };
+        for name in files.list(dir).map_err(|e| Error::io("list", dir, e))? {
+            let Some(number) = name
+                .strip_suffix(".log")
+                .and_then(|n| n.parse::<u64>().ok())
+            else {
+                continue;
+            };
+            let (header, bytes) = read_header(source, number)?;
+            listing.add(number, header, bytes, first_generation);
+        }
+        listing.candidates.sort_by_key(|c| c.header.generation);
+        Ok(listing)
+    }
+
+    /// Adds a file, whose generation is needed from the first one on.
+    fn add(&mut self, number: u64, header: Option<FileHeader>, bytes: u64, first_generation: u64) {
+        let (next_number, next_generation) = &mut self.next;
+        *next_number = (*next_number).max(number + 1);
+        match header {
+            Some(header) if header.generation >= first_generation => {
+                *next_generation = (*next_generation).max(header.generation + 1);
+                self.candidates.push(Candidate {
+                    number,
+                    header,
+                    bytes,
+                });
+            }
+            Some(_) => self.freed.push((number, bytes)),
+            None => self.headless.push(number),
+        }
+    }
+
+    /// Removes the files that are never used again, if the owner reads, and gives the others that
+    /// are free.
+    fn release(self, source: LogSource<'_>, file_bytes: u64) -> Result<Vec<(u64, u64)>> {
+        let LogSource { files, dir, access } = source;
+        let mut headless = self.headless;
+        // The log begins small again: a file that is larger, or was made for one large record,
+        // would wait for a use that may never come.
+        let mut kept = Vec::new();
+        for (number, bytes) in self.freed {
+            if bytes == first_file_bytes(file_bytes) && kept.len() < FREE_FILES_MAX {
+                kept.push((number, bytes));
+            } else {
+                headless.push(number);
+            }
+        }
+        // A header comes after the syncs of a file and of its name. Where there is none, one of
+        // them may have failed, which no later sync makes up for: such a file is never used again.
+        for number in headless.into_iter().filter(|_| access.is_owner()) {
+            let path = file_path(dir, number);
+            files
+                .remove(&path)
+                .map_err(|e| Error::io("remove", &path, e))?;
+        }
+        Ok(kept)
+    }
+}
+
+/// Reads the header of a log file, if it has one, and its length.
+fn read_header(source: LogSource<'_>, number: u64) -> Result<(Option<FileHeader>, u64)> {
+    let LogSource { files, dir, .. } = source;
+    let path = file_path(dir, number);
+    let file = files
+        .open(&path, OpenMode::Read)
+        .map_err(|e| Error::io("open", &path, e))?;
+    let bytes = file.len().map_err(|e| Error::io("read", &path, e))?;
+    let mut header = [0u8; FILE_HEADER_BYTES as usize];
+    let header = if bytes >= FILE_HEADER_BYTES {
+        file.read_exact_at(0, &mut header)
+            .map_err(|e| Error::io("read", &path, e))?;
+        Error::check_version(&path, &header, &FILE_MAGIC)?;
+        FileHeader::decode(&header)
+    } else {
+        None
+    };
+    Ok((header, bytes))
+}
+
+/// The files of a log, read to where their records end.
+struct ReadLog {
+    progress: ReplayProgress,
+    full: VecDeque<FullFile>,
+    torn: Option<(PathBuf, u64)>,
+    ends: Vec<LogEnd>,
+}
+
+impl ReadLog {
+    /// Reads the records behind `floor`, file after file.
+    fn read(
+        source: LogSource<'_>,
+        candidates: &[Candidate],
+        floor: Sequence,
+        each: &mut impl FnMut(Sequence, u8, &[u8], &Path, u64) -> Result<()>,
+    ) -> Result<ReadLog> {
+        let LogSource { files, dir, access } = source;
+        let mut log = ReadLog {
+            progress: ReplayProgress {
+                last: floor,
+                records: 0,
+            },
+            full: VecDeque::new(),
+            torn: None,
+            ends: Vec::new(),
+        };
+        for (index, candidate) in candidates.iter().enumerate() {
+            let (last, previous) = (log.progress.last, candidate.header.previous);
+            if previous > last && index > 0 {
+                return Err(missing(&file_path(dir, candidate.number), last, previous));
+            }
+            let next_previous = candidates.get(index + 1).map(|c| c.header.previous);
+            let end = read_file(source, candidate, &mut log.progress, next_previous, each)?;
+            if end.torn {
+                log.torn = Some((file_path(dir, candidate.number), end.offset));
+            }
+            if next_previous.is_none() && access.is_owner() {
+                write_again(files, &file_path(dir, candidate.number), end.offset)?;
+            }
+            log.add(candidate, end.offset);
+        }
+        Ok(log)
+    }
+
+    /// Adds a file whose records end at an offset.
+    fn add(&mut self, candidate: &Candidate, offset: u64) {
+        self.ends.push(LogEnd {
+            number: candidate.number,
+            generation: candidate.header.generation,
+            offset,
+            file_bytes: candidate.header.bytes,
+            header: candidate.header,
+        });
+        self.full.push_back(FullFile {
+            number: candidate.number,
+            generation: candidate.header.generation,
+            last: self.progress.last,
+            end: offset,
+            bytes: candidate.bytes,
+        });
+    }
+
+    /// Fails when records are missing that the metadata refer to.
+    fn check_reaches(
+        &self,
+        source: LogSource<'_>,
+        candidates: &[Candidate],
+        needed: Sequence,
+    ) -> Result<()> {
+        let (dir, last) = (source.dir, self.progress.last);
+        if last >= needed {
+            return Ok(());
+        }
+        let (path, offset) = match (&self.torn, candidates.last()) {
+            (Some(torn), _) => torn.clone(),
+            (None, newest) => (
+                newest.map_or_else(|| dir.to_owned(), |c| file_path(dir, c.number)),
+                0,
+            ),
+        };
+        Err(Error::damage(Damage {
+            file: path,
+            offset,
+            expected: format!(
+                "log records up to sequence {}, which the metadata refer to",
+                needed.0
+            ),
+            found: format!("none after {}", last.0),
+        }))
+    }
 }
 
 /// Generations have no gaps from the first needed one to the newest begun, and every file is as

@@ -56,22 +56,11 @@ pub(super) fn check_entry(
         good: Vec::new(),
         refused: Vec::new(),
     };
-    if let Some((field, column)) = fields.iter().find(|(_, c)| c.len() != times.len()) {
-        return Err(Error::invalid(format!(
-            "entry {index} ({name}): field `{field}` has {} rows, the entry has {} timestamps",
-            column.len(),
-            times.len()
-        )));
-    }
+    check_lengths((index, &name), &times, &fields)?;
     let mut table = plan.find(name.table());
     // Existing definitions have good names.
     let fits = table.as_ref().is_some_and(|t| fits(t, &fields));
-    check_tags(&name, &mut accepting);
-    if !fits {
-        check_names(&name, &fields, &mut accepting);
-    }
-    check_times(core, &times, &mut accepting);
-    check_strings(core, &fields, &mut accepting);
+    check_contents(core, (&name, &times, &fields), fits, &mut accepting);
     if let Some(known) = &mut table {
         check_ended(core, known, &times, &mut accepting)?;
     }
@@ -97,28 +86,77 @@ pub(super) fn check_entry(
             &mut accepting,
         )?;
     }
-    let mut columns: Vec<(FieldId, Column)> = Vec::with_capacity(fields.len());
-    if accepting.any_good()
-        && let Some(table) = &table
-    {
-        for (at, (field, column)) in fields.into_iter().enumerate() {
-            let place = field_at(table, at, &field);
-            if let Some(column) = fit_column(table, place, &field, column, &mut accepting) {
-                columns.push(column);
-            }
-        }
-    }
+    let columns = match &table {
+        Some(table) if accepting.any_good() => fit_columns(table, fields, &mut accepting),
+        _ => Vec::new(),
+    };
     if let Some(table) = &table {
         plan.remember(table);
     }
-    let kept: Option<Vec<usize>> = (!accepting.good.is_empty()).then(|| {
-        let good = accepting.good.iter().enumerate();
-        good.filter(|(_, g)| **g).map(|(i, _)| i).collect()
-    });
+    let kept = kept_rows(&accepting);
     refused.append(&mut accepting.refused);
     let Some(table) = table.filter(|_| accepting.any_good()) else {
         return Ok(None);
     };
+    let rows = good_rows((index, &name), times, columns, kept.as_deref())?;
+    if stream.is_none() {
+        plan.note_new_stream(table.id, key);
+    }
+    Ok(Some(CheckedEntry {
+        table,
+        stream,
+        rows,
+        kept,
+    }))
+}
+
+/// Refuses an entry whose columns have not as many rows as it has timestamps.
+fn check_lengths(
+    (index, name): (usize, &StreamName),
+    times: &[i64],
+    fields: &[(String, Column)],
+) -> Result<()> {
+    if let Some((field, column)) = fields.iter().find(|(_, c)| c.len() != times.len()) {
+        return Err(Error::invalid(format!(
+            "entry {index} ({name}): field `{field}` has {} rows, the entry has {} timestamps",
+            column.len(),
+            times.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses rows for their names, times and texts; the table is not needed for it. `fits` = the
+/// names of table and fields are those of existing ones.
+fn check_contents(
+    core: &Core,
+    (name, times, fields): (&StreamName, &[i64], &[(String, Column)]),
+    fits: bool,
+    accepting: &mut EntryCheck,
+) {
+    check_tags(name, accepting);
+    if !fits {
+        check_names(name, fields, accepting);
+    }
+    check_times(core, times, accepting);
+    check_strings(core, fields, accepting);
+}
+
+/// Lists the positions of the good rows; `None` = all are good.
+fn kept_rows(accepting: &EntryCheck) -> Option<Vec<usize>> {
+    (!accepting.good.is_empty()).then(|| {
+        let good = accepting.good.iter().enumerate();
+        good.filter(|(_, g)| **g).map(|(i, _)| i).collect()
+    })
+}
+
+/// Makes the rows to store of the good rows of an entry; a field may come once.
+fn good_rows(
+    (index, name): (usize, &StreamName),
+    times: Vec<i64>,
+    mut columns: Vec<(FieldId, Column)>,
+    kept: Option<&[usize]>,
+) -> Result<Rows> {
     columns.sort_by_key(|(f, _)| *f);
     if columns
         .windows(2)
@@ -129,20 +167,12 @@ pub(super) fn check_entry(
         )));
     }
     let mut rows = Rows { times, columns };
-    if let Some(kept) = &kept {
+    if let Some(kept) = kept {
         let picked: Vec<u32> = kept.iter().map(|k| *k as u32).collect();
         rows = rows.gather(&picked);
     }
     rows.columns.retain(|(_, c)| c.present_count() > 0);
-    if stream.is_none() {
-        plan.note_new_stream(table.id, key);
-    }
-    Ok(Some(CheckedEntry {
-        table,
-        stream,
-        rows,
-        kept,
-    }))
+    Ok(rows)
 }
 
 /// Finds the stream, and refuses rows that cannot be stored at their time: in a damaged partition,
@@ -309,6 +339,22 @@ fn check_strings(core: &Core, fields: &[(String, Column)], accepting: &mut Entry
             }
         }
     }
+}
+
+/// Fits the columns of an entry to a table that has the additions of the plan.
+fn fit_columns(
+    table: &Table,
+    fields: Vec<(String, Column)>,
+    accepting: &mut EntryCheck,
+) -> Vec<(FieldId, Column)> {
+    let mut columns: Vec<(FieldId, Column)> = Vec::with_capacity(fields.len());
+    for (at, (field, column)) in fields.into_iter().enumerate() {
+        let place = field_at(table, at, &field);
+        if let Some(column) = fit_column(table, place, &field, column, accepting) {
+            columns.push(column);
+        }
+    }
+    columns
 }
 
 /// The column in the type of its field; rows that do not fit are refused.

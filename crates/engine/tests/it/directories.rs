@@ -1,7 +1,7 @@
 //! Directories of footers that change very many streams: a reader of one stream reads little of
 //! the footers, what it reads is what whole footers say, and damage is found and told as ever.
 
-use headwater_engine::{Database, ErrorKind, Options, RepairMode, ReadStats, check, repair};
+use headwater_engine::{Database, ErrorKind, Options, ReadStats, RepairMode, check, repair};
 use headwater_io::{Env, FaultyFiles};
 use headwater_types::{Batch, StreamName, Value};
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use crate::support::{Dice, START, small_options};
 use headwater_engine::{
-    AggregateSpec, Bins, Database, DeleteSpec, Duplicates, ScanSpec, Snapshot, TableSpec, ReadStats,
+    AggregateSpec, Bins, Database, DeleteSpec, Duplicates, ReadStats, ScanSpec, Snapshot, TableSpec,
 };
 use headwater_io::{Env, ManualClock, NoThreads};
 use headwater_types::{Batch, ClosedRange, StreamName, Timestamp, Value};

@@ -7,7 +7,7 @@ mod mishaps;
 use crate::support::{Fields, Run, assert_sound, check, collect, small_options};
 use headwater_engine::{
     Comparison, Database, DeleteSpec, Duplicates, Error, ErrorKind, FieldSpec, Filter, IndexInfo,
-    IndexSpec, IndexUse, Options, ScanSpec, Snapshot, TableChange, TableSpec, ReadStats,
+    IndexSpec, IndexUse, Options, ReadStats, ScanSpec, Snapshot, TableChange, TableSpec,
 };
 use headwater_io::{FaultyFiles, MemoryFiles};
 use headwater_types::{Batch, ClosedRange, FieldType, StreamName, Value};

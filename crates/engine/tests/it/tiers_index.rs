@@ -7,7 +7,7 @@ mod doubts;
 use crate::disks::Disks;
 use headwater_engine::{
     AggregateSpec, BackupOptions, Bin, Bins, Database, DeleteSpec, Error, ErrorKind, FastTier,
-    Options, RepairMode, ScanChunk, ScanSpec, TierParts, ReadStats, backup_with, check, repair,
+    Options, ReadStats, RepairMode, ScanChunk, ScanSpec, TierParts, backup_with, check, repair,
     use_fast_tier,
 };
 use headwater_io::{Env, FaultKind, Files, SystemThreads};

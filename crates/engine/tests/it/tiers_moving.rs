@@ -319,7 +319,7 @@ fn a_tier_that_is_full_of_another_database_or_in_use_is_refused_and_everything_s
     };
     // Full.
     fast.capacity(12 << 10);
-    refused(tier("/fast", "log,newest"), ErrorKind::Full, "no room");
+    refused(tier("/fast", "log,newest"), ErrorKind::Full, "no space");
     fast.capacity(u64::MAX);
     let left = files_below(&fast, "/fast");
     assert!(left.is_empty(), "{left:?}");

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// By which door the layout is changed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Door {
+enum FrontEnd {
     Online,
     Offline,
     /// As the options of an opening say it: there is none that says no tier.
@@ -59,7 +59,7 @@ const FAULTS: [FaultKind; 11] = [
 struct Case {
     from: Option<FastTier>,
     to: Option<FastTier>,
-    door: Door,
+    door: FrontEnd,
     disks: Disks,
     has_reserve: bool,
     is_tried_again: bool,
@@ -103,8 +103,8 @@ fn changes() -> Vec<(Option<FastTier>, Option<FastTier>)> {
 fn cases() -> Vec<Case> {
     let mut all = Vec::new();
     for (from, to) in changes() {
-        for door in [Door::Online, Door::Offline, Door::Opening] {
-            if door == Door::Opening && to.is_none() {
+        for door in [FrontEnd::Online, FrontEnd::Offline, FrontEnd::Opening] {
+            if door == FrontEnd::Opening && to.is_none() {
                 continue;
             }
             for disks in [Disks::One, Disks::TwoAndBulkFails, Disks::TwoAndFastFails] {
@@ -168,19 +168,19 @@ impl World {
         db: Option<Database>,
     ) -> (Result<(), Error>, Option<Database>) {
         match case.door {
-            Door::Online => {
+            FrontEnd::Online => {
                 let db = db.map_or_else(|| Database::open_in(env.clone(), self.options()), Ok);
                 match db {
                     Ok(db) => (db.move_tier(case.to.as_ref()), Some(db)),
                     Err(error) => (Err(error), None),
                 }
             }
-            Door::Offline => {
+            FrontEnd::Offline => {
                 drop(db);
                 let changed = use_fast_tier(env, &self.options(), case.to.as_ref());
                 (changed, None)
             }
-            Door::Opening => {
+            FrontEnd::Opening => {
                 drop(db);
                 let wanted = case.to.clone();
                 let options = Options {
@@ -249,7 +249,7 @@ fn live(case: &Case, trouble: Trouble) -> bool {
     db.move_tier(case.from.as_ref()).unwrap();
     write(&db, 60..100).unwrap();
     world.rows = 100;
-    let db = (case.door == Door::Online).then_some(db);
+    let db = (case.door == FrontEnd::Online).then_some(db);
     let failing = match case.disks {
         Disks::TwoAndFastFails => &world.fast,
         _ => &world.bulk,

@@ -2,8 +2,8 @@
 //! definitions in between, the answer is that of the rows.
 
 use headwater_engine::{
-    Bins, Database, DeleteSpec, Duplicates, FieldSpec, Options, ScanSpec, SummarySpec, TableChange,
-    TableSpec, ReadStats,
+    Bins, Database, DeleteSpec, Duplicates, FieldSpec, Options, ReadStats, ScanSpec, SummarySpec,
+    TableChange, TableSpec,
 };
 use headwater_types::{Batch, ClosedRange, FieldType, StreamName, ValueRef};
 use std::time::Duration;

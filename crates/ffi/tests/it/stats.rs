@@ -65,7 +65,9 @@ fn page() -> String {
 /// Compares a part of a file with what the table makes of it; with `HEADWATER_WRITE_GOLDEN=1`
 /// writes it.
 fn compare(path: &str, wanted: &str, whole: impl Fn(&str) -> Option<String>) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path);
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     let text = whole(&there).expect("the page has its marks");
     if std::env::var_os("HEADWATER_WRITE_GOLDEN").is_some() {

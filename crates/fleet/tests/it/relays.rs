@@ -1,7 +1,7 @@
 //! An edge, a region that copies it, and a centre to which the region passes it on.
 
 use crate::nodes::{Cloud, Edge, until};
-use headwater_fleet::{EdgeState, FleetErrorKind, UplinkState, StreamShare};
+use headwater_fleet::{EdgeState, FleetErrorKind, StreamShare, UplinkState};
 
 fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();

@@ -50,7 +50,7 @@ pub(super) enum Said {
     /// Not done, and nothing is wrong: the thread that submitted it has ended, an operation that it
     /// was to follow did not do all of its part, or something else came between.
     Undone,
-    /// Failed.
+    /// The request failed.
     Failed(Errno),
 }
 

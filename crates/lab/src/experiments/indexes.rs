@@ -11,8 +11,8 @@ use crate::harness::{
 use crate::machine::SyncProbe;
 use crate::table;
 use headwater::{
-    Batch, Comparison, Database, Filter, IndexInfo, IndexSpec, IndexUse, Options, ScanSpec,
-    StreamName, StreamRows, ReadStats, Value, Values,
+    Batch, Comparison, Database, Filter, IndexInfo, IndexSpec, IndexUse, Options, ReadStats,
+    ScanSpec, StreamName, StreamRows, Value, Values,
 };
 use serde::Serialize;
 use std::ops::ControlFlow;

@@ -9,8 +9,8 @@ use headwater_bucket::{
     Counted, Etag, Faults, Faulty, Memory, Object, ObjectStore, Page, Put, StoreFailure as Failure,
 };
 use headwater_lake::{
-    Catalog, LakeError, OWN_NAMESPACE, LakeLocation, Steps, WriteOptions, data_files, folder_of, status,
-    verify, write,
+    Catalog, LakeError, LakeLocation, OWN_NAMESPACE, Steps, WriteOptions, data_files, folder_of,
+    status, verify, write,
 };
 use headwater_testing::Dice;
 use std::collections::BTreeSet;

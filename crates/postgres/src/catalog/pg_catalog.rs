@@ -22,147 +22,24 @@ pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Resul
             row_types(rows, listing)?;
         }
         "pg_index" => indexes(rows, listing)?,
-        "pg_indexes" => {
-            for (_, index, _, _) in Relations::of(listing)?.indexes() {
-                rows.push([
-                    ("schemaname", "public".into()),
-                    ("tablename", index.table.as_str().into()),
-                    ("indexname", index.name.as_str().into()),
-                    ("indexdef", index_definition(index).into()),
-                ]);
-            }
-        }
-        "pg_views" => {
-            for view in listing.views()? {
-                rows.push([
-                    ("schemaname", "public".into()),
-                    ("viewname", view.name.into()),
-                    ("viewowner", listing.user().into()),
-                    ("definition", view.definition.into()),
-                ]);
-            }
-        }
+        "pg_indexes" => index_definitions(rows, listing)?,
+        "pg_views" => views(rows, listing)?,
         "pg_description" => descriptions(rows, listing)?,
-        "pg_tables" => {
-            let relations = Relations::of(listing)?;
-            for (_, table) in relations.iter().filter(|(_, r)| r.kind() == "r") {
-                let name = table.name();
-                rows.push([
-                    ("schemaname", "public".into()),
-                    ("tablename", name.into()),
-                    ("tableowner", listing.user().into()),
-                    ("hasindexes", relations.has_index(name).into()),
-                    ("hasrules", false.into()),
-                    ("hastriggers", false.into()),
-                    ("rowsecurity", false.into()),
-                ]);
-            }
-        }
-        "pg_namespace" => {
-            for (oid, name) in [
-                (CATALOG_OID, "pg_catalog"),
-                (PUBLIC_OID, "public"),
-                (INFORMATION_OID, "information_schema"),
-            ] {
-                rows.push([
-                    ("oid", oid.into()),
-                    ("nspname", name.into()),
-                    ("nspowner", USER_OID.into()),
-                ]);
-            }
-        }
-        "pg_database" => rows.push([
-            ("oid", DATABASE_OID.into()),
-            ("datname", listing.database().into()),
-            ("datdba", USER_OID.into()),
-            ("encoding", UTF8.into()),
-            ("datlocprovider", "c".into()),
-            ("datistemplate", false.into()),
-            ("datallowconn", true.into()),
-            ("datconnlimit", (-1).into()),
-            ("dattablespace", 1663u32.into()),
-            ("datcollate", "C".into()),
-            ("datctype", "C".into()),
-        ]),
-        "pg_roles" => rows.push([
-            ("oid", USER_OID.into()),
-            ("rolname", listing.user().into()),
-            ("rolsuper", false.into()),
-            ("rolinherit", true.into()),
-            ("rolcreaterole", false.into()),
-            ("rolcreatedb", false.into()),
-            ("rolcanlogin", true.into()),
-            ("rolreplication", false.into()),
-            ("rolconnlimit", (-1).into()),
-            ("rolbypassrls", false.into()),
-        ]),
-        "pg_authid" => rows.push([
-            ("oid", USER_OID.into()),
-            ("rolname", listing.user().into()),
-            ("rolsuper", false.into()),
-            ("rolinherit", true.into()),
-            ("rolcreaterole", false.into()),
-            ("rolcreatedb", false.into()),
-            ("rolcanlogin", true.into()),
-            ("rolreplication", false.into()),
-            ("rolconnlimit", (-1).into()),
-            ("rolbypassrls", false.into()),
-        ]),
+        "pg_tables" => tables(rows, listing)?,
+        "pg_namespace" => schemas(rows),
+        "pg_database" => database(rows, listing),
+        "pg_roles" | "pg_authid" => role(rows, listing),
         "pg_stat_database" => rows.push([
             ("datid", DATABASE_OID.into()),
             ("datname", listing.database().into()),
         ]),
         "pg_proc" => routines(rows),
-        "pg_user" | "pg_shadow" => rows.push([
-            ("usesysid", USER_OID.into()),
-            ("usename", listing.user().into()),
-            ("usecreatedb", false.into()),
-            ("usesuper", false.into()),
-            ("userepl", false.into()),
-            ("usebypassrls", false.into()),
-        ]),
-        "pg_settings" => {
-            for (name, value, about) in listing.variables().all() {
-                rows.push([
-                    ("name", name.into()),
-                    ("setting", value.into()),
-                    ("category", "Headwater".into()),
-                    ("short_desc", about.into()),
-                    ("context", "user".into()),
-                    ("vartype", "string".into()),
-                    ("source", "session".into()),
-                    ("boot_val", value.into()),
-                    ("reset_val", value.into()),
-                    ("pending_restart", false.into()),
-                ]);
-            }
-        }
-        "pg_get_keywords" => {
-            for word in RESERVED {
-                rows.push([
-                    ("word", (*word).into()),
-                    ("catcode", "R".into()),
-                    ("barelabel", true.into()),
-                    ("catdesc", "reserved".into()),
-                    ("baredesc", "can be bare label".into()),
-                ]);
-            }
-        }
-        "pg_am" => {
-            for (oid, name, handler, kind) in [
-                (HEAP_OID, "heap", "heap_tableam_handler", "t"),
-                (BTREE_OID, "btree", "bthandler", "i"),
-            ] {
-                rows.push([
-                    ("oid", oid.into()),
-                    ("amname", name.into()),
-                    ("amhandler", handler.into()),
-                    ("amtype", kind.into()),
-                ]);
-            }
-        }
+        "pg_user" | "pg_shadow" => user(rows, listing),
+        "pg_settings" => settings(rows, listing),
+        "pg_get_keywords" => keywords(rows),
+        "pg_am" => access_methods(rows),
         "pg_tablespace" => rows.push([
-            ("oid", 1663u32.into()),
+            ("oid", TABLESPACE_OID.into()),
             ("spcname", "pg_default".into()),
             ("spcowner", USER_OID.into()),
         ]),
@@ -171,9 +48,161 @@ pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Resul
     Ok(())
 }
 
+/// Fills in indexes with the statements that would make them.
+fn index_definitions(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
+    for (_, index, _, _) in Relations::of(listing)?.indexes() {
+        rows.push([
+            ("schemaname", "public".into()),
+            ("tablename", index.table.as_str().into()),
+            ("indexname", index.name.as_str().into()),
+            ("indexdef", index_definition(index).into()),
+        ]);
+    }
+    Ok(())
+}
+
+/// Fills in views with their queries.
+fn views(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
+    for view in listing.views()? {
+        rows.push([
+            ("schemaname", "public".into()),
+            ("viewname", view.name.into()),
+            ("viewowner", listing.user().into()),
+            ("definition", view.definition.into()),
+        ]);
+    }
+    Ok(())
+}
+
+/// Fills in tables by name.
+fn tables(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
+    let relations = Relations::of(listing)?;
+    for (_, table) in relations.iter().filter(|(_, r)| r.kind() == "r") {
+        let name = table.name();
+        rows.push([
+            ("schemaname", "public".into()),
+            ("tablename", name.into()),
+            ("tableowner", listing.user().into()),
+            ("hasindexes", relations.has_index(name).into()),
+            ("hasrules", false.into()),
+            ("hastriggers", false.into()),
+            ("rowsecurity", false.into()),
+        ]);
+    }
+    Ok(())
+}
+
+/// Fills in the schemas, `public` and those of the catalog.
+fn schemas(rows: &mut Rows) {
+    for (oid, name) in [
+        (CATALOG_OID, "pg_catalog"),
+        (PUBLIC_OID, "public"),
+        (INFORMATION_OID, "information_schema"),
+    ] {
+        rows.push([
+            ("oid", oid.into()),
+            ("nspname", name.into()),
+            ("nspowner", USER_OID.into()),
+        ]);
+    }
+}
+
+/// Fills in the one database.
+fn database(rows: &mut Rows, listing: &dyn Listing) {
+    rows.push([
+        ("oid", DATABASE_OID.into()),
+        ("datname", listing.database().into()),
+        ("datdba", USER_OID.into()),
+        ("encoding", UTF8.into()),
+        ("datlocprovider", "c".into()),
+        ("datistemplate", false.into()),
+        ("datallowconn", true.into()),
+        ("datconnlimit", (-1).into()),
+        ("dattablespace", TABLESPACE_OID.into()),
+        ("datcollate", "C".into()),
+        ("datctype", "C".into()),
+    ]);
+}
+
+/// Fills in the user of the session as a role.
+fn role(rows: &mut Rows, listing: &dyn Listing) {
+    rows.push([
+        ("oid", USER_OID.into()),
+        ("rolname", listing.user().into()),
+        ("rolsuper", false.into()),
+        ("rolinherit", true.into()),
+        ("rolcreaterole", false.into()),
+        ("rolcreatedb", false.into()),
+        ("rolcanlogin", true.into()),
+        ("rolreplication", false.into()),
+        ("rolconnlimit", (-1).into()),
+        ("rolbypassrls", false.into()),
+    ]);
+}
+
+/// Fills in the user of the session.
+fn user(rows: &mut Rows, listing: &dyn Listing) {
+    rows.push([
+        ("usesysid", USER_OID.into()),
+        ("usename", listing.user().into()),
+        ("usecreatedb", false.into()),
+        ("usesuper", false.into()),
+        ("userepl", false.into()),
+        ("usebypassrls", false.into()),
+    ]);
+}
+
+/// Fills in the settings of the session.
+fn settings(rows: &mut Rows, listing: &dyn Listing) {
+    for (name, value, about) in listing.variables().all() {
+        rows.push([
+            ("name", name.into()),
+            ("setting", value.into()),
+            ("category", "Headwater".into()),
+            ("short_desc", about.into()),
+            ("context", "user".into()),
+            ("vartype", "string".into()),
+            ("source", "session".into()),
+            ("boot_val", value.into()),
+            ("reset_val", value.into()),
+            ("pending_restart", false.into()),
+        ]);
+    }
+}
+
+/// Fills in the words that names must be quoted for.
+fn keywords(rows: &mut Rows) {
+    for word in RESERVED {
+        rows.push([
+            ("word", (*word).into()),
+            ("catcode", "R".into()),
+            ("barelabel", true.into()),
+            ("catdesc", "reserved".into()),
+            ("baredesc", "can be bare label".into()),
+        ]);
+    }
+}
+
+/// Fills in the ways that rows and indexes are stored.
+fn access_methods(rows: &mut Rows) {
+    for (oid, name, handler, kind) in [
+        (HEAP_OID, "heap", "heap_tableam_handler", "t"),
+        (BTREE_OID, "btree", "bthandler", "i"),
+    ] {
+        rows.push([
+            ("oid", oid.into()),
+            ("amname", name.into()),
+            ("amhandler", handler.into()),
+            ("amtype", kind.into()),
+        ]);
+    }
+}
+
 /// The ways that rows and indexes are stored, as PostgreSQL numbers them.
 const HEAP_OID: u32 = 2;
 const BTREE_OID: u32 = 403;
+/// The number of the only tablespace.
+const TABLESPACE_OID: u32 = 1663;
 /// The number of the row type of the first table of the schemas of the catalog.
 const ROW_TYPES_OID: u32 = 14_000;
 

@@ -84,17 +84,25 @@ fn reads_functions(query: &datafusion::sql::sqlparser::ast::Query) -> bool {
         })
 }
 
+/// Writes an operation under one of the names that PostgreSQL gives operators.
+fn custom_operation(left: &Expr, parts: &[String], right: &Expr) -> String {
+    let operator = parts.last().cloned().unwrap_or_default();
+    let (left, right) = (left.to_string(), right.to_string());
+    match operator.as_str() {
+        "~~" => format!("({left}) LIKE ({right})"),
+        "!~~" => format!("({left}) NOT LIKE ({right})"),
+        "~~*" => format!("({left}) ILIKE ({right})"),
+        "!~~*" => format!("({left}) NOT ILIKE ({right})"),
+        _ => format!("({left}) {operator} ({right})"),
+    }
+}
+
 impl Rewriter<'_> {
+    /// Rewrites an expression whose parts are rewritten already.
     pub(super) fn expression(&mut self, expr: &mut Expr) -> Result<(), VariableError> {
         match expr {
             Expr::BinaryOp { left, op, right } if is_comparison(op) => {
-                // A number of a function beside its name.
-                let numbers = (is_number(left), is_number(right));
-                for (number, name) in [(numbers.0, right), (numbers.1, left)] {
-                    if number {
-                        self.number_of_routine(name);
-                    }
-                }
+                self.comparison(left, right);
             }
             Expr::InList { expr, list, .. } if list.iter().all(is_number) => {
                 self.number_of_routine(expr);
@@ -111,15 +119,7 @@ impl Rewriter<'_> {
                 op: BinaryOperator::PGCustomBinaryOperator(parts),
                 right,
             } => {
-                let operator = parts.last().cloned().unwrap_or_default();
-                let (left, right) = (left.to_string(), right.to_string());
-                let text = match operator.as_str() {
-                    "~~" => format!("({left}) LIKE ({right})"),
-                    "!~~" => format!("({left}) NOT LIKE ({right})"),
-                    "~~*" => format!("({left}) ILIKE ({right})"),
-                    "!~~*" => format!("({left}) NOT ILIKE ({right})"),
-                    _ => format!("({left}) {operator} ({right})"),
-                };
+                let text = custom_operation(left, parts, right);
                 self.put_text(expr, &text);
             }
             Expr::Like {
@@ -131,26 +131,7 @@ impl Rewriter<'_> {
                 pattern,
                 escape_char: Some(escape),
                 ..
-            } => {
-                // The planner knows the backslash only.
-                let ValueWithSpan {
-                    value: Value::SingleQuotedString(by),
-                    ..
-                } = escape
-                else {
-                    return Ok(());
-                };
-                if by == "\\" || by.chars().count() != 1 {
-                    return Ok(());
-                }
-                let twice = quote_literal(&by.repeat(2));
-                let by = quote_literal(by);
-                let text = format!(
-                    "replace(replace(replace(replace({pattern}, '\\', '\\\\'), {twice}, chr(1)), {by}, '\\'), chr(1), {by})"
-                );
-                *escape = Value::SingleQuotedString("\\".to_owned()).into();
-                self.put_text(pattern, &text);
-            }
+            } => self.escaped(pattern, escape),
             Expr::Collate { expr: inner, .. } => {
                 let inner = inner.as_ref().clone();
                 self.put(expr, inner);
@@ -160,13 +141,7 @@ impl Rewriter<'_> {
                 data_type,
                 ..
             } => {
-                if let Some(told) = parameter(inner, data_type) {
-                    self.parameters.push(told);
-                }
-                if is_whole(data_type) {
-                    self.number_of_routine(inner);
-                }
-                if let Some(text) = cast(inner, data_type) {
+                if let Some(text) = self.cast(inner, data_type) {
                     self.put_text(expr, &text);
                 }
             }
@@ -176,45 +151,107 @@ impl Rewriter<'_> {
                 let text = format!("({left}) = {user}");
                 self.put_text(expr, &text);
             }
-            Expr::AnyOp { right, .. } => {
-                let array = match strip(right) {
-                    Expr::Value(ValueWithSpan {
-                        value: Value::SingleQuotedString(text),
-                        ..
-                    }) => array(text, "TEXT"),
-                    _ => None,
-                };
-                if let Some(text) = array {
-                    self.put_text(right, &text);
-                }
-            }
+            Expr::AnyOp { right, .. } => self.array_literal(right),
             Expr::CompoundFieldAccess { root, access_chain } => {
-                // `(expression).field`; elements of arrays are the planner's.
-                if let [AccessExpr::Dot(Expr::Identifier(field))] = access_chain.as_slice()
-                    && matches!(root.as_ref(), Expr::Nested(_))
-                {
-                    let text = format!("get_field({root}, {})", quote_literal(&field.value));
+                if let Some(text) = self.field(root, access_chain) {
                     self.put_text(expr, &text);
-                } else if let Some(index) = index_of_vector(root, access_chain)
-                    && let Some(made) = super::expression_of(&format!("({index}) + 1"))
-                {
-                    // Vectors begin at 0.
-                    *index = made;
-                    self.changed = true;
                 }
             }
-            Expr::Function(function) => {
-                if let Some(text) = self.function_call(function)? {
-                    self.put_text(expr, &text);
-                } else if let Expr::Function(function) = expr
-                    && function.name.0.len() > 1
-                    && let Some(name) = catalog_name(&function.name)
-                {
-                    function.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]);
-                    self.changed = true;
-                }
-            }
+            Expr::Function(_) => self.call(expr)?,
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Compares the number of a function with the number of the one that is named beside it.
+    fn comparison(&mut self, left: &mut Expr, right: &mut Expr) {
+        let numbers = (is_number(left), is_number(right));
+        for (number, name) in [(numbers.0, right), (numbers.1, left)] {
+            if number {
+                self.number_of_routine(name);
+            }
+        }
+    }
+
+    /// Makes the character that escapes in a pattern the backslash, the only one that the planner
+    /// knows.
+    fn escaped(&mut self, pattern: &mut Expr, escape: &mut ValueWithSpan) {
+        let ValueWithSpan {
+            value: Value::SingleQuotedString(by),
+            ..
+        } = escape
+        else {
+            return;
+        };
+        if by == "\\" || by.chars().count() != 1 {
+            return;
+        }
+        let twice = quote_literal(&by.repeat(2));
+        let by = quote_literal(by);
+        let text = format!(
+            "replace(replace(replace(replace({pattern}, '\\', '\\\\'), {twice}, chr(1)), {by}, '\\'), chr(1), {by})"
+        );
+        *escape = Value::SingleQuotedString("\\".to_owned()).into();
+        self.put_text(pattern, &text);
+    }
+
+    /// Returns the replacement of a cast; `None` = it stays.
+    fn cast(&mut self, inner: &mut Expr, data_type: &DataType) -> Option<String> {
+        if let Some(told) = parameter(inner, data_type) {
+            self.parameters.push(told);
+        }
+        if is_whole(data_type) {
+            self.number_of_routine(inner);
+        }
+        cast(inner, data_type)
+    }
+
+    /// Makes a text such as `{a,b}` after `ANY` an array.
+    fn array_literal(&mut self, right: &mut Expr) {
+        let array = match strip(right) {
+            Expr::Value(ValueWithSpan {
+                value: Value::SingleQuotedString(text),
+                ..
+            }) => array(text, "TEXT"),
+            _ => None,
+        };
+        if let Some(text) = array {
+            self.put_text(right, &text);
+        }
+    }
+
+    /// Returns the replacement of `(expression).field`; `None` = it stays. Elements of arrays are
+    /// the planner's, but for those of vectors, which begin at 0.
+    fn field(&mut self, root: &Expr, access: &mut [AccessExpr]) -> Option<String> {
+        if let [AccessExpr::Dot(Expr::Identifier(field))] = &*access
+            && matches!(root, Expr::Nested(_))
+        {
+            return Some(format!(
+                "get_field({root}, {})",
+                quote_literal(&field.value)
+            ));
+        }
+        if let Some(index) = index_of_vector(root, access)
+            && let Some(made) = super::expression_of(&format!("({index}) + 1"))
+        {
+            *index = made;
+            self.changed = true;
+        }
+        None
+    }
+
+    /// Replaces a call, or takes the schema of the catalog away from before its name.
+    fn call(&mut self, expr: &mut Expr) -> Result<(), VariableError> {
+        let Expr::Function(function) = expr else {
+            return Ok(());
+        };
+        if let Some(text) = self.function_call(function)? {
+            self.put_text(expr, &text);
+        } else if function.name.0.len() > 1
+            && let Some(name) = catalog_name(&function.name)
+        {
+            function.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(name))]);
+            self.changed = true;
         }
         Ok(())
     }

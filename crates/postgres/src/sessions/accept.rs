@@ -1,7 +1,7 @@
 //! Taking connections, each of which may become a session.
 
 use super::cancel::Cancels;
-use super::door::{Begins, Door};
+use super::front_end::{Begins, FrontEnd};
 use super::startup;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const STARTING_HALF: usize = STARTING_MAX / 2;
 /// Time limit of their authentication where there are many.
 const CROWDED: Duration = Duration::from_secs(1);
 
-impl Door {
+impl FrontEnd {
     /// Serves until the server stops. Returns whether every statement ended in time.
     pub async fn run(self: Arc<Self>, listener: TcpListener) -> bool {
         let mut stop = self.stopping.clone();
@@ -72,9 +72,9 @@ impl Door {
                 _ => settings.startup_timeout,
             };
             let begins = Begins {
-                door: Arc::clone(&self),
+                front_end: Arc::clone(&self),
                 cancels: Arc::clone(&cancels),
-                places: Arc::clone(&places),
+                slots: Arc::clone(&places),
                 _start: start,
                 limit,
             };

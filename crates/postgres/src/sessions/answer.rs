@@ -29,7 +29,7 @@ impl<S: Stream> Connection<S> {
     /// Waits for a slot among the statements that may run; not for long, so that a client knows why
     /// it waits.
     pub(super) async fn place(&mut self) -> Result<Slot, Failure> {
-        let places = Arc::clone(&self.door.statements.places);
+        let places = Arc::clone(&self.front_end.statements.slots);
         let owner = self.grant.owner();
         let taken = self.link.wait(places.take(&owner, PLACE_WAIT)).await?;
         let place = taken.map_err(|why| {
@@ -39,7 +39,7 @@ impl<S: Stream> Connection<S> {
             notice
         })?;
         self.link
-            .sends_for(&place.holder, self.door.settings.statement_timeout);
+            .sends_for(&place.holder, self.front_end.settings.statement_timeout);
         Ok(place)
     }
 
@@ -50,7 +50,7 @@ impl<S: Stream> Connection<S> {
         sql: &str,
     ) -> Result<headwater_query::Result<Answer>, Failure> {
         let (threads, session, sql) = (
-            Arc::clone(&self.door.statements.threads),
+            Arc::clone(&self.front_end.statements.threads),
             self.session.clone(),
             sql.to_owned(),
         );
@@ -78,7 +78,7 @@ impl<S: Stream> Connection<S> {
         };
         let parameters = Parameters::positional(portal.parameters.clone());
         let (threads, planned) = (
-            Arc::clone(&self.door.statements.threads),
+            Arc::clone(&self.front_end.statements.threads),
             prepared.as_ref().clone(),
         );
         let run = async move { planned.run(parameters).await };
@@ -111,7 +111,7 @@ impl<S: Stream> Connection<S> {
             batch: None,
             sent: 0,
             done: answer.done,
-            until: Instant::now() + self.door.settings.statement_timeout,
+            until: Instant::now() + self.front_end.settings.statement_timeout,
             cursor: None,
         }));
     }
@@ -132,7 +132,7 @@ impl<S: Stream> Connection<S> {
             );
             return Err(error("54000", why).into());
         }
-        rows.cursor = self.door.quota.cursor();
+        rows.cursor = self.front_end.quota.cursor();
         if rows.cursor.is_none() {
             let why = "too many cursors are open in all sessions: read the rows in one part, or ask again later";
             return Err(error("53300", why).into());

@@ -97,78 +97,24 @@ impl Command {
                 | "INDICES" | "SNAPSHOTS" | "WATCHES",
             ) => return Ok(None),
             ("SET", _) => set(text)?,
-            ("RESET", _) => match name_after(text, 1) {
-                (None, _) => {
-                    return Err(wrong(
-                        "RESET",
-                        "RESET ALL, or RESET and the name of a setting",
-                    ));
-                }
-                (Some(name), _) if name == "all" => Command::Reset(None),
-                (Some(name), _) if name.starts_with("headwater.") => return Ok(None),
-                (Some(name), _) => Command::Reset(Some(name)),
-            },
-            ("SHOW", _) => match name_after(text, 1) {
-                (None, _) => return Ok(None),
-                (Some(name), _) if name == "all" => Command::Show(None),
-                (Some(name), _) if name.starts_with("headwater.") => return Ok(None),
-                (Some(name), Some(zone)) if name == "time" && zone == "zone" => {
-                    Command::Show(Some("timezone".to_owned()))
-                }
-                (Some(name), Some(_)) if name == "transaction" => {
-                    Command::Show(Some("transaction_isolation".to_owned()))
-                }
-                (Some(name), Some(_)) if name == "session" => {
-                    Command::Show(Some("session_authorization".to_owned()))
-                }
-                (Some(name), _) => Command::Show(Some(name)),
-            },
+            ("RESET", _) => return reset(text),
+            ("SHOW", _) => return Ok(show(text)),
             ("CREATE", "DATABASE") => match name_after(text, 2).0 {
                 Some(name) => Command::CreateDatabase(name),
                 None => return Err(wrong("CREATE DATABASE", "CREATE DATABASE name")),
             },
-            ("DROP", "DATABASE") => {
-                return Err(Notice {
-                    hint: Some(
-                        "DROP TABLE drops tables; a database goes with its directory".to_owned(),
-                    ),
-                    ..error(
-                        "0A000",
-                        "DROP DATABASE: every name is the one database that this server serves, which is not dropped by a statement",
-                    )
-                });
-            }
+            ("DROP", "DATABASE") => return Err(not_dropped()),
             ("DISCARD", "ALL") => Command::DiscardAll,
             ("DISCARD", "PLANS" | "TEMP" | "TEMPORARY" | "SEQUENCES") => {
                 Command::Nothing("DISCARD")
             }
             ("UNLISTEN", _) => Command::Nothing("UNLISTEN"),
-            ("DEALLOCATE", _) => {
-                let at = if second == "PREPARE" { 2 } else { 1 };
-                match name_after(text, at).0 {
-                    None => {
-                        return Err(wrong(
-                            "DEALLOCATE",
-                            "DEALLOCATE ALL, or DEALLOCATE and the name of a statement",
-                        ));
-                    }
-                    Some(name) if name == "all" => Command::Deallocate(None),
-                    Some(name) => Command::Deallocate(Some(name)),
-                }
-            }
+            ("DEALLOCATE", "PREPARE") => deallocate(text, 2)?,
+            ("DEALLOCATE", _) => deallocate(text, 1)?,
             ("DECLARE", _) => declare(text)?,
             ("COPY", _) => Command::Copy(Box::new(Copy::read(text)?)),
             ("FETCH" | "MOVE", _) => fetch(text, verb == "MOVE")?,
-            ("CLOSE", _) => match name_after(text, 1).0 {
-                None => {
-                    return Err(wrong(
-                        "CLOSE",
-                        "CLOSE ALL, or CLOSE and the name of a cursor",
-                    ));
-                }
-                Some(name) if name == "all" => Command::Close(None),
-                Some(name) => Command::Close(Some(name)),
-            },
+            ("CLOSE", _) => close(text)?,
             _ => return Ok(None),
         }))
     }
@@ -179,6 +125,68 @@ fn name_after(text: &str, at: usize) -> (Option<String>, Option<String>) {
     let tokens = tokens(text);
     let name = |at: usize| tokens.get(at).and_then(|(token, _)| token.name());
     (name(at), name(at + 1))
+}
+
+/// Reads `RESET name`; `None` = it is for the planner.
+fn reset(text: &str) -> Result<Option<Command>, Notice> {
+    match name_after(text, 1).0 {
+        None => Err(wrong(
+            "RESET",
+            "RESET ALL, or RESET and the name of a setting",
+        )),
+        Some(name) if name == "all" => Ok(Some(Command::Reset(None))),
+        Some(name) if name.starts_with("headwater.") => Ok(None),
+        Some(name) => Ok(Some(Command::Reset(Some(name)))),
+    }
+}
+
+/// Reads `SHOW name`, and the names of several words; `None` = it is for the planner.
+fn show(text: &str) -> Option<Command> {
+    let name = match name_after(text, 1) {
+        (None, _) => return None,
+        (Some(name), _) if name == "all" => return Some(Command::Show(None)),
+        (Some(name), _) if name.starts_with("headwater.") => return None,
+        (Some(name), Some(zone)) if name == "time" && zone == "zone" => "timezone".to_owned(),
+        (Some(name), Some(_)) if name == "transaction" => "transaction_isolation".to_owned(),
+        (Some(name), Some(_)) if name == "session" => "session_authorization".to_owned(),
+        (Some(name), _) => name,
+    };
+    Some(Command::Show(Some(name)))
+}
+
+/// Refuses `DROP DATABASE`.
+fn not_dropped() -> Notice {
+    Notice {
+        hint: Some("DROP TABLE drops tables; a database goes with its directory".to_owned()),
+        ..error(
+            "0A000",
+            "DROP DATABASE: every name is the one database that this server serves, which is not dropped by a statement",
+        )
+    }
+}
+
+/// Reads `DEALLOCATE [PREPARE] name`, whose name is the token of this number.
+fn deallocate(text: &str, at: usize) -> Result<Command, Notice> {
+    match name_after(text, at).0 {
+        None => Err(wrong(
+            "DEALLOCATE",
+            "DEALLOCATE ALL, or DEALLOCATE and the name of a statement",
+        )),
+        Some(name) if name == "all" => Ok(Command::Deallocate(None)),
+        Some(name) => Ok(Command::Deallocate(Some(name))),
+    }
+}
+
+/// Reads `CLOSE name`.
+fn close(text: &str) -> Result<Command, Notice> {
+    match name_after(text, 1).0 {
+        None => Err(wrong(
+            "CLOSE",
+            "CLOSE ALL, or CLOSE and the name of a cursor",
+        )),
+        Some(name) if name == "all" => Ok(Command::Close(None)),
+        Some(name) => Ok(Command::Close(Some(name))),
+    }
 }
 
 /// `SET [SESSION | LOCAL] name = value`, and the forms without a name.

@@ -3,8 +3,8 @@
 //! Invariant: after a message that failed in the extended protocol nothing is done until the client
 //! says `Sync`; after a statement that failed within a transaction only its end is taken.
 
-use super::door::Door;
 use super::errors::{Failure, error, fatal};
+use super::front_end::FrontEnd;
 use super::link::{Link, Stream};
 use super::names::Seen;
 use super::quota::Share;
@@ -22,7 +22,7 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(super) const KEPT_MAX: usize = 1_000;
 
 pub(super) struct Connection<S> {
-    pub(super) door: Arc<Door>,
+    pub(super) front_end: Arc<FrontEnd>,
     pub(super) grant: Arc<dyn Grant>,
     pub(super) seen: Arc<Seen>,
     pub(super) session: Session,
@@ -44,7 +44,7 @@ pub(super) struct Connection<S> {
 
 impl<S: Stream> Connection<S> {
     pub(super) fn new(
-        door: Arc<Door>,
+        front_end: Arc<FrontEnd>,
         grant: Arc<dyn Grant>,
         seen: Arc<Seen>,
         session: Session,
@@ -52,9 +52,9 @@ impl<S: Stream> Connection<S> {
         place: OwnedSemaphorePermit,
     ) -> Connection<S> {
         Connection {
-            share: Share::new(&door.quota),
+            share: Share::new(&front_end.quota),
             _place: place,
-            door,
+            front_end,
             grant,
             seen,
             session,
@@ -204,6 +204,6 @@ impl<S: Stream> Connection<S> {
             Err(Failure::Statement(notice) | Failure::Session(notice)) => &notice.sqlstate,
             Err(Failure::Gone(_)) => "08006",
         };
-        self.door.metrics.statement(code, begun.elapsed());
+        self.front_end.metrics.statement(code, begun.elapsed());
     }
 }

@@ -58,7 +58,7 @@ impl<S: Stream> Connection<S> {
         if prepared.done() != Done::Select {
             return Err(error("42601", "COPY needs a query that gives rows").into());
         }
-        let threads = Arc::clone(&self.door.statements.threads);
+        let threads = Arc::clone(&self.front_end.statements.threads);
         let run = async move { prepared.run(Parameters::none()).await };
         let answer = threads.answer(run);
         let answer = self.link.wait(answer).await?.map_err(failed)?;
@@ -117,7 +117,11 @@ impl<S: Stream> Connection<S> {
         };
         let mut into = self.session.copy_in(name, columns)?;
         let schema = into.schema();
-        let mut incoming = Incoming::new(&copy.form, &schema, self.door.settings.message_bytes_max);
+        let mut incoming = Incoming::new(
+            &copy.form,
+            &schema,
+            self.front_end.settings.message_bytes_max,
+        );
         let mut places = Places::default();
         let format = copy.form.format();
         self.link.out.copy_in(schema.fields().len(), format);

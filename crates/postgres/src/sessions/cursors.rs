@@ -31,96 +31,16 @@ impl<S: Stream> Connection<S> {
                 self.savepoint(command)?
             }
             Command::Nothing(tag) => *tag,
-            Command::CreateDatabase(name) => {
-                let notice = information(format!(
-                    "nothing was made: \"{name}\" is served already, since every name of a database is the one that this server has"
-                ));
-                self.link.out.notice(&notice);
-                "CREATE DATABASE"
-            }
+            Command::CreateDatabase(name) => self.create_database(name),
             Command::Set(name, value) if name.starts_with("headwater.") => {
-                let value = value.as_ref().map_or("DEFAULT".to_owned(), |value| {
-                    format!("'{}'", value.replace('\'', "''"))
-                });
-                let sql = format!("SET {name} = {value}");
-                let set = self.session.run(&sql, Parameters::none());
-                self.link.wait(set).await??;
-                "SET"
+                self.set_own(name, value.as_deref()).await?
             }
-            Command::Set(name, value) => {
-                let mut variables = self.seen.variables.write();
-                let told = match value {
-                    Some(value) => variables.set(name, value)?,
-                    None => variables.reset(name)?,
-                };
-                drop(variables);
-                self.tell(told);
-                "SET"
-            }
-            Command::Reset(Some(name)) => {
-                let told = self.seen.variables.write().reset(name)?;
-                self.tell(told);
-                "RESET"
-            }
-            Command::Reset(None) => {
-                self.reset_all();
-                "RESET"
-            }
-            Command::DiscardAll => {
-                if self.status != TransactionStatus::Idle {
-                    return Err(error(
-                        "25001",
-                        "DISCARD ALL cannot run inside a transaction block",
-                    )
-                    .into());
-                }
-                self.statements.clear();
-                self.portals.clear();
-                self.reset_all();
-                "DISCARD ALL"
-            }
-            Command::Deallocate(Some(name)) => {
-                if self.statements.remove(name).is_none() {
-                    return Err(error(
-                        "26000",
-                        format!("prepared statement \"{name}\" does not exist"),
-                    )
-                    .into());
-                }
-                "DEALLOCATE"
-            }
-            Command::Deallocate(None) => {
-                self.statements.clear();
-                "DEALLOCATE ALL"
-            }
-            Command::Close(Some(name)) => {
-                self.portals.remove(name).ok_or_else(|| no_portal(name))?;
-                "CLOSE CURSOR"
-            }
-            Command::Close(None) => {
-                self.portals.clear();
-                "CLOSE CURSOR ALL"
-            }
-            Command::Show(_) => {
-                if let Some(batch) = self.shown(command)? {
-                    let told = columns(&batch.schema(), None, formats);
-                    let formats: Vec<Format> = told.iter().map(|column| column.format).collect();
-                    if simple {
-                        self.link.out.row_description(&told);
-                    }
-                    let clocks = self.clocks();
-                    rows(
-                        &mut self.link.out,
-                        &batch,
-                        0,
-                        batch.num_rows(),
-                        &formats,
-                        &clocks,
-                    )
-                    .map_err(|why| error("0A000", why))?;
-                }
-                "SHOW"
-            }
+            Command::Set(name, value) => self.set(name, value.as_deref())?,
+            Command::Reset(name) => self.reset(name.as_deref())?,
+            Command::DiscardAll => self.discard_all()?,
+            Command::Deallocate(name) => self.deallocate(name.as_deref())?,
+            Command::Close(name) => self.close_cursor(name.as_deref())?,
+            Command::Show(_) => self.show(command, formats, simple)?,
             Command::Fetch { name, rows, silent } => {
                 return self.fetch(name, *rows, *silent, formats, simple).await;
             }
@@ -131,6 +51,114 @@ impl<S: Stream> Connection<S> {
         };
         self.link.out.command_complete(tag);
         Ok(())
+    }
+
+    /// Says that nothing was made of a name that is served anyway.
+    fn create_database(&mut self, name: &str) -> &'static str {
+        let notice = information(format!(
+            "nothing was made: \"{name}\" is served already, since every name of a database is the one that this server has"
+        ));
+        self.link.out.notice(&notice);
+        "CREATE DATABASE"
+    }
+
+    /// Sets a setting of Headwater's own, which the query session has.
+    async fn set_own(&mut self, name: &str, value: Option<&str>) -> Result<&'static str, Failure> {
+        let value = value.map_or("DEFAULT".to_owned(), |value| {
+            format!("'{}'", value.replace('\'', "''"))
+        });
+        let sql = format!("SET {name} = {value}");
+        let set = self.session.run(&sql, Parameters::none());
+        self.link.wait(set).await??;
+        Ok("SET")
+    }
+
+    /// Sets a setting of the session, without a value to its default.
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<&'static str, Failure> {
+        let mut variables = self.seen.variables.write();
+        let told = match value {
+            Some(value) => variables.set(name, value)?,
+            None => variables.reset(name)?,
+        };
+        drop(variables);
+        self.tell(told);
+        Ok("SET")
+    }
+
+    /// Sets a setting to its default, without a name all of them.
+    fn reset(&mut self, name: Option<&str>) -> Result<&'static str, Failure> {
+        match name {
+            Some(name) => {
+                let told = self.seen.variables.write().reset(name)?;
+                self.tell(told);
+            }
+            None => self.reset_all(),
+        }
+        Ok("RESET")
+    }
+
+    /// Brings the session back to its beginning.
+    fn discard_all(&mut self) -> Result<&'static str, Failure> {
+        if self.status != TransactionStatus::Idle {
+            return Err(error("25001", "DISCARD ALL cannot run inside a transaction block").into());
+        }
+        self.statements.clear();
+        self.portals.clear();
+        self.reset_all();
+        Ok("DISCARD ALL")
+    }
+
+    /// Drops a prepared statement, without a name all of them.
+    fn deallocate(&mut self, name: Option<&str>) -> Result<&'static str, Failure> {
+        let Some(name) = name else {
+            self.statements.clear();
+            return Ok("DEALLOCATE ALL");
+        };
+        if self.statements.remove(name).is_none() {
+            return Err(error(
+                "26000",
+                format!("prepared statement \"{name}\" does not exist"),
+            )
+            .into());
+        }
+        Ok("DEALLOCATE")
+    }
+
+    /// Closes a cursor, without a name all of them.
+    fn close_cursor(&mut self, name: Option<&str>) -> Result<&'static str, Failure> {
+        let Some(name) = name else {
+            self.portals.clear();
+            return Ok("CLOSE CURSOR ALL");
+        };
+        self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        Ok("CLOSE CURSOR")
+    }
+
+    /// Sends the rows of `SHOW`.
+    fn show(
+        &mut self,
+        command: &Command,
+        formats: &[Format],
+        simple: bool,
+    ) -> Result<&'static str, Failure> {
+        if let Some(batch) = self.shown(command)? {
+            let told = columns(&batch.schema(), None, formats);
+            let formats: Vec<Format> = told.iter().map(|column| column.format).collect();
+            if simple {
+                self.link.out.row_description(&told);
+            }
+            let clocks = self.clocks();
+            rows(
+                &mut self.link.out,
+                &batch,
+                0,
+                batch.num_rows(),
+                &formats,
+                &clocks,
+            )
+            .map_err(|why| error("0A000", why))?;
+        }
+        Ok("SHOW")
     }
 
     fn tell(&mut self, told: Option<(&'static str, String)>) {

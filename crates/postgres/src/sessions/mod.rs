@@ -22,9 +22,9 @@ mod connection;
 mod copy;
 mod copying;
 mod cursors;
-mod door;
 mod errors;
 mod extended_query;
+mod front_end;
 mod link;
 mod names;
 mod quota;
@@ -33,4 +33,4 @@ mod startup;
 mod statement;
 mod tokens;
 
-pub use door::Door;
+pub use front_end::FrontEnd;

@@ -2,8 +2,8 @@
 //! time limit.
 
 use super::connection::Connection;
-use super::door::{Begins, Door};
 use super::errors::{fatal, information, of_malformed};
+use super::front_end::{Begins, FrontEnd};
 use super::link::{Link, Stream};
 use super::names::{Names, Seen};
 use crate::catalog::{VariableError, Variables};
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
 /// Longest message with a password.
@@ -57,7 +58,7 @@ pub(super) async fn session(begins: Begins, stream: TcpStream) -> io::Result<()>
     let peer = stream.peer_addr()?;
     let begun = tokio::time::timeout(begins.limit, negotiate(&begins, stream, peer)).await;
     let Ok(begun) = begun else {
-        begins.door.metrics.refused("startup_timeout");
+        begins.front_end.metrics.refused("startup_timeout");
         return Err(io::ErrorKind::TimedOut.into());
     };
     // Others may begin from now on.
@@ -77,14 +78,14 @@ enum Begun {
 }
 
 async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> io::Result<Begun> {
-    let door = &begins.door;
+    let front_end = &begins.front_end;
     let mut input = Vec::new();
     // TLS and GSSAPI may each be asked for once.
     for _ in 0..3 {
-        let Some(asked) = read_first(door, &mut stream, &mut input).await? else {
+        let Some(asked) = read_first(front_end, &mut stream, &mut input).await? else {
             return Ok(Begun::Nothing);
         };
-        match (asked, door.host.tls()) {
+        match (asked, front_end.host.tls()) {
             (First::Gss, _) | (First::Tls, None) => stream.write_all(b"N").await?,
             (First::Tls, Some(config)) => {
                 if !input.is_empty() {
@@ -98,7 +99,7 @@ async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> 
                 }
                 stream.write_all(b"S").await?;
                 let mut stream = TlsAcceptor::from(config).accept(stream).await?;
-                let first = read_first(door, &mut stream, &mut input).await?;
+                let first = read_first(front_end, &mut stream, &mut input).await?;
                 let made = begin(begins, stream, input, first, peer, true).await?;
                 return Ok(made.map_or(Begun::Nothing, |made| Begun::Tls(Box::new(made))));
             }
@@ -113,7 +114,7 @@ async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> 
 
 /// Reads a first message; `None` = the client has disconnected, or was refused.
 async fn read_first<S: Stream>(
-    door: &Door,
+    front_end: &FrontEnd,
     stream: &mut S,
     input: &mut Vec<u8>,
 ) -> io::Result<Option<First>> {
@@ -125,7 +126,7 @@ async fn read_first<S: Stream>(
             }
             Ok(None) => {}
             Err(why) => {
-                door.metrics.refused("malformed");
+                front_end.metrics.refused("malformed");
                 say(stream, &of_malformed(&why)).await?;
                 return Ok(None);
             }
@@ -133,6 +134,55 @@ async fn read_first<S: Stream>(
         if stream.read_buf(input).await? == 0 {
             return Ok(None);
         }
+    }
+}
+
+/// A first message that begins a session.
+struct Introduction {
+    /// The minor version of the protocol.
+    minor: u16,
+    parameters: Vec<(String, String)>,
+}
+
+impl Introduction {
+    /// Returns the value of a parameter, if it is given and not empty.
+    fn parameter(&self, name: &str) -> Option<String> {
+        let found = self.parameters.iter().find(|(key, _)| key == name);
+        found
+            .map(|(_, value)| value.clone())
+            .filter(|value| !value.is_empty())
+    }
+
+    /// Tells whether the client asks for replication.
+    fn wants_replication(&self) -> bool {
+        self.parameter("replication")
+            .is_some_and(|value| !["false", "off", "no", "0"].contains(&value.as_str()))
+    }
+
+    /// Answers a newer version, and options of the protocol that are not known.
+    fn negotiate(&self, out: &mut Writer) {
+        let unknown: Vec<&str> = self
+            .parameters
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .filter(|name| name.starts_with("_pq_."))
+            .collect();
+        if self.minor > 0 || !unknown.is_empty() {
+            out.negotiate(0, &unknown);
+        }
+    }
+
+    /// Makes the settings of the session, and tells the client of them; the error ends it.
+    fn settings(&self, user: &str, tls: bool, out: &mut Writer) -> Result<Variables, Notice> {
+        let mut variables = Variables::new(user, tls);
+        for notice in set_first(&mut variables, &self.parameters) {
+            out.notice(&notice?);
+        }
+        variables.begin();
+        for (name, value) in variables.told() {
+            out.parameter_status(name, value);
+        }
+        Ok(variables)
     }
 }
 
@@ -145,105 +195,114 @@ async fn begin<S: Stream>(
     peer: SocketAddr,
     tls: bool,
 ) -> io::Result<Option<Connection<S>>> {
-    let (door, cancels) = (&begins.door, &begins.cancels);
-    let (minor, parameters) = match first {
-        Some(First::Begin { minor, parameters }) => (minor, parameters),
+    let (front_end, cancels) = (&begins.front_end, &begins.cancels);
+    let introduction = match first {
+        Some(First::Begin { minor, parameters }) => Introduction { minor, parameters },
         Some(First::Cancel { process, secret }) => {
             cancels.cancel(process, &secret);
             return Ok(None);
         }
         _ => return Ok(None),
     };
-    let of = |name: &str| {
-        let found = parameters.iter().find(|(key, _)| key == name);
-        found
-            .map(|(_, value)| value.clone())
-            .filter(|value| !value.is_empty())
-    };
-    let user = of("user").unwrap_or_else(|| "headwater".to_owned());
-    let database = of("database").unwrap_or_else(|| user.clone());
-    if of("replication").is_some_and(|value| !["false", "off", "no", "0"].contains(&value.as_str()))
-    {
-        let notice = fatal("0A000", "replication is not spoken here");
-        say(&mut stream, &notice).await?;
-        return Ok(None);
-    }
-    let unknown: Vec<&str> = parameters
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .filter(|name| name.starts_with("_pq_."))
-        .collect();
+    let user = introduction.parameter("user");
+    let user = user.unwrap_or_else(|| "headwater".to_owned());
     let mut out = Writer::default();
-    if minor > 0 || !unknown.is_empty() {
-        out.negotiate(0, &unknown);
-    }
-    let grant = match admit(door, &mut stream, &mut input, &mut out, peer, tls).await? {
-        Ok(grant) => grant,
+    let Some((grant, place)) = let_in(
+        begins,
+        &introduction,
+        &mut stream,
+        &mut input,
+        &mut out,
+        (peer, tls),
+    )
+    .await?
+    else {
+        return Ok(None);
+    };
+    out.authentication_ok();
+    let variables = match introduction.settings(&user, tls, &mut out) {
+        Ok(variables) => variables,
         Err(notice) => {
-            door.metrics.refused("denied");
-            tracing::warn!(%peer, sqlstate = notice.sqlstate, "a session of PostgreSQL's protocol was refused");
             say(&mut stream, &notice).await?;
             return Ok(None);
         }
     };
-    let Ok(place) = Arc::clone(&begins.places).try_acquire_owned() else {
-        door.metrics.refused("too_many");
-        say(&mut stream, &too_many()).await?;
-        return Ok(None);
-    };
-    out.authentication_ok();
-    let mut variables = Variables::new(&user, tls);
-    for notice in set_first(&mut variables, &parameters) {
-        match notice {
-            Ok(notice) => out.notice(&notice),
-            Err(notice) => {
-                say(&mut stream, &notice).await?;
-                return Ok(None);
-            }
-        }
-    }
-    variables.begin();
-    for (name, value) in variables.told() {
-        out.parameter_status(name, value);
-    }
-    let registered = cancels.register(door.host.as_ref())?;
+    let registered = cancels.register(front_end.host.as_ref())?;
     out.key_data(registered.process, registered.secret);
     out.ready(TransactionStatus::Idle);
     stream.write_all(out.bytes()).await?;
     stream.flush().await?;
-    let for_sql = grant.access();
-    let query = &door.statements.query;
     let seen = Arc::new(Seen {
-        query: query.clone(),
-        access: Arc::clone(&for_sql),
+        query: front_end.statements.query.clone(),
+        access: grant.access(),
+        database: introduction
+            .parameter("database")
+            .unwrap_or_else(|| user.clone()),
         user,
-        database,
         variables: RwLock::new(variables),
     });
-    let names = Arc::new(Names::new(Arc::clone(&seen) as _));
-    let session = query.session_with(for_sql, names);
-    let settings = &door.settings;
+    let settings = &front_end.settings;
     let link = Link::new(
         stream,
         input,
         registered,
         settings.message_bytes_max,
         settings.idle_timeout,
-        door.stopping.clone(),
+        front_end.stopping.clone(),
     );
-    Ok(Some(Connection::new(
-        Arc::clone(door),
-        grant,
-        seen,
-        session,
-        link,
-        place,
-    )))
+    Ok(Some(connection(front_end, grant, seen, link, place)))
+}
+
+/// Returns the rights of a client and its place among the sessions; `None` = it was refused.
+async fn let_in<S: Stream>(
+    begins: &Begins,
+    introduction: &Introduction,
+    stream: &mut S,
+    input: &mut Vec<u8>,
+    out: &mut Writer,
+    (peer, tls): (SocketAddr, bool),
+) -> io::Result<Option<(Arc<dyn Grant>, OwnedSemaphorePermit)>> {
+    let front_end = &begins.front_end;
+    if introduction.wants_replication() {
+        let notice = fatal("0A000", "replication is not spoken here");
+        say(stream, &notice).await?;
+        return Ok(None);
+    }
+    introduction.negotiate(out);
+    let grant = match admit(front_end, stream, input, out, peer, tls).await? {
+        Ok(grant) => grant,
+        Err(notice) => {
+            front_end.metrics.refused("denied");
+            tracing::warn!(%peer, sqlstate = notice.sqlstate, "a session of PostgreSQL's protocol was refused");
+            say(stream, &notice).await?;
+            return Ok(None);
+        }
+    };
+    let Ok(place) = Arc::clone(&begins.slots).try_acquire_owned() else {
+        front_end.metrics.refused("too_many");
+        say(stream, &too_many()).await?;
+        return Ok(None);
+    };
+    Ok(Some((grant, place)))
+}
+
+/// Makes the connection of a client that was let in.
+fn connection<S: Stream>(
+    front_end: &Arc<FrontEnd>,
+    grant: Arc<dyn Grant>,
+    seen: Arc<Seen>,
+    link: Link<S>,
+    place: OwnedSemaphorePermit,
+) -> Connection<S> {
+    let names = Arc::new(Names::new(Arc::clone(&seen) as _));
+    let query = &front_end.statements.query;
+    let session = query.session_with(Arc::clone(&seen.access), names);
+    Connection::new(Arc::clone(front_end), grant, seen, session, link, place)
 }
 
 /// The rights of a client, by the token it gives as its password.
 async fn admit<S: Stream>(
-    door: &Door,
+    front_end: &FrontEnd,
     stream: &mut S,
     input: &mut Vec<u8>,
     out: &mut Writer,
@@ -251,10 +310,10 @@ async fn admit<S: Stream>(
     tls: bool,
 ) -> io::Result<Result<Arc<dyn Grant>, Notice>> {
     let near = peer.ip().to_canonical().is_loopback();
-    let settings = &door.settings;
-    if door.host.is_open() {
+    let settings = &front_end.settings;
+    if front_end.host.is_open() {
         // The address was checked at the start; a proxy on this machine was not.
-        return Ok(match door.host.admit(None) {
+        return Ok(match front_end.host.admit(None) {
             Some(grant) if near || settings.allow_open => Ok(grant),
             _ => Err(fatal(
                 "28000",
@@ -287,7 +346,7 @@ async fn admit<S: Stream>(
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     };
-    let admitted = door.host.admit(Some(password));
+    let admitted = front_end.host.admit(Some(password));
     if admitted
         .as_ref()
         .is_some_and(|grant| !grant.allows_anything())

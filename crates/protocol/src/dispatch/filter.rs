@@ -195,7 +195,7 @@ impl Filter {
     /// seed tells them apart.
     ///
     /// ```
-    /// use crate::dispatch::{Filter, TileKey};
+    /// use headwater_protocol::dispatch::{Filter, TileKey};
     /// let keys: Vec<TileKey> = (0..10_000).map(|n| TileKey(n * 7919)).collect();
     /// let filter = Filter::of(&keys).unwrap();
     /// assert!(keys.iter().all(|key| filter.has(*key)));

@@ -15,7 +15,7 @@ impl StreamKey {
     /// The key of a name.
     ///
     /// ```
-    /// use crate::dispatch::StreamKey;
+    /// use headwater_protocol::dispatch::StreamKey;
     /// use headwater_types::StreamName;
     /// let name = StreamName::new("pump", [("id", "7")]);
     /// assert_eq!(StreamKey::of(&name), StreamKey::of(&name.clone()));
@@ -68,7 +68,7 @@ impl Reach {
     /// True when tiles of a level are present.
     ///
     /// ```
-    /// use crate::dispatch::Reach;
+    /// use headwater_protocol::dispatch::Reach;
     /// use headwater_types::Level;
     /// assert!(Reach::Level(Level::clamped(6)).has(Level::clamped(6)));
     /// assert!(!Reach::Level(Level::clamped(6)).has(Level::clamped(5)));

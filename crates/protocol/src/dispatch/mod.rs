@@ -30,11 +30,11 @@ mod tiles;
 pub use decision::{At, Client, Decision, Question, Why};
 pub use filter::Filter;
 pub use inventory::{
-    Address, Change, Database, EdgeFacts, Exception, FilterChange, InventoryReport, ShardChange, decode,
-    encode,
+    Address, Change, Database, EdgeFacts, Exception, FilterChange, InventoryReport, ShardChange,
+    decode, encode,
 };
 pub use keys::{Reach, StreamKey, TileKey};
 pub use registry::Registry;
-pub use tables::{Applied, NodeFigures, NodeIndex, Position, Tables};
+pub use tables::{Applied, NodeIndex, NodeStats, Position, Tables};
 pub use ticket::{SKEW_MAX, TICKET_HOLDS, TICKET_STREAMS_MAX, Ticket};
 pub use tiles::{EXACT_MAX, TileSet};

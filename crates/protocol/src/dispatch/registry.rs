@@ -5,7 +5,9 @@
 //! none. Concurrency: plain data, one owner.
 
 use crate::dispatch::filter::Filter;
-use crate::dispatch::inventory::{Change, Database, EdgeFacts, FilterChange, InventoryReport, ShardChange};
+use crate::dispatch::inventory::{
+    Change, Database, EdgeFacts, FilterChange, InventoryReport, ShardChange,
+};
 use crate::dispatch::keys::{SHARD_BITS_MAX, StreamKey, TileKey};
 use crate::dispatch::tiles::{EXACT_MAX, shard_of};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

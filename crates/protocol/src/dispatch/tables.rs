@@ -70,7 +70,7 @@ pub(crate) struct Node {
 
 /// Stats of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeFigures {
+pub struct NodeStats {
     /// The node answers.
     pub is_live: bool,
     /// Version up to which it has reported.
@@ -278,9 +278,9 @@ impl Tables {
 
     /// Stats of a node.
     #[must_use]
-    pub fn figures(&self, node: NodeIndex) -> Option<NodeFigures> {
+    pub fn figures(&self, node: NodeIndex) -> Option<NodeStats> {
         let node = self.nodes.get(node.0)?;
-        Some(NodeFigures {
+        Some(NodeStats {
             is_live: node.is_live,
             position: node.position,
             edges: node.edges.len(),

@@ -90,7 +90,7 @@ pub type Lists = BTreeMap<String, BTreeMap<String, May>>;
 /// Whether a node may have this name: 1 to 64 letters, digits, dots, dashes and underscores.
 ///
 /// ```
-/// use crate::notice::is_node_name;
+/// use headwater_protocol::notice::is_node_name;
 /// assert!(is_node_name("north-1.plant") && !is_node_name("north/1") && !is_node_name("+"));
 /// ```
 #[must_use]

@@ -7,7 +7,8 @@
 //! node instead. Concurrency: plain data, one owner.
 
 use crate::notice::notice::{Kind, Notice};
-use crate::notice::seal::{PublicKey, Sealed};
+use crate::notice::seal::Sealed;
+use crate::signature::PublicKey;
 use std::collections::VecDeque;
 use std::time::Duration;
 

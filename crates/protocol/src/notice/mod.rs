@@ -22,6 +22,7 @@ mod hub;
 mod notice;
 mod seal;
 
+pub use crate::signature::PublicKey;
 pub use access::{
     AccessError, Lists, May, Subject, TABLE, Topics, is_node_name, mosquitto, whitelist_text,
     whitelists,
@@ -30,4 +31,4 @@ pub use bus::Bus;
 pub use follower::{Due, Follower, Heard, NodeVersion, Why};
 pub use hub::{Event, Hub, Subscription, TOPICS_MAX};
 pub use notice::{Kind, NOTICE_BYTES_MAX, Notice};
-pub use seal::{NoticeError, NoticeKey, PublicKey, Sealed};
+pub use seal::{NoticeError, NoticeKey, Sealed};

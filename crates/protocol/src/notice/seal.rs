@@ -4,15 +4,11 @@
 //! Concurrency: plain data. Failure: [`NoticeError`].
 
 use crate::notice::notice::{NOTICE_BYTES_MAX, Notice};
+use crate::signature::{self, PublicKey, SIGNATURE_BYTES, SigningKey, is_signed_by};
 use headwater_codec::DecodeError;
-use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
-const SIGNATURE_BYTES: usize = 64;
 /// Before what is signed, so that no other signature of the key is one of a notice.
 const CONTEXT: &[u8] = b"headwater notice 1\n";
-
-/// Key that checks signatures.
-pub type PublicKey = [u8; 32];
 
 /// Why bytes are no notice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,38 +26,26 @@ pub enum NoticeError {
 }
 
 /// Key that signs the notices of a node.
-pub struct NoticeKey {
-    pair: Ed25519KeyPair,
-}
-
-impl std::fmt::Debug for NoticeKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NoticeKey").finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct NoticeKey(SigningKey);
 
 impl NoticeKey {
     /// The key of a seed, which must be secret; `None` for an invalid one.
     #[must_use]
     pub fn of_seed(seed: &[u8; 32]) -> Option<NoticeKey> {
-        let pair = Ed25519KeyPair::from_seed_unchecked(seed).ok()?;
-        Some(NoticeKey { pair })
+        SigningKey::of_seed(seed).map(NoticeKey)
     }
 
     /// The key that checks its signatures.
     #[must_use]
     pub fn public(&self) -> PublicKey {
-        let mut key = [0; 32];
-        for (to, from) in key.iter_mut().zip(self.pair.public_key().as_ref()) {
-            *to = *from;
-        }
-        key
+        self.0.public()
     }
 
     /// The bytes of a notice with its signature.
     ///
     /// ```
-    /// use crate::notice::{Kind, Notice, NoticeKey, Sealed};
+    /// use headwater_protocol::notice::{Kind, Notice, NoticeKey, Sealed};
     /// let key = NoticeKey::of_seed(&[7; 32]).unwrap();
     /// let (identity, incarnation, epoch) = (1, 2, 3);
     /// let (kind, number, version) = (Kind::Changed, 4, 5);
@@ -74,8 +58,7 @@ impl NoticeKey {
     #[must_use]
     pub fn seal(&self, notice: &Notice) -> Vec<u8> {
         let mut bytes = notice.encode();
-        let signature = self.pair.sign(&[CONTEXT, bytes.as_slice()].concat());
-        bytes.extend_from_slice(signature.as_ref());
+        self.0.sign(CONTEXT, &mut bytes);
         bytes
     }
 }
@@ -84,7 +67,7 @@ impl NoticeKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
     claims: Notice,
-    signed: Vec<u8>,
+    body: Vec<u8>,
     signature: Vec<u8>,
 }
 
@@ -97,12 +80,11 @@ impl Sealed {
         if bytes.len() > NOTICE_BYTES_MAX {
             return Err(NoticeError::Long(bytes.len()));
         }
-        let at = bytes.len().checked_sub(SIGNATURE_BYTES);
-        let parts = at.and_then(|at| bytes.split_at_checked(at));
+        let parts = signature::split(bytes);
         let (body, signature) = parts.ok_or(NoticeError::Short(bytes.len()))?;
         Ok(Sealed {
             claims: Notice::decode(body)?,
-            signed: [CONTEXT, body].concat(),
+            body: body.to_vec(),
             signature: signature.to_vec(),
         })
     }
@@ -116,8 +98,7 @@ impl Sealed {
     /// The content, if this key has signed it.
     #[must_use]
     pub fn proven_by(&self, key: &PublicKey) -> Option<&Notice> {
-        let key = UnparsedPublicKey::new(&ED25519, key.as_slice());
-        let is_proven = key.verify(&self.signed, &self.signature).is_ok();
+        let is_proven = is_signed_by(key, CONTEXT, &self.body, &self.signature);
         is_proven.then_some(&self.claims)
     }
 }

@@ -9,14 +9,14 @@
 
 use crate::replication::allowance::Allowance;
 use crate::replication::budget::Budget;
-use crate::replication::message::{Digest, Message, SegmentRange, REFUSED_HISTORY};
+use crate::replication::message::{Digest, Message, REFUSED_HISTORY, SegmentRange};
 use crate::replication::missing_reports::{self, MissingReports};
-use crate::replication::now::Now;
 use crate::replication::source::Source;
 use crate::replication::spent::Spent;
 use crate::replication::tail::TailSender;
 use headwater_engine::{ErrorKind, PinnedState, PinnedStates, Result, Rules, StateName};
 use headwater_types::invariant::wide;
+use headwater_types::{ByteRange, Now};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -465,8 +465,8 @@ impl Agent {
             let piece = &self.within_caps(now, piece);
             let here = match look(&held, piece)? {
                 PieceLookup::Here(here, missing) => {
-                    if let Some((first, _)) = missing.first() {
-                        lacking.entry(piece.segment).or_insert(*first);
+                    if let Some(first) = missing.first() {
+                        lacking.entry(piece.segment).or_insert(first.start());
                     }
                     self.reports.wish(piece.segment, &missing);
                     here
@@ -590,8 +590,8 @@ fn is_behind(state: &StateName, other: &StateName) -> bool {
 
 /// Parts of a piece that may be read.
 enum PieceLookup {
-    /// Present parts, as pieces, and missing ranges: offset and length of each.
-    Here(Vec<SegmentRange>, Vec<(u64, u64)>),
+    /// Present parts, as pieces, and missing ranges.
+    Here(Vec<SegmentRange>, Vec<ByteRange>),
     /// The piece will not be available any more.
     Gone,
     /// Why it is none.
@@ -618,19 +618,19 @@ fn look(held: &PinnedState, piece: &SegmentRange) -> Result<PieceLookup> {
             };
         }
     };
-    let end = piece.offset.saturating_add(u64::from(piece.bytes));
+    let end = piece.range().end();
     let mut here = Vec::new();
     let mut at = piece.offset;
-    for (from, bytes) in missing.iter().copied().chain([(end, 0)]) {
-        if at < from {
-            assert!(from <= end, "a range behind the requested one");
+    for hole in missing.iter().copied().chain([ByteRange::new(end, end)]) {
+        if at < hole.start() {
+            assert!(hole.start() <= end, "a range behind the requested one");
             here.push(SegmentRange {
                 segment: piece.segment,
                 offset: at,
-                bytes: u32::try_from(from - at).unwrap_or(piece.bytes),
+                bytes: u32::try_from(hole.start() - at).unwrap_or(piece.bytes),
             });
         }
-        at = from.saturating_add(bytes);
+        at = hole.end();
     }
     Ok(PieceLookup::Here(here, missing))
 }

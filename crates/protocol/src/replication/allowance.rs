@@ -4,7 +4,7 @@
 //! Invariants: never more than the rate, and one burst, over any stretch of time. Concurrency:
 //! plain data.
 
-use crate::replication::now::Now;
+use headwater_types::Now;
 use std::time::Duration;
 
 /// Bytes a second that may be read, with a burst of as many seconds.

@@ -8,8 +8,8 @@
 //! and each byte that is written for it stands for hundreds that were sent. Concurrency: plain
 //! data.
 
-use crate::replication::now::Now;
 use crate::replication::spent::Spent;
+use headwater_types::Now;
 use std::time::Duration;
 
 const NANOS_A_SECOND: i64 = 1_000_000_000;

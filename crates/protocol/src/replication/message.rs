@@ -8,6 +8,7 @@ use crate::replication::missing_ranges::{self, LackingPart};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_engine::{StateName, TailMark, TailPoint};
+use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
 
 const MAGIC: [u8; 6] = *b"HWSYNC";
@@ -40,10 +41,9 @@ pub struct SegmentRange {
 }
 
 impl SegmentRange {
-    /// From its first byte to the first one behind.
-    pub(crate) fn range(&self) -> (u64, u64) {
-        let end = self.offset.saturating_add(u64::from(self.bytes));
-        (self.offset, end)
+    /// Its bytes.
+    pub(crate) fn range(&self) -> ByteRange {
+        ByteRange::at(self.offset, u64::from(self.bytes))
     }
 }
 
@@ -135,10 +135,8 @@ pub enum Message {
     Holes {
         /// The segment.
         segment: u64,
-        /// The first byte of the stretch that this is about.
-        from: u64,
-        /// The first byte behind it.
-        until: u64,
+        /// The stretch that this is about.
+        stretch: ByteRange,
         /// Missing ranges of the stretch; they rise, and do not meet.
         holes: Vec<LackingPart>,
     },
@@ -330,12 +328,11 @@ fn put_answer(message: &Message, out: &mut Vec<u8>) {
         }
         Message::Holes {
             segment,
-            from,
-            until,
+            stretch,
             holes,
         } => {
             out.put_u8(13);
-            missing_ranges::put(*segment, (*from, *until), holes, out);
+            missing_ranges::put(*segment, *stretch, holes, out);
         }
         Message::Tail { request, bytes } => {
             put_request(15, *request, out);
@@ -385,11 +382,10 @@ pub fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
             },
         },
         13 => {
-            let (segment, (from, until), holes) = missing_ranges::read(&mut cursor)?;
+            let (segment, stretch, holes) = missing_ranges::read(&mut cursor)?;
             Message::Holes {
                 segment,
-                from,
-                until,
+                stretch,
                 holes,
             }
         }

@@ -4,6 +4,7 @@
 //! Concurrency: plain data.
 
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
 
 /// Prospect of a range that a source lacks which is a copy itself.
@@ -20,26 +21,20 @@ pub enum Outlook {
 /// A missing range of a segment of a source that is a copy itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LackingPart {
-    /// The first byte.
-    pub from: u64,
-    /// The first byte behind it.
-    pub until: u64,
+    /// The missing bytes, at least one.
+    pub range: ByteRange,
     /// Prospect of the range.
     pub outlook: Outlook,
 }
 
-pub(crate) fn put(
-    segment: u64,
-    (from, until): (u64, u64),
-    holes: &[LackingPart],
-    out: &mut Vec<u8>,
-) {
-    for number in [segment, from, until, wide(holes.len())] {
-        out.put_varint(number);
-    }
+pub(crate) fn put(segment: u64, stretch: ByteRange, holes: &[LackingPart], out: &mut Vec<u8>) {
+    out.put_varint(segment);
+    out.put_varint(stretch.start());
+    out.put_varint(stretch.end());
+    out.put_varint(wide(holes.len()));
     for hole in holes {
-        out.put_varint(hole.from);
-        out.put_varint(hole.until);
+        out.put_varint(hole.range.start());
+        out.put_varint(hole.range.end());
         out.put_u8(match hole.outlook {
             Outlook::Never => 0,
             Outlook::OnRequest => 1,
@@ -49,54 +44,69 @@ pub(crate) fn put(
 }
 
 /// A segment, a stretch of it, and its missing ranges.
-type Read = (u64, (u64, u64), Vec<LackingPart>);
+type Read = (u64, ByteRange, Vec<LackingPart>);
 
 pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Read, DecodeError> {
     let segment = cursor.varint("segment")?;
     let from = cursor.varint("where a stretch begins")?;
     let until = cursor.varint("where a stretch ends")?;
+    let Some(stretch) = ByteRange::checked(from, until) else {
+        return Err(cursor.fail("a stretch that begins no later than it ends"));
+    };
     let count = cursor.varint_up_to(wide(cursor.remaining()), "number of holes")?;
-    let (mut holes, mut at) = (Vec::new(), from);
+    let (mut holes, mut at) = (Vec::new(), stretch.start());
     for _ in 0..count {
-        let hole = LackingPart {
-            from: cursor.varint("where a hole begins")?,
-            until: cursor.varint("where a hole ends")?,
-            outlook: match cursor.u8("what becomes of a hole")? {
-                0 => Outlook::Never,
-                1 => Outlook::OnRequest,
-                2 => Outlook::Comes,
-                _ => return Err(cursor.fail("a number from 0 to 2")),
-            },
+        let from = cursor.varint("where a hole begins")?;
+        let until = cursor.varint("where a hole ends")?;
+        let outlook = match cursor.u8("what becomes of a hole")? {
+            0 => Outlook::Never,
+            1 => Outlook::OnRequest,
+            2 => Outlook::Comes,
+            _ => return Err(cursor.fail("a number from 0 to 2")),
         };
-        if hole.from < at || hole.until <= hole.from || hole.until > until {
+        let range = ByteRange::checked(from, until).filter(|range| !range.is_empty());
+        let Some(range) = range.filter(|r| at <= r.start() && r.end() <= stretch.end()) else {
             return Err(cursor.fail("holes that rise, apart, within their stretch"));
-        }
-        at = hole.until;
-        holes.push(hole);
+        };
+        at = range.end();
+        holes.push(LackingPart { range, outlook });
     }
-    Ok((segment, (from, until), holes))
+    Ok((segment, stretch, holes))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Reads a stretch of a segment with holes; true when it is one.
+    fn is_read(stretch: (u64, u64), holes: &[(u64, u64)]) -> bool {
+        let mut out = Vec::new();
+        for number in [1, stretch.0, stretch.1, wide(holes.len())] {
+            out.put_varint(number);
+        }
+        for (from, until) in holes {
+            out.put_varint(*from);
+            out.put_varint(*until);
+            out.put_u8(0);
+        }
+        read(&mut Cursor::new(&out)).is_ok()
+    }
+
+    #[test]
+    fn a_stretch_that_ends_before_it_begins_is_none() {
+        assert!(is_read((100, 100), &[]));
+        assert!(!is_read((101, 100), &[]));
+        assert!(!is_read((u64::MAX, 0), &[]));
+    }
+
     #[test]
     fn holes_that_do_not_fit_together_are_none() {
-        let read_back = |holes: &[(u64, u64)]| {
-            let holes = holes.iter().map(|(from, until)| LackingPart {
-                from: *from,
-                until: *until,
-                outlook: Outlook::Never,
-            });
-            let mut out = Vec::new();
-            put(1, (5, 100), &holes.collect::<Vec<_>>(), &mut out);
-            read(&mut Cursor::new(&out)).is_ok()
-        };
+        let read_back = |holes: &[(u64, u64)]| is_read((5, 100), holes);
         assert!(read_back(&[(5, 9), (9, 10), (99, 100)]));
         for wrong in [
             &[(4, 9)][..],
             &[(10, 10)],
+            &[(10, 9)],
             &[(10, 30), (29, 31)],
             &[(90, 101)],
         ] {

@@ -7,9 +7,11 @@
 
 use crate::replication::message::Message;
 use crate::replication::missing_ranges::{LackingPart, Outlook};
-use crate::replication::ranges::{apart, beside, within};
+use crate::replication::ranges::{beside, within};
 use crate::replication::source::Source;
 use headwater_engine::{ErrorKind, PinnedState, Result};
+use headwater_types::ByteRange;
+use headwater_types::byte_range::joined;
 use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -30,8 +32,8 @@ pub(crate) struct MissingReports {
     segments: BTreeMap<u64, Sums>,
     /// When it was looked at last what has changed, in changes of the source.
     looked_at: Option<u64>,
-    /// Requested ranges to which the source does not subscribe yet: segment, offset, length.
-    wishes: VecDeque<(u64, u64, u64)>,
+    /// Requested ranges of segments to which the source does not subscribe yet.
+    wishes: VecDeque<(u64, ByteRange)>,
     /// The source subscribes to requested ranges, too.
     pub(crate) gets: bool,
 }
@@ -68,24 +70,17 @@ impl SegmentMissing {
             Err(error) if error.kind() == ErrorKind::Gone => return Ok(None),
             Err(error) => return Err(error),
         };
-        let wants = source.wants(segment).map_or_else(
-            || vec![(0, bytes)],
-            |wants| apart(wants.into_iter().map(|(at, len)| (at, at + len)).collect()),
-        );
-        let hole = |(from, until), outlook| LackingPart {
-            from,
-            until,
-            outlook,
-        };
+        let wants = source.wants(segment);
+        let wants = wants.map_or_else(|| vec![ByteRange::new(0, bytes)], joined);
+        let hole = |range, outlook| LackingPart { range, outlook };
         let mut holes: Vec<LackingPart> = Vec::new();
-        for (at, len) in missing {
-            let range = (at, at.saturating_add(len));
+        for range in missing {
             let comes = within(range, &wants).into_iter();
             holes.extend(comes.map(|part| hole(part, Outlook::Comes)));
             let others = beside(range, &wants).into_iter();
             holes.extend(others.map(|part| hole(part, otherwise)));
         }
-        holes.sort_unstable_by_key(|hole| hole.from);
+        holes.sort_unstable_by_key(|hole| hole.range.start());
         Ok(Some(SegmentMissing {
             segment,
             bytes,
@@ -96,7 +91,7 @@ impl SegmentMissing {
     fn sums(&self) -> Sums {
         let sum = |is_meant: &dyn Fn(&&LackingPart) -> bool| {
             let meant = self.holes.iter().filter(is_meant);
-            meant.map(|hole| hole.until - hole.from).sum()
+            meant.map(|hole| hole.range.len()).sum()
         };
         let comes = sum(&|hole| hole.outlook == Outlook::Comes);
         (self.bytes, sum(&|_| true), comes)
@@ -111,17 +106,17 @@ impl SegmentMissing {
         } = self;
         let (mut from, mut until) = (0, bytes);
         if holes.len() > HOLES_MAX {
-            holes.retain(|hole| hole.until > place);
-            from = holes.first().map_or(place, |hole| hole.from.min(place));
+            holes.retain(|hole| hole.range.end() > place);
+            let first = holes.first();
+            from = first.map_or(place, |hole| hole.range.start().min(place));
         }
         if holes.len() > HOLES_MAX {
             holes.truncate(HOLES_MAX);
-            until = holes.last().map_or(bytes, |hole| hole.until);
+            until = holes.last().map_or(bytes, |hole| hole.range.end());
         }
         Message::Holes {
             segment,
-            from,
-            until,
+            stretch: ByteRange::new(from, until),
             holes,
         }
     }
@@ -162,12 +157,12 @@ impl MissingReports {
     }
 
     /// Queues the missing ranges that were requested.
-    pub(crate) fn wish(&mut self, segment: u64, missing: &[(u64, u64)]) {
+    pub(crate) fn wish(&mut self, segment: u64, missing: &[ByteRange]) {
         if !self.gets {
             return;
         }
-        for (offset, bytes) in missing {
-            let wish = (segment, *offset, *bytes);
+        for range in missing {
+            let wish = (segment, *range);
             if self.wishes.len() < WISHES_MAX && !self.wishes.contains(&wish) {
                 self.wishes.push_back(wish);
             }
@@ -178,9 +173,9 @@ impl MissingReports {
     pub(crate) fn pass_on(&mut self, source: &dyn Source) {
         let wishes = std::mem::take(&mut self.wishes);
         for wish in wishes {
-            let (segment, offset, bytes) = wish;
+            let (segment, range) = wish;
             // A range that is refused because of too many requests is subscribed to later.
-            if !source.wish(segment, offset, bytes) {
+            if !source.wish(segment, range) {
                 self.wishes.push_back(wish);
             }
         }
@@ -211,7 +206,7 @@ impl MissingReports {
                 continue;
             }
             let is_whole = lacks.holes.is_empty();
-            let first = lacks.holes.first().map_or(0, |hole| hole.from);
+            let first = lacks.holes.first().map_or(0, |hole| hole.range.start());
             let message = lacks.message(first);
             if !may(&message) {
                 return Ok(out);

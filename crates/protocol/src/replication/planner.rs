@@ -14,18 +14,18 @@ mod answers;
 
 use crate::replication::fill::{Filling, Limits, Plan};
 use crate::replication::message::{Digest, Message, SegmentRange};
-use crate::replication::now::Now;
 use crate::replication::policy::Policy;
 use crate::replication::proof::ProofOutcome;
 use crate::replication::score::{ScoreBy, score};
 use crate::replication::shares::{Share, Turns, Weights};
 use crate::replication::source_missing::SourceMissing;
-use crate::replication::stats::{Asking, Counted, PlannerFigures};
+use crate::replication::stats::{Asking, Counted, PlannerStats};
 use crate::replication::tail::TailAsker;
-use crate::replication::verify::{ProvenFigures, Verified, Verifier};
+use crate::replication::verify::{ProvenStats, Verified, Verifier};
 use crate::replication::window::{InFlight, RequestKind, Window};
 use answers::HEARD_MAX;
 use headwater_engine::{Error, Explained, Missing, Reason, RemoteCopy, Result, StateName};
+use headwater_types::Now;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::discriminant;
 use std::time::Duration;
@@ -194,8 +194,8 @@ impl Planner {
 
     /// Stats of work done and left.
     #[must_use]
-    pub fn figures(&self, now: Now) -> PlannerFigures {
-        PlannerFigures {
+    pub fn figures(&self, now: Now) -> PlannerStats {
+        PlannerStats {
             shares: self.counted.shares(&self.copy.tallies()),
             requests: self.counted.requests,
             failures: self.counted.failures,
@@ -223,8 +223,7 @@ impl Planner {
             .explain(segment, offset, &|facts| score(by, facts))?;
         let holds = |asking: &&Asking| {
             let piece = &asking.piece;
-            let end = piece.offset.saturating_add(u64::from(piece.bytes));
-            piece.segment == segment && (piece.offset..end).contains(&offset)
+            piece.segment == segment && piece.range().contains(offset)
         };
         let asked = self.counted.recent().rev().find(holds);
         Ok(found.map(|found| {
@@ -269,7 +268,7 @@ impl Planner {
     /// source reads nothing for that. A piece that differs, of a segment that is proven, is wrong
     /// at the source.
     #[must_use]
-    pub fn proven(&self) -> ProvenFigures {
+    pub fn proven(&self) -> ProvenStats {
         self.verifier.proven(&self.copy.state())
     }
 

@@ -3,8 +3,10 @@
 //! Concurrency and failure: those of the database or the copy.
 
 use headwater_engine::{
-    Database, PinnedState, RemoteCopy, Result, Rules, State, StateName, Tail, TailRequest, LogLocation,
+    Database, LogLocation, PinnedState, RemoteCopy, Result, Rules, State, StateName, Tail,
+    TailRequest,
 };
+use headwater_types::ByteRange;
 
 /// Data that an [`Agent`](crate::replication::Agent) sends.
 pub trait Source {
@@ -39,13 +41,13 @@ pub trait Source {
     /// Counter that changes when a missing range has arrived, or the subscription changes.
     fn changes(&self) -> u64;
 
-    /// Missing ranges of a segment to which the source subscribes: offset and length of each,
-    /// rising; `None` when that is not known yet.
-    fn wants(&self, segment: u64) -> Option<Vec<(u64, u64)>>;
+    /// Missing ranges of a segment to which the source subscribes, rising; `None` when that is not
+    /// known yet.
+    fn wants(&self, segment: u64) -> Option<Vec<ByteRange>>;
 
     /// Subscribes to the missing part of a range; false where the source refuses it, or cannot take
     /// it now.
-    fn wish(&self, segment: u64, offset: u64, bytes: u64) -> bool;
+    fn wish(&self, segment: u64, range: ByteRange) -> bool;
 
     /// Its newest events, which no state holds yet, as far as the rules let them leave; with the
     /// place that an earlier call left nothing is read twice. `None` where it has none to send.
@@ -86,11 +88,11 @@ impl Source for Database {
         0
     }
 
-    fn wants(&self, _: u64) -> Option<Vec<(u64, u64)>> {
+    fn wants(&self, _: u64) -> Option<Vec<ByteRange>> {
         Some(Vec::new())
     }
 
-    fn wish(&self, _: u64, _: u64, _: u64) -> bool {
+    fn wish(&self, _: u64, _: ByteRange) -> bool {
         false
     }
 
@@ -130,15 +132,20 @@ impl Source for RemoteCopy {
         RemoteCopy::changes(self)
     }
 
-    fn wants(&self, segment: u64) -> Option<Vec<(u64, u64)>> {
+    fn wants(&self, segment: u64) -> Option<Vec<ByteRange>> {
         self.missing_of(segment)
     }
 
-    fn wish(&self, segment: u64, offset: u64, bytes: u64) -> bool {
-        self.ask_for(segment, offset, bytes)
+    fn wish(&self, segment: u64, range: ByteRange) -> bool {
+        self.ask_for(segment, range.start(), range.len())
     }
 
-    fn tail(&self, _: &TailRequest, _: &Rules, _: &mut Option<LogLocation>) -> Result<Option<Tail>> {
+    fn tail(
+        &self,
+        _: &TailRequest,
+        _: &Rules,
+        _: &mut Option<LogLocation>,
+    ) -> Result<Option<Tail>> {
         // A copy's events are on no device here, so it passes on none.
         Ok(None)
     }

@@ -11,8 +11,10 @@
 
 use crate::replication::message::SegmentRange;
 use crate::replication::missing_ranges::{LackingPart, Outlook};
-use crate::replication::ranges::{Range, apart, beside, bytes, within};
-use headwater_engine::{Missing, NeededRange, State};
+use crate::replication::ranges::{beside, bytes, within};
+use headwater_engine::{Missing, State};
+use headwater_types::ByteRange;
+use headwater_types::byte_range::joined;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -28,7 +30,7 @@ struct SegmentMissing {
     /// By first byte; they do not meet.
     holes: Vec<LackingPart>,
     /// Of the ranges that the source fetches on request: the requested ones.
-    asked: Vec<Range>,
+    asked: Vec<ByteRange>,
     /// When the ranges are requested regardless.
     again: Duration,
     /// That time has come.
@@ -38,23 +40,21 @@ struct SegmentMissing {
 }
 
 impl SegmentMissing {
-    fn ranges(&self, is_meant: impl Fn(Outlook) -> bool) -> Vec<Range> {
+    fn ranges(&self, is_meant: impl Fn(Outlook) -> bool) -> Vec<ByteRange> {
         let meant = self.holes.iter().filter(|hole| is_meant(hole.outlook));
-        apart(meant.map(|hole| (hole.from, hole.until)).collect())
+        joined(meant.map(|hole| hole.range).collect())
     }
 
     /// Parts of missing ranges before a range, or behind it.
-    fn beside(&self, (from, until): Range) -> impl Iterator<Item = LackingPart> + '_ {
+    fn beside(&self, range: ByteRange) -> impl Iterator<Item = LackingPart> + '_ {
+        let before = ByteRange::new(0, range.start());
+        let behind = ByteRange::new(range.end(), u64::MAX);
         self.holes.iter().flat_map(move |hole| {
-            let before = LackingPart {
-                until: hole.until.min(from),
+            let parts = [before, behind].map(|side| LackingPart {
+                range: hole.range.intersect(side),
                 ..*hole
-            };
-            let behind = LackingPart {
-                from: hole.from.max(until),
-                ..*hole
-            };
-            [before, behind].into_iter().filter(|h| h.from < h.until)
+            });
+            parts.into_iter().filter(|part| !part.range.is_empty())
         })
     }
 }
@@ -74,13 +74,13 @@ impl SourceMissing {
     pub(crate) fn take(
         &mut self,
         segment: u64,
-        stretch: Range,
+        stretch: ByteRange,
         new: Vec<LackingPart>,
         (now, after): (Duration, Duration),
     ) {
         let lacks = self.segments.entry(segment).or_default();
         let mut holes: Vec<LackingPart> = lacks.beside(stretch).chain(new).collect();
-        holes.sort_unstable_by_key(|hole| hole.from);
+        holes.sort_unstable_by_key(|hole| hole.range.start());
         lacks.in_vain = match lacks.holes == holes {
             true => lacks.in_vain.saturating_add(u32::from(lacks.is_due)),
             false => 0,
@@ -98,7 +98,7 @@ impl SourceMissing {
     }
 
     /// Ranges of a segment that may never be available.
-    pub(crate) fn never(&self, segment: u64) -> Vec<Range> {
+    pub(crate) fn never(&self, segment: u64) -> Vec<ByteRange> {
         let lacks = self.segments.get(&segment);
         lacks.map_or_else(Vec::new, |l| l.ranges(|outlook| outlook == Outlook::Never))
     }
@@ -136,7 +136,7 @@ impl SourceMissing {
                 false => {
                     let mut aside = lacks.ranges(|outlook| outlook != Outlook::OnRequest);
                     aside.extend(&lacks.asked);
-                    apart(aside)
+                    joined(aside)
                 }
             };
             (*segment, aside)
@@ -152,7 +152,7 @@ impl SourceMissing {
             if let Some(lacks) = self.segments.get_mut(&piece.segment) {
                 let on_request = lacks.ranges(|outlook| outlook == Outlook::OnRequest);
                 lacks.asked.extend(within(piece.range(), &on_request));
-                lacks.asked = apart(std::mem::take(&mut lacks.asked));
+                lacks.asked = joined(std::mem::take(&mut lacks.asked));
             }
         }
     }
@@ -173,7 +173,7 @@ impl SourceMissing {
 #[derive(Debug)]
 pub(crate) struct Open {
     /// Ranges set aside, by segment.
-    aside: BTreeMap<u64, Vec<Range>>,
+    aside: BTreeMap<u64, Vec<ByteRange>>,
 }
 
 impl Open {
@@ -187,15 +187,9 @@ impl Open {
         let Some(aside) = self.aside.get(&missing.segment) else {
             return vec![*missing];
         };
-        let range = &missing.range;
-        let range = (range.offset, range.offset.saturating_add(range.bytes));
-        let open = beside(range, aside).into_iter();
-        let open = open.map(|(from, until)| Missing {
-            range: NeededRange {
-                offset: from,
-                bytes: until - from,
-                ..missing.range
-            },
+        let open = beside(missing.range.byte_range(), aside).into_iter();
+        let open = open.map(|part| Missing {
+            range: missing.range.narrowed(part),
             ..*missing
         });
         open.collect()
@@ -230,39 +224,41 @@ mod tests {
         }
     }
 
-    fn hole((from, until): Range, outlook: Outlook) -> LackingPart {
-        LackingPart {
-            from,
-            until,
-            outlook,
-        }
+    fn range(start: u64, end: u64) -> ByteRange {
+        ByteRange::new(start, end)
+    }
+
+    fn hole(range: ByteRange, outlook: Outlook) -> LackingPart {
+        LackingPart { range, outlook }
     }
 
     #[test]
     fn what_is_told_of_a_stretch_leaves_what_was_told_of_the_rest() {
         let mut lacking = SourceMissing::default();
-        let holes = [(0, 10), (50, 100)].map(|range| hole(range, Outlook::Never));
-        lacking.take(7, (0, 100), holes.into(), LATER);
-        let comes = hole((62, 65), Outlook::Comes);
-        lacking.take(7, (60, 80), vec![comes], LATER);
+        let holes = [range(0, 10), range(50, 100)].map(|r| hole(r, Outlook::Never));
+        lacking.take(7, range(0, 100), holes.into(), LATER);
+        let comes = hole(range(62, 65), Outlook::Comes);
+        lacking.take(7, range(60, 80), vec![comes], LATER);
         assert!(lacking.lacks(&piece(55, 5)) && !lacking.lacks(&piece(65, 15)));
         assert!(lacking.lacks(&piece(0, 1)) && lacking.lacks(&piece(70, 11)));
         assert!(lacking.lacks(&piece(64, 9)) && !lacking.lacks_for_good(&piece(64, 9)));
-        assert_eq!(lacking.never(7), [(0, 10), (50, 60), (80, 100)]);
-        lacking.take(7, (0, 100), vec![], LATER);
+        let never = [range(0, 10), range(50, 60), range(80, 100)];
+        assert_eq!(lacking.never(7), never);
+        lacking.take(7, range(0, 100), vec![], LATER);
         assert!(lacking.is_empty());
     }
 
     #[test]
     fn what_is_lacking_is_asked_for_again_later_and_later() {
         let mut lacking = SourceMissing::default();
-        let hole = hole((0, 10), Outlook::Never);
+        let all = range(0, 10);
+        let hole = hole(all, Outlook::Never);
         let (mut now, after) = (Duration::ZERO, Duration::from_secs(1));
         let mut waited = Vec::new();
         for _ in 0..9 {
-            lacking.take(7, (0, 10), vec![hole], (now, after));
+            lacking.take(7, all, vec![hole], (now, after));
             // Said again before that time, it is nothing new.
-            lacking.take(7, (0, 10), vec![hole], (now, after));
+            lacking.take(7, all, vec![hole], (now, after));
             let begun = now;
             while !lacking.open().is_everything() {
                 now += Duration::from_millis(500);
@@ -276,17 +272,17 @@ mod tests {
     #[test]
     fn of_what_a_source_gets_only_that_is_set_aside_which_was_asked_for() {
         let mut lacking = SourceMissing::default();
-        let all = (0, 3 * WISHED_MAX);
+        let all = range(0, 3 * WISHED_MAX);
         lacking.take(7, all, vec![hole(all, Outlook::OnRequest)], LATER);
         assert!(!lacking.lacks_for_good(&piece(5, 5)));
         lacking.asked([piece(0, 1000), piece(500, 1000)].into_iter());
         assert_eq!(lacking.wished(), 1500);
-        assert_eq!(lacking.open().aside[&7], [(0, 1500)]);
+        assert_eq!(lacking.open().aside[&7], [range(0, 1500)]);
         // As soon as the source has that, it accepts more.
         let most = u32::try_from(WISHED_MAX).unwrap_or(u32::MAX);
         lacking.asked([piece(2000, most)].into_iter());
         assert_eq!(lacking.open().aside[&7], [all]);
-        let left = (2000 + WISHED_MAX, all.1);
+        let left = range(2000 + WISHED_MAX, all.end());
         lacking.take(7, all, vec![hole(left, Outlook::OnRequest)], LATER);
         assert_eq!(lacking.wished(), 0);
         assert_eq!(lacking.open().aside[&7], []);

@@ -12,7 +12,7 @@ const RECENT_MAX: usize = 256;
 
 /// Stats of a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ShareFigures {
+pub struct ShareStats {
     /// The share.
     pub share: Share,
     /// Bytes that arrived in it since the planner was made, some of them more than once where
@@ -26,9 +26,9 @@ pub struct ShareFigures {
 
 /// Stats of a planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannerFigures {
+pub struct PlannerStats {
     /// Stats by share. Subscribed rows are counted in the backlog, whatever a score brings forward.
-    pub shares: Vec<ShareFigures>,
+    pub shares: Vec<ShareStats>,
     /// Requests since the planner was made.
     pub requests: u64,
     /// Requests that brought nothing, were refused, or not answered in time.
@@ -84,13 +84,13 @@ impl Counted {
         self.recent.iter()
     }
 
-    pub(crate) fn shares(&self, tallies: &[Tally]) -> Vec<ShareFigures> {
+    pub(crate) fn shares(&self, tallies: &[Tally]) -> Vec<ShareStats> {
         let of = |share: Share| {
             let tallies = tallies.iter().filter(|t| Share::of(t.reason) == share);
             let (wanted, missing) = tallies.fold((0, 0), |(wanted, missing), t| {
                 (wanted + t.wanted, missing + t.missing)
             });
-            ShareFigures {
+            ShareStats {
                 share,
                 arrived: self.arrived.get(share),
                 present: u64::saturating_sub(wanted, missing),

@@ -12,9 +12,9 @@
 
 use crate::replication::budget::Budget;
 use crate::replication::message::Message;
-use crate::replication::now::Now;
 use crate::replication::source::Source;
-use headwater_engine::{RemoteCopy, Result, Rules, Tail, TailRequest, LogLocation, TailPoint};
+use headwater_engine::{LogLocation, RemoteCopy, Result, Rules, Tail, TailPoint, TailRequest};
+use headwater_types::Now;
 use headwater_types::invariant::wide;
 use std::time::Duration;
 

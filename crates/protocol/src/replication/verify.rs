@@ -28,7 +28,7 @@ pub struct Verified {
 
 /// Stats of proving segments by the chains of hashes that the state names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProvenFigures {
+pub struct ProvenStats {
     /// Segments that are proven to hold what was written at the source, and their bytes.
     pub proven: Vec<u64>,
     /// Bytes of them.
@@ -84,7 +84,7 @@ impl Verifier {
         let present = copy.present();
         let left = present
             .iter()
-            .flat_map(|(id, at, len)| pieces(*id, *at, *len));
+            .flat_map(|(id, range)| pieces(*id, range.start(), range.len()));
         self.verified = None;
         self.different.clear();
         self.verifying = Some(Verifying {
@@ -126,8 +126,8 @@ impl Verifier {
         self.prover.found(state, segment)
     }
 
-    pub(crate) fn proven(&self, state: &State) -> ProvenFigures {
-        let mut figures = ProvenFigures::default();
+    pub(crate) fn proven(&self, state: &State) -> ProvenStats {
+        let mut figures = ProvenStats::default();
         for segment in state.segments() {
             match self.prover.found(state, segment.id) {
                 Some(ProofOutcome::Proven(bytes, _)) => {

@@ -241,11 +241,15 @@ impl Frame {
 /// Counts consecutive operators, nested brackets and words of a statement, and refuses statements
 /// that are too deep to be planned.
 pub(crate) fn weigh(sql: &str) -> Result<Weight> {
+    weigh_tokens(sql, &tokens(sql)?)
+}
+
+/// As [`weigh`], of a text whose tokens are known.
+pub(crate) fn weigh_tokens(sql: &str, tokens: &[TokenWithSpan]) -> Result<Weight> {
     let mut frames = vec![Frame::default()];
     let mut longest = 0;
-    let tokens = tokens(sql)?;
     let mut count = 0;
-    for token in &tokens {
+    for token in tokens {
         let link = link(&token.token);
         if matches!(token.token, Token::Whitespace(_)) {
             continue;

@@ -346,140 +346,192 @@ pub(super) fn cost(kind: Kind, args: &[ColumnarValue], rows: usize) -> Cost {
     let [m, n] = [numbers(args, 0), numbers(args, 1)];
     // Most patterns are the same in every row.
     let constant = matches!(args.get(1), Some(ColumnarValue::Scalar(_)));
-    let of_constant = states(text(args, 1, 0));
+    let constant = constant.then(|| states(text(args, 1, 0)));
     for row in 0..rows {
-        let (a, b, c) = (a.at(row), b.at(row), c.at(row));
-        let all = a.saturating_add(b).saturating_add(c);
-        let pattern = || {
-            if constant {
-                (of_constant, 0)
-            } else {
-                let states = states(text(args, 1, row)).max(1 + b / 16);
-                // Each is made again.
-                (states, states.saturating_mul(2_000).saturating_add(20_000))
-            }
+        let of = RowArgs {
+            args,
+            row,
+            a: a.at(row),
+            b: b.at(row),
+            c: c.at(row),
+            count: n.count(row),
+            range: match kind {
+                Kind::Range => range(args, row, &m, &n),
+                _ => 0,
+            },
+            constant,
         };
-        let (bytes, work) = match kind {
-            Kind::Plain | Kind::Gather => (all, all),
-            Kind::Repeat => {
-                let made = a.saturating_mul(n.count(row));
-                (made, made)
-            }
-            Kind::Pad => {
-                // Memory for the longest letters, and for the positions of the letters that fill.
-                let fill = if c <= 1 { 4 } else { 12 };
-                let made = a.saturating_add(n.count(row).saturating_mul(fill));
-                (made, made)
-            }
-            Kind::Replace => {
-                let places = a / b.max(1) + 1;
-                let made = a.saturating_add(places.saturating_mul(c));
-                (made, made.saturating_add(all))
-            }
-            Kind::RegexReplace => {
-                let parts = text(args, 2, row).bytes();
-                let parts = parts.filter(|byte| matches!(byte, b'$' | b'\\')).count();
-                let made = a
-                    .saturating_mul(parts + 1)
-                    .saturating_add((a + 1).saturating_mul(c));
-                let (states, making) = pattern();
-                (
-                    made,
-                    a.saturating_mul(states)
-                        .saturating_add(making)
-                        .saturating_add(made),
-                )
-            }
-            Kind::RegexMatch => {
-                let groups = text(args, 1, row)
-                    .bytes()
-                    .filter(|byte| *byte == b'(')
-                    .count();
-                let (states, making) = pattern();
-                let made = a.saturating_mul(groups + 1).saturating_add(groups * 16);
-                (
-                    made,
-                    a.saturating_mul(states)
-                        .saturating_add(making)
-                        .saturating_add(made),
-                )
-            }
-            Kind::Regex => {
-                let (states, making) = pattern();
-                (16, a.saturating_mul(states).saturating_add(making))
-            }
-            Kind::Join => {
-                let parts = args.len().saturating_sub(1);
-                let others = (1..args.len()).map(|at| lengths(args, at).at(row));
-                let sum = others.fold(0usize, usize::saturating_add);
-                let made = sum.saturating_add(a.saturating_mul(parts));
-                (made, made)
-            }
-            Kind::SplitText => {
-                let made = a
-                    .saturating_mul(8)
-                    .saturating_add(c.saturating_mul(a / b.max(1) + 1));
-                (made, made)
-            }
-            Kind::DatePattern => {
-                let others = (1..args.len()).map(|at| lengths(args, at).at(row));
-                let patterns = others.fold(0usize, usize::saturating_add);
-                let made = patterns.saturating_mul(DATE_GROWS).saturating_add(64);
-                (made, made.saturating_mul(4).saturating_add(a))
-            }
-            Kind::JoinList => {
-                let count = elements(args, 0, row).max(a / 8 + 1);
-                let each = b.saturating_add(c).saturating_add(24);
-                let made = a.saturating_add(count.saturating_mul(each));
-                (made, made)
-            }
-            Kind::Range => {
-                let made = range(args, row, &m, &n).saturating_mul(8);
-                (made, made)
-            }
-            Kind::RepeatList => {
-                let made = n.count(row).saturating_mul(a.saturating_add(8));
-                (made, made)
-            }
-            Kind::ResizeList => {
-                let made = n
-                    .count(row)
-                    .saturating_mul(c.saturating_add(16))
-                    .saturating_add(a);
-                (made, made)
-            }
-            Kind::ReplaceInList => {
-                let count = elements(args, 0, row);
-                let made = a.saturating_add(count.saturating_mul(c.saturating_add(8)));
-                (made, made)
-            }
-            Kind::Zip => {
-                let counts = (0..args.len()).map(|at| elements(args, at, row));
-                let most = counts.max().unwrap_or(0);
-                let sizes = (0..args.len()).map(|at| lengths(args, at).at(row));
-                let sum = sizes.fold(0usize, usize::saturating_add);
-                let made = sum.saturating_add(most.saturating_mul(args.len() * 16));
-                (made, made)
-            }
-            Kind::Pairs => {
-                let pairs = elements(args, 0, row).saturating_mul(elements(args, 1, row).max(1));
-                let made = all.saturating_mul(2);
-                (
-                    made,
-                    pairs
-                        .saturating_mul(4)
-                        .saturating_add(made.saturating_mul(8)),
-                )
-            }
-            Kind::Levenshtein => (8, a.saturating_mul(b.max(1)).saturating_mul(2)),
-            Kind::Find => {
-                let deep = a.saturating_mul(b / 16 + 1);
-                (a, deep.saturating_add(b))
-            }
-        };
+        let (bytes, work) = of_texts(kind, &of).unwrap_or_else(|| of_lists(kind, &of));
         cost.row(bytes, work);
     }
     cost
+}
+
+/// The arguments of a call in one row.
+struct RowArgs<'a> {
+    args: &'a [ColumnarValue],
+    row: usize,
+    /// Lengths of the first three.
+    a: usize,
+    b: usize,
+    c: usize,
+    /// The second as a count.
+    count: usize,
+    /// Elements of a range from the first to the second.
+    range: usize,
+    /// States of a pattern that is the same in every row.
+    constant: Option<usize>,
+}
+
+impl RowArgs<'_> {
+    /// Length of the first three together.
+    fn all(&self) -> usize {
+        self.a.saturating_add(self.b).saturating_add(self.c)
+    }
+
+    /// States of the pattern of this row, and the work to make them.
+    fn pattern(&self) -> (usize, usize) {
+        if let Some(states) = self.constant {
+            return (states, 0);
+        }
+        let states = states(text(self.args, 1, self.row)).max(1 + self.b / 16);
+        // Each is made again.
+        (states, states.saturating_mul(2_000).saturating_add(20_000))
+    }
+}
+
+/// Bytes and work of a call that makes a text; `None` for one that makes a list.
+fn of_texts(kind: Kind, of: &RowArgs<'_>) -> Option<(usize, usize)> {
+    let (a, b, c, all) = (of.a, of.b, of.c, of.all());
+    Some(match kind {
+        Kind::Plain | Kind::Gather => (all, all),
+        Kind::Repeat => {
+            let made = a.saturating_mul(of.count);
+            (made, made)
+        }
+        Kind::Pad => {
+            // Memory for the longest letters, and for the positions of the letters that fill.
+            let fill = if c <= 1 { 4 } else { 12 };
+            let made = a.saturating_add(of.count.saturating_mul(fill));
+            (made, made)
+        }
+        Kind::Replace => {
+            let places = a / b.max(1) + 1;
+            let made = a.saturating_add(places.saturating_mul(c));
+            (made, made.saturating_add(all))
+        }
+        Kind::RegexReplace => {
+            let parts = text(of.args, 2, of.row).bytes();
+            let parts = parts.filter(|byte| matches!(byte, b'$' | b'\\')).count();
+            let made = a
+                .saturating_mul(parts + 1)
+                .saturating_add((a + 1).saturating_mul(c));
+            let (states, making) = of.pattern();
+            (
+                made,
+                a.saturating_mul(states)
+                    .saturating_add(making)
+                    .saturating_add(made),
+            )
+        }
+        Kind::RegexMatch => {
+            let groups = text(of.args, 1, of.row)
+                .bytes()
+                .filter(|byte| *byte == b'(')
+                .count();
+            let (states, making) = of.pattern();
+            let made = a.saturating_mul(groups + 1).saturating_add(groups * 16);
+            (
+                made,
+                a.saturating_mul(states)
+                    .saturating_add(making)
+                    .saturating_add(made),
+            )
+        }
+        Kind::Regex => {
+            let (states, making) = of.pattern();
+            (16, a.saturating_mul(states).saturating_add(making))
+        }
+        Kind::Join => {
+            let parts = of.args.len().saturating_sub(1);
+            let others = (1..of.args.len()).map(|at| lengths(of.args, at).at(of.row));
+            let sum = others.fold(0usize, usize::saturating_add);
+            let made = sum.saturating_add(a.saturating_mul(parts));
+            (made, made)
+        }
+        Kind::SplitText => {
+            let made = a
+                .saturating_mul(8)
+                .saturating_add(c.saturating_mul(a / b.max(1) + 1));
+            (made, made)
+        }
+        Kind::DatePattern => {
+            let others = (1..of.args.len()).map(|at| lengths(of.args, at).at(of.row));
+            let patterns = others.fold(0usize, usize::saturating_add);
+            let made = patterns.saturating_mul(DATE_GROWS).saturating_add(64);
+            (made, made.saturating_mul(4).saturating_add(a))
+        }
+        Kind::Levenshtein => (8, a.saturating_mul(b.max(1)).saturating_mul(2)),
+        _ => return None,
+    })
+}
+
+/// Bytes and work of a call that makes or reads a list.
+fn of_lists(kind: Kind, of: &RowArgs<'_>) -> (usize, usize) {
+    let (a, b, c, all) = (of.a, of.b, of.c, of.all());
+    match kind {
+        Kind::JoinList => {
+            let count = elements(of.args, 0, of.row).max(a / 8 + 1);
+            let each = b.saturating_add(c).saturating_add(24);
+            let made = a.saturating_add(count.saturating_mul(each));
+            (made, made)
+        }
+        Kind::Range => {
+            let made = of.range.saturating_mul(8);
+            (made, made)
+        }
+        Kind::RepeatList => {
+            let made = of.count.saturating_mul(a.saturating_add(8));
+            (made, made)
+        }
+        Kind::ResizeList => {
+            let made = of
+                .count
+                .saturating_mul(c.saturating_add(16))
+                .saturating_add(a);
+            (made, made)
+        }
+        Kind::ReplaceInList => {
+            let count = elements(of.args, 0, of.row);
+            let made = a.saturating_add(count.saturating_mul(c.saturating_add(8)));
+            (made, made)
+        }
+        Kind::Zip => {
+            let counts = (0..of.args.len()).map(|at| elements(of.args, at, of.row));
+            let most = counts.max().unwrap_or(0);
+            let sizes = (0..of.args.len()).map(|at| lengths(of.args, at).at(of.row));
+            let sum = sizes.fold(0usize, usize::saturating_add);
+            let made = sum.saturating_add(most.saturating_mul(of.args.len() * 16));
+            (made, made)
+        }
+        Kind::Pairs => {
+            let pairs =
+                elements(of.args, 0, of.row).saturating_mul(elements(of.args, 1, of.row).max(1));
+            let made = all.saturating_mul(2);
+            (
+                made,
+                pairs
+                    .saturating_mul(4)
+                    .saturating_add(made.saturating_mul(8)),
+            )
+        }
+        Kind::Find => {
+            let deep = a.saturating_mul(b / 16 + 1);
+            (a, deep.saturating_add(b))
+        }
+        // Those that make texts are counted there.
+        _ => (all, all),
+    }
 }
 
 fn plain(args: &[ColumnarValue], rows: usize, times: usize) -> Cost {

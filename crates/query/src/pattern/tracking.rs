@@ -2,7 +2,7 @@
 //!
 //! Invariant: a written position is read back as it was.
 
-use headwater_watch::{Begin, Match, Key, Position};
+use headwater_watch::{Begin, Key, Match, Position};
 use parking_lot::Mutex;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

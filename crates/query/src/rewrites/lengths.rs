@@ -249,8 +249,7 @@ pub(crate) fn read(text: &str) -> Option<IntervalMonthDayNano> {
     sum.done()
 }
 
-/// A text that names no interval.
-/// The nanoseconds of a text, where it says a length: no months, and more than nothing.
+/// Nanoseconds of an interval as text; `None` unless it has no months and is greater than zero.
 pub(crate) fn nanoseconds(text: &str) -> Option<i64> {
     const DAY_NS: i64 = 86_400_000_000_000;
     let read = read(text).filter(|read| read.months == 0)?;
@@ -258,6 +257,7 @@ pub(crate) fn nanoseconds(text: &str) -> Option<i64> {
     days.checked_add(read.nanoseconds).filter(|ns| *ns > 0)
 }
 
+/// Error for a text that is not an interval.
 pub(crate) fn no_interval(text: &str) -> Error {
     Error::invalid_value(format!("'{text}' is no interval"))
         .with_hint("for example: '1 day', '90 minutes', '01:30:00', 'P1DT2H'")

@@ -41,6 +41,7 @@ use crate::rewrites::{
 };
 use crate::session::{Extension, Session, no_columns};
 use crate::syntax::{self, About, AboutWatch};
+use crate::view::View;
 use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::{DFParserBuilder, ParserInput, Statement as Parse};
@@ -68,12 +69,30 @@ impl Shape {
     }
 }
 
+/// The rights of a session, as one look at them found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rights {
+    /// The session may read something.
+    Reads,
+    /// The session may only write.
+    WritesOnly,
+}
+
+impl Rights {
+    /// Looks at the rights of a session, and refuses a statement, by its first word, that reads
+    /// where the session may read nothing.
+    fn of(session: &Session, sql: &str) -> Result<Rights> {
+        match session.access.asks() {
+            true => Ok(Rights::Reads),
+            false if changes(sql) => Ok(Rights::WritesOnly),
+            false => Err(asks_nothing()),
+        }
+    }
+}
+
 /// Refuses a statement, by its first word, that reads where the session may read nothing.
 pub(crate) fn may_run(session: &Session, sql: &str) -> Result<()> {
-    if session.access.asks() || changes(sql) {
-        return Ok(());
-    }
-    Err(asks_nothing())
+    Rights::of(session, sql).map(drop)
 }
 
 /// Reads a statement of a session.
@@ -98,10 +117,11 @@ pub(crate) enum Step {
 /// Reads a statement, and where it is a query runs it at once on the thread that has read it.
 pub(crate) async fn read_and_run(
     session: &Session,
+    view: Arc<View>,
     sql: &str,
     parameters: Parameters,
 ) -> Result<Step> {
-    may_run(session, sql)?;
+    let rights = Rights::of(session, sql)?;
     session.check_length(sql)?;
     let (text, own) = (sql.to_owned(), session.clone());
     let work = async move {
@@ -109,7 +129,7 @@ pub(crate) async fn read_and_run(
         if statement.is_large() || !matches!(statement.kind, Kind::Select(_)) {
             return Ok(Step::Read(Box::new(statement), parameters));
         }
-        check_asking(&own, &statement)?;
+        check_rights(rights, &statement)?;
         let (labels, count) = (statement.labels, statement.written.count);
         let Kind::Select(parsed) = statement.kind else {
             return Err(Error::internal("a query that is none"));
@@ -120,6 +140,7 @@ pub(crate) async fn read_and_run(
             parameters,
             count,
             done: Done::Select,
+            view,
         };
         let ran = select::run(&own, parsed, request).await?;
         Ok(Step::Ran(ran))
@@ -131,8 +152,8 @@ pub(crate) async fn read_and_run(
 
 /// Reads one statement.
 pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Parsed> {
-    let weight = complexity::weigh(sql)?;
     let tokens = complexity::tokens(sql)?;
+    let weight = complexity::weigh_tokens(sql, &tokens)?;
     let named = syntax::about(&tokens)?.map(Kind::Snapshots);
     let named = match named {
         Some(named) => Some(named),
@@ -312,7 +333,16 @@ pub(crate) fn asks_nothing() -> Error {
 
 /// Refuses a statement that reads where the session may read nothing.
 fn check_asking(session: &Session, statement: &Parsed) -> Result<()> {
-    if session.access.asks() {
+    let rights = match session.access.asks() {
+        true => Rights::Reads,
+        false => Rights::WritesOnly,
+    };
+    check_rights(rights, statement)
+}
+
+/// Refuses a parsed statement that reads where the session only writes.
+fn check_rights(rights: Rights, statement: &Parsed) -> Result<()> {
+    if rights == Rights::Reads {
         return Ok(());
     }
     let rows = |insert: &ast::Insert| {
@@ -342,50 +372,23 @@ pub(crate) async fn run(
     statement: Parsed,
     parameters: Parameters,
 ) -> Result<Answer> {
-    let none = |parameters: &Parameters| {
-        if parameters.values().is_empty() {
-            return Ok(());
-        }
-        Err(Error::parameters(
-            "a statement of this kind has no parameters",
-        ))
-    };
     check_asking(session, &statement)?;
     let large = statement.is_large();
     let own = session.clone();
     let count = statement.written.count;
     match statement.kind {
         Kind::Select(parsed) => {
-            let (text, labels) = (statement.text, statement.labels);
-            let run = async move {
-                let request = select::RunRequest {
-                    labels: &labels,
-                    text: Some(&text),
-                    parameters,
-                    count,
-                    done: Done::Select,
-                };
-                select::run(&own, parsed, request).await
-            };
-            session.planned(large, run).await
+            let text = Some(statement.text);
+            let query = (parsed, statement.labels, text, Done::Select);
+            run_query(session, large, query, (parameters, count)).await
         }
-        kind @ (Kind::Explain(_) | Kind::ShowColumns(_)) => {
-            let (parsed, done) = match kind {
-                Kind::Explain(parsed) => (parsed, Done::Explained),
-                Kind::ShowColumns(parsed) => (parsed, Done::Shown),
-                _ => return Err(Error::internal("a statement that shows nothing")),
-            };
-            let run = async move {
-                let request = select::RunRequest {
-                    labels: &Labels::default(),
-                    text: None,
-                    parameters,
-                    count,
-                    done,
-                };
-                select::run(&own, parsed, request).await
-            };
-            session.planned(large, run).await
+        Kind::Explain(parsed) => {
+            let query = (parsed, Labels::default(), None, Done::Explained);
+            run_query(session, large, query, (parameters, count)).await
+        }
+        Kind::ShowColumns(parsed) => {
+            let query = (parsed, Labels::default(), None, Done::Shown);
+            run_query(session, large, query, (parameters, count)).await
         }
         Kind::Insert(insert, Some(returning)) => {
             let begun = own.clone();
@@ -405,45 +408,70 @@ pub(crate) async fn run(
             let begin = async move { delete::begin(&own, *delete, (parameters, count)).await };
             delete::finish(session.planned(large, begin).await?).await
         }
-        other => {
-            none(&parameters)?;
-            match other {
-                Kind::Describe(name) => show::describe(session, &name),
-                Kind::ShowTables(filter) => show::tables(session, filter),
-                Kind::ShowSetting(name) => setting::show(session, &name),
-                Kind::Set(name, value) => setting::set(session, &name, Some(&value)),
-                Kind::Reset(name) => setting::set(session, &name, None),
-                Kind::Create(create) => create::run(session, *create).await,
-                Kind::Alter(alter) => alter::run(session, *alter).await,
-                Kind::Drop { names, if_exists } => create::drop(session, &names, if_exists).await,
-                Kind::CreateView(view) => {
-                    let text = statement.text;
-                    let create = async move { views::create(&own, &view, text).await };
-                    session.planned(large, create).await
-                }
-                Kind::DropView { names, if_exists } => {
-                    views::drop(session, &names, if_exists).await
-                }
-                Kind::CreateIndex(index) => indexes::create(session, *index).await,
-                Kind::DropIndex { names, if_exists } => {
-                    indexes::drop(session, &names, if_exists).await
-                }
-                Kind::ShowIndexes(table) => indexes::list(session, table).await,
-                Kind::Snapshots(about) => snapshots::run(session, about).await,
-                Kind::Watches(about) => watches::run(session, about, statement.text).await,
-                Kind::ShowViews => {
-                    let show = async move { views::show(&own).await };
-                    session.planned(true, show).await
-                }
-                _ => Err(Error::internal("a kind of statement without its work")),
-            }
+        _ if !parameters.values().is_empty() => Err(Error::parameters(
+            "a statement of this kind has no parameters",
+        )),
+        kind => run_utility(session, kind, statement.text, large).await,
+    }
+}
+
+/// Runs a statement that reads, with the labels of its columns, the text under which its plan may
+/// be cached, and its kind of answer.
+async fn run_query(
+    session: &Session,
+    large: bool,
+    (parsed, labels, text, done): (Parse, Labels, Option<String>, Done),
+    (parameters, count): (Parameters, usize),
+) -> Result<Answer> {
+    let own = session.clone();
+    let run = async move {
+        let request = select::RunRequest {
+            labels: &labels,
+            text: text.as_deref(),
+            parameters,
+            count,
+            done,
+            view: Arc::new(own.view()?),
+        };
+        select::run(&own, parsed, request).await
+    };
+    session.planned(large, run).await
+}
+
+/// Runs a statement that neither reads nor writes rows: definitions, settings, lists.
+async fn run_utility(session: &Session, kind: Kind, text: String, large: bool) -> Result<Answer> {
+    let own = session.clone();
+    match kind {
+        Kind::Describe(name) => show::describe(session, &name),
+        Kind::ShowTables(filter) => show::tables(session, filter),
+        Kind::ShowSetting(name) => setting::show(session, &name),
+        Kind::Set(name, value) => setting::set(session, &name, Some(&value)),
+        Kind::Reset(name) => setting::set(session, &name, None),
+        Kind::Create(create) => create::run(session, *create).await,
+        Kind::Alter(alter) => alter::run(session, *alter).await,
+        Kind::Drop { names, if_exists } => create::drop(session, &names, if_exists).await,
+        Kind::CreateView(view) => {
+            let create = async move { views::create(&own, &view, text).await };
+            session.planned(large, create).await
         }
+        Kind::DropView { names, if_exists } => views::drop(session, &names, if_exists).await,
+        Kind::CreateIndex(index) => indexes::create(session, *index).await,
+        Kind::DropIndex { names, if_exists } => indexes::drop(session, &names, if_exists).await,
+        Kind::ShowIndexes(table) => indexes::list(session, table).await,
+        Kind::Snapshots(about) => snapshots::run(session, about).await,
+        Kind::Watches(about) => watches::run(session, about, text).await,
+        Kind::ShowViews => {
+            let show = async move { views::show(&own).await };
+            session.planned(true, show).await
+        }
+        _ => Err(Error::internal("a kind of statement without its work")),
     }
 }
 
 /// Runs a statement that was read before.
 pub(crate) async fn run_described(
     session: &Session,
+    view: Arc<View>,
     described: Arc<Described>,
     parameters: Parameters,
 ) -> Result<Answer> {
@@ -451,7 +479,8 @@ pub(crate) async fn run_described(
         Kind::Select(_) => {
             let large = described.statement.is_large();
             let own = session.clone();
-            let run = async move { select::run_described(&own, &described, parameters).await };
+            let run =
+                async move { select::run_described(&own, view, &described, parameters).await };
             session.planned(large, run).await
         }
         _ => {

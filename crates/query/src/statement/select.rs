@@ -11,10 +11,12 @@ use crate::plans::Described;
 use crate::plans::{is_lasting, is_shared};
 use crate::rewrites::names::{self, Labels};
 use crate::session::{Running, Session};
+use crate::view::View;
 use arrow::datatypes::DataType;
 use datafusion::execution::context::SQLOptions;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as Parse;
+use std::sync::Arc;
 
 /// Nothing but reading.
 pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
@@ -34,6 +36,8 @@ pub(super) struct RunRequest<'a> {
     /// Number of parameters in the statement.
     pub(super) count: usize,
     pub(super) done: Done,
+    /// The view of the statement: its one snapshot.
+    pub(super) view: Arc<View>,
 }
 
 /// Runs a statement.
@@ -48,8 +52,9 @@ pub(super) async fn run(
         parameters,
         count,
         done,
+        view,
     } = request;
-    let running = session.begin()?;
+    let running = session.begin_with(view)?;
     let viewed = views::expand_statement(session, &running, &mut statement).await?;
     let text = text.filter(|_| !viewed);
     let logical = labels.put_on(running.resolve(statement).await?)?;
@@ -60,11 +65,12 @@ pub(super) async fn run(
 /// Runs a query that was read before, if it would be read the same now.
 pub(super) async fn run_described(
     session: &Session,
+    view: Arc<View>,
     described: &Described,
     parameters: Parameters,
 ) -> Result<Answer> {
     let text = described.statement.text();
-    let running = session.begin()?;
+    let running = session.begin_with(view)?;
     let key = session.plan_key(text, &running.view);
     let mut viewed = false;
     let logical = match (key, &described.meaning) {

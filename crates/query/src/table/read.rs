@@ -17,7 +17,7 @@ use arrow::compute::{SortOptions, concat_batches, sort_to_indices, take_record_b
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
-use headwater::{ClosedRange, Column, OutermostSpec, ScanChunk, ScanSpec, StreamName, ReadStats};
+use headwater::{ClosedRange, Column, OutermostSpec, ReadStats, ScanChunk, ScanSpec, StreamName};
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 

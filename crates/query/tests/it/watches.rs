@@ -6,7 +6,7 @@ use headwater::{TableChange, Timestamp};
 use headwater_ask::Access;
 use headwater_query::{Done, Look, Made, Session, Watch};
 use headwater_testing::Dice;
-use headwater_watch::{Bounds, Change, Persisted, Kind, Round, Store};
+use headwater_watch::{Bounds, Change, Kind, Persisted, Round, Store};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

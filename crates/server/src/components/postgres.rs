@@ -9,7 +9,7 @@ use crate::component::Component;
 use crate::query_access::{QueryAccess, owner};
 use crate::settings::Settings;
 use crate::start_error::StartError;
-use headwater_postgres::{Door, DoorSettings, Grant, Host, Metrics, Statements};
+use headwater_postgres::{FrontEnd, FrontEndSettings, Grant, Host, Metrics, Statements};
 use headwater_query::Owner;
 use headwater_shell::Shell;
 use headwater_shell::Work;
@@ -22,13 +22,13 @@ use std::sync::OnceLock;
 use tokio::net::TcpListener;
 
 /// Creates the front end over a server's database.
-pub(crate) fn door(app: &App, metrics: Metrics) -> Arc<Door> {
+pub(crate) fn front_end(app: &App, metrics: Metrics) -> Arc<FrontEnd> {
     let statements = Statements {
         query: app.sql().query.clone(),
         threads: Arc::clone(&app.sql().threads),
-        places: Arc::clone(&app.sql().slots),
+        slots: Arc::clone(&app.sql().slots),
     };
-    Door::new(
+    FrontEnd::new(
         Arc::new(Tokens(Arc::clone(&app.shell))),
         statements,
         settings(&app.settings),
@@ -37,8 +37,8 @@ pub(crate) fn door(app: &App, metrics: Metrics) -> Arc<Door> {
     )
 }
 
-fn settings(settings: &Settings) -> DoorSettings {
-    DoorSettings {
+fn settings(settings: &Settings) -> FrontEndSettings {
+    FrontEndSettings {
         allow_open: settings.allow_open,
         allow_plaintext: settings.allow_plaintext,
         connections_max: settings.postgres_connections_max,
@@ -136,8 +136,8 @@ impl Component<App> for PostgresFrontEnd {
     fn begin(&self, app: &Arc<App>, work: &mut Work) {
         let listener = self.listener.lock().take();
         if let (Some(listener), Some(metrics)) = (listener, self.metrics.get()) {
-            let door = door(app, metrics.clone());
-            work.doors.push(Box::pin(door.run(listener)));
+            let front_end = front_end(app, metrics.clone());
+            work.front_ends.push(Box::pin(front_end.run(listener)));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Concurrency: counters are atomics; gauges of nodes are as of the last refresh.
 
-use headwater_protocol::dispatch::NodeFigures;
+use headwater_protocol::dispatch::NodeStats;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -94,7 +94,7 @@ impl DispatcherMetrics {
     }
 
     /// Sets the gauges of a node.
-    pub(crate) fn of_node(&self, url: &str, known: &NodeFigures) {
+    pub(crate) fn of_node(&self, url: &str, known: &NodeStats) {
         let label = NodeLabel {
             node: url.to_owned(),
         };

@@ -1,5 +1,6 @@
 //! Metrics of the connections between nodes, some seconds old.
 
+use headwater::StatValue;
 use headwater_fleet::{EdgeStatus, NodeStatus, UplinkState, UplinkStatus};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -23,11 +24,9 @@ impl NodeMetrics {
 /// A name, help, and the getter; `None` where the number is not known.
 type Entry<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
-/// The number as a float, in units of 2^32 and of 1: what does not fit exactly is rounded.
+/// A count as a float; one that does not fit exactly is rounded.
 pub(crate) fn count(number: u64) -> f64 {
-    let (high, low) = (number >> 32, number & u64::from(u32::MAX));
-    let part = |part: u64| f64::from(u32::try_from(part).unwrap_or(u32::MAX));
-    part(high) * 4_294_967_296.0 + part(low)
+    StatValue::Count(number).as_f64()
 }
 
 const OF_EDGES: [Entry<EdgeStatus>; 7] = [

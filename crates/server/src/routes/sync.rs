@@ -17,8 +17,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use headwater_fleet::{
-    EdgeAddress, Fleet, FleetError, FleetErrorKind, Migration, MigrationPolicy, MigrationScore,
-    PinSpec, RelaySpec, Relays, StreamShare, Uplink, WantRule,
+    EdgeAddress, Fleet, FleetError, FleetErrorKind, PinSpec, Prefetch, PrefetchPolicy,
+    PrefetchScore, RelaySpec, Relays, StreamShare, Uplink, WantRule,
 };
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -79,7 +79,7 @@ enum SyncCommand {
         edge: String,
         address: Option<EdgeAddress>,
     },
-    StreamShare {
+    Want {
         edge: String,
         want: StreamShare,
         #[serde(default)]
@@ -94,9 +94,9 @@ enum SyncCommand {
     Migrate {
         edge: String,
         #[serde(default)]
-        policy: MigrationPolicy,
+        policy: PrefetchPolicy,
         #[serde(default)]
-        score: MigrationScore,
+        score: PrefetchScore,
         #[serde(default)]
         ahead_bytes: u64,
     },
@@ -243,7 +243,7 @@ fn done(app: &App, command: SyncCommand) -> Result<serde_json::Value, ApiError> 
         }
         SyncCommand::RemoveEdge { edge } => fleet(app)?.remove(&edge)?,
         SyncCommand::Address { edge, address } => fleet(app)?.set_address(&edge, address)?,
-        SyncCommand::StreamShare { edge, want, rules } => fleet(app)?.want(&edge, want, rules)?,
+        SyncCommand::Want { edge, want, rules } => fleet(app)?.want(&edge, want, rules)?,
         SyncCommand::Keep { edge, seconds } => fleet(app)?.keep(&edge, seconds)?,
         SyncCommand::Migrate {
             edge,
@@ -251,7 +251,7 @@ fn done(app: &App, command: SyncCommand) -> Result<serde_json::Value, ApiError> 
             score,
             ahead_bytes,
         } => {
-            let migration = Migration {
+            let migration = Prefetch {
                 policy,
                 score,
                 ahead_bytes,

@@ -10,7 +10,7 @@
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::{self, at_most, channel_type, not_found, parse_channel, query};
+use crate::request::{self, at_most, not_found, parse_channel, query};
 use crate::routes::{Needs, Route};
 use crate::tile_cache::{CacheEntry, Shown, TileCache, etag_of, is_known};
 use crate::tile_costs::TileCost;
@@ -257,9 +257,8 @@ impl TileRequest {
         {
             return Ok(Answered::Known(etag.clone()));
         }
-        let seen = shown.iter().filter(|s| s.status != TileStatus::Unknown);
         let entry = Arc::new(CacheEntry {
-            until: app.until(&snapshot, seen.map(|s| (&s.stream, s.range)))?,
+            until: app.until_of(&snapshot, shown.iter().filter_map(Shown::read))?,
             // Another snapshot may get the name later.
             is_closed: self.past.is_none()
                 && shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
@@ -286,22 +285,23 @@ impl TileRequest {
             });
         let mut out = Vec::with_capacity(self.channels.len());
         for (text, channel) in &self.channels {
-            let field_type = channel_type(snapshot, access, channel)?;
-            if field_type.is_none() && self.form == Form::Respawn {
+            let resolved = access.resolve(snapshot, &channel.stream, &channel.field)?;
+            if resolved.is_none() && self.form == Form::Respawn {
                 return Err(not_found("channel", text));
             }
             out.push(Shown {
                 stream: channel.stream.clone(),
                 range,
-                version: match field_type {
-                    Some(_) => snapshot.version(&channel.stream, &range)?,
+                version: match &resolved {
+                    Some((handle, _)) => handle.version(snapshot, &range)?,
                     None => None,
                 },
-                status: match field_type {
+                status: match &resolved {
                     None => TileStatus::Unknown,
-                    Some(t) if t.is_numeric() => TileStatus::Tile,
+                    Some((_, t)) if t.is_numeric() => TileStatus::Tile,
                     Some(_) => TileStatus::NotNumeric,
                 },
+                handle: resolved.map(|(handle, _)| handle),
             });
         }
         Ok(out)
@@ -318,10 +318,9 @@ impl TileRequest {
         for (index, ((text, channel), shown)) in self.channels.iter().zip(shown).enumerate() {
             // Respawn's shape has the counts of a text too.
             let is_read = shown.status == TileStatus::Tile || self.form == Form::Respawn;
-            let tile = if is_read {
-                snapshot.tile(&channel.stream, &channel.field, level, offset)?
-            } else {
-                Vec::new()
+            let tile = match &shown.handle {
+                Some(handle) if is_read => handle.tile(snapshot, &channel.field, level, offset)?,
+                _ => Vec::new(),
             };
             let buckets = tile.iter().map(|(bucket, a)| (*bucket, a));
             match self.form {

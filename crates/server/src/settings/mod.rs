@@ -15,7 +15,6 @@ mod cloud;
 mod dispatch;
 mod engine;
 mod engine_text;
-mod fleet;
 mod lake;
 mod load;
 mod mqtt;
@@ -24,13 +23,13 @@ mod page;
 mod refusal;
 mod setting;
 mod subscription;
+mod sync;
 mod table;
 pub(crate) mod values;
 mod watch;
 
 pub use cloud::{Cloud, Confirm};
 pub use dispatch::{Dispatch, DispatchNode, NODES_MAX};
-pub use fleet::{NodeRole, Sync};
 pub use lake::Lake;
 pub use load::{Given, Loaded, load};
 pub use mqtt::{Broker, Mqtt, Secret};
@@ -39,6 +38,7 @@ pub use page::page;
 pub use refusal::{SettingError, Source};
 pub use setting::Setting;
 pub use subscription::Subscription;
+pub use sync::{NodeRole, Sync};
 pub use table::table;
 pub use watch::Watch;
 
@@ -55,7 +55,7 @@ use std::time::Duration;
 pub enum Apart {
     /// Separate where the database was created since names are stored.
     Auto,
-    /// Separate.
+    /// Every name has tables of its own.
     Apart,
     /// All names mean the same tables.
     Together,

@@ -5,7 +5,7 @@ use super::setting::{
     Codec, SWITCH, Setting, duration_within, or_never, show_or_never, size_within, within,
 };
 use super::values::{parse_count, parse_switch, show_duration, show_size};
-use super::{LogFormat, LogRequests, cloud, dispatch, engine, fleet, lake, mqtt, notices, watch};
+use super::{LogFormat, LogRequests, cloud, dispatch, engine, lake, mqtt, notices, sync, watch};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 pub fn table() -> impl Iterator<Item = &'static Setting> + Clone {
     SERVER
         .iter()
-        .chain(fleet::TABLE)
+        .chain(sync::TABLE)
         .chain(cloud::TABLE)
         .chain(dispatch::TABLE)
         .chain(notices::TABLE)

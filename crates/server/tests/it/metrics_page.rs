@@ -42,7 +42,10 @@ fn the_page_lists_the_metrics_of_a_node_and_of_a_dispatcher() {
     let mut all = of_node();
     all.extend(published(&desk));
     let missing: Vec<&String> = all.difference(&page).collect();
-    assert!(missing.is_empty(), "not on docs/operate/metrics.md: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "not on docs/operate/metrics.md: {missing:?}"
+    );
 }
 
 #[test]
@@ -63,12 +66,18 @@ fn what_the_page_lists_is_in_the_sources() {
     }
     for name in on_page() {
         let name = name.trim_start_matches("headwater_");
-        let name = name.strip_prefix("mqtt_").or(name.strip_prefix("notices_")).unwrap_or(name);
+        let name = name
+            .strip_prefix("mqtt_")
+            .or(name.strip_prefix("notices_"))
+            .unwrap_or(name);
         let ends = ["_total", "_info", "_seconds", ""];
         let is_there = ends.iter().any(|end| {
             let stem = name.strip_suffix(end);
             stem.is_some_and(|stem| sources.contains(&format!("\"{stem}\"")))
         });
-        assert!(is_there, "no source has the metric {name} of docs/operate/metrics.md");
+        assert!(
+            is_there,
+            "no source has the metric {name} of docs/operate/metrics.md"
+        );
     }
 }

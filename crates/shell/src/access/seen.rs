@@ -13,7 +13,8 @@
 use super::Access;
 use super::rules::Action;
 use headwater::{
-    Bins, ClosedRange, ErrorKind, FieldType, Result, Snapshot, StreamName, SummarySpec,
+    Bins, ClosedRange, ErrorKind, FieldType, Result, Snapshot, StreamHandle, StreamName,
+    SummarySpec,
 };
 use quick_cache::sync::Cache;
 use std::collections::BTreeSet;
@@ -140,14 +141,32 @@ impl Access {
         stream: &StreamName,
         field: &str,
     ) -> Result<Option<FieldType>> {
+        let resolved = self.resolve(snapshot, stream, field)?;
+        Ok(resolved.map(|(_, field_type)| field_type))
+    }
+
+    /// Looks a stream up for reads of one of its fields, with the type of the field; `None` when
+    /// either is not there or not visible.
+    ///
+    /// # Errors
+    /// The engine's own, but for `not_found`.
+    pub fn resolve(
+        &self,
+        snapshot: &Snapshot,
+        stream: &StreamName,
+        field: &str,
+    ) -> Result<Option<(StreamHandle, FieldType)>> {
         if !self.may_read_stream(stream) {
             return Ok(None);
         }
-        let Some(field_type) = there(snapshot.field_type(stream, field))? else {
+        let Some(handle) = there(snapshot.handle(stream))? else {
+            return Ok(None);
+        };
+        let Some(field_type) = there(handle.field_type(snapshot, field))? else {
             return Ok(None);
         };
         if self.tells_all_fields(stream.table()) {
-            return Ok(Some(field_type));
+            return Ok(Some((handle, field_type)));
         }
         let Some(known) = there(snapshot.fields(stream.table()))? else {
             return Ok(None);
@@ -158,13 +177,11 @@ impl Access {
         if let (Some(own), Some(place)) = (own, place)
             && own.fields.get(place) == Some(&true)
         {
-            return Ok(Some(field_type));
+            return Ok(Some((handle, field_type)));
         }
-        let told = self.fields(snapshot, stream.table())?.unwrap_or_default();
-        Ok(told
-            .into_iter()
-            .find(|(name, _)| name == field)
-            .map(|f| f.1))
+        let visible = self.fields(snapshot, stream.table())?.unwrap_or_default();
+        let found = visible.into_iter().find(|(name, _)| name == field);
+        Ok(found.map(|(_, field_type)| (handle, field_type)))
     }
 
     /// True when every field of a table is visible, whatever the fields of its streams.
@@ -183,7 +200,12 @@ impl Access {
         there(self.guard().stream_fields.of(snapshot, stream, known))
     }
 
-    fn told(&self, snapshot: &Snapshot, table: &str, with_tags: bool) -> Result<Option<VisibleTable>> {
+    fn told(
+        &self,
+        snapshot: &Snapshot,
+        table: &str,
+        with_tags: bool,
+    ) -> Result<Option<VisibleTable>> {
         let Some(known) = there(snapshot.fields(table))? else {
             return Ok(None);
         };

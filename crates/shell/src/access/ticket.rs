@@ -15,19 +15,16 @@ use data_encoding::BASE64URL_NOPAD;
 pub use headwater_protocol::dispatch::{
     Database as Audience, SKEW_MAX, TICKET_HOLDS, TICKET_STREAMS_MAX, Ticket,
 };
-use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
+pub use headwater_protocol::signature::PublicKey;
+use headwater_protocol::signature::{self, SigningKey, is_signed_by};
 
 /// Prefix of a ticket's text.
 pub const TICKET_PREFIX: &str = "hwt1.";
 /// Longest ticket as text, in bytes.
 pub const TICKET_BYTES_MAX: usize = 16 << 10;
 
-const SIGNATURE_BYTES: usize = 64;
 /// Before what is signed, so that no other signature of the key is one of a ticket.
 const CONTEXT: &[u8] = b"headwater ticket 1\n";
-
-/// A public key, as nodes trust it.
-pub type PublicKey = [u8; 32];
 
 /// Why a ticket is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,40 +65,27 @@ pub(crate) fn rules(ticket: &Ticket) -> Vec<Rule> {
 }
 
 /// Key that signs tickets.
-pub struct TicketKey {
-    pair: Ed25519KeyPair,
-}
-
-impl std::fmt::Debug for TicketKey {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TicketKey").finish_non_exhaustive()
-    }
-}
+#[derive(Debug)]
+pub struct TicketKey(SigningKey);
 
 impl TicketKey {
     /// The key of a seed, which must be secret; `None` for an invalid one.
     #[must_use]
     pub fn of_seed(seed: &[u8; 32]) -> Option<TicketKey> {
-        let pair = Ed25519KeyPair::from_seed_unchecked(seed).ok()?;
-        Some(TicketKey { pair })
+        SigningKey::of_seed(seed).map(TicketKey)
     }
 
     /// The key with which nodes check its signatures.
     #[must_use]
     pub fn public(&self) -> PublicKey {
-        let mut key = [0; 32];
-        for (to, from) in key.iter_mut().zip(self.pair.public_key().as_ref()) {
-            *to = *from;
-        }
-        key
+        self.0.public()
     }
 
     /// The text of a ticket.
     #[must_use]
     pub fn sign(&self, ticket: &Ticket) -> String {
         let mut bytes = ticket.encode();
-        let signature = self.pair.sign(&[CONTEXT, bytes.as_slice()].concat());
-        bytes.extend_from_slice(signature.as_ref());
+        self.0.sign(CONTEXT, &mut bytes);
         format!("{TICKET_PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
     }
 }
@@ -115,13 +99,8 @@ pub fn verified(text: &str, keys: &[PublicKey]) -> Result<(Ticket, PublicKey), T
     let packed = packed.filter(|packed| packed.len() <= TICKET_BYTES_MAX);
     let bytes = packed.and_then(|packed| BASE64URL_NOPAD.decode(packed.as_bytes()).ok());
     let bytes = bytes.ok_or(TicketError::Text)?;
-    let at = bytes.len().saturating_sub(SIGNATURE_BYTES);
-    let (body, signature) = bytes.split_at_checked(at).ok_or(TicketError::Text)?;
-    let signed = [CONTEXT, body].concat();
-    let is_of = |key: &&PublicKey| {
-        let key = UnparsedPublicKey::new(&ED25519, key.as_slice());
-        key.verify(&signed, signature).is_ok()
-    };
+    let (body, signature) = signature::split(&bytes).ok_or(TicketError::Text)?;
+    let is_of = |key: &&PublicKey| is_signed_by(key, CONTEXT, body, signature);
     let key = keys.iter().find(is_of).ok_or(TicketError::Signature)?;
     let ticket = Ticket::decode(body).map_err(|e| TicketError::Garbled(e.to_string()))?;
     Ok((ticket, *key))

@@ -14,7 +14,7 @@ pub(crate) use plain::plain;
 use crate::route::{Endpoint, Needs};
 use axum::http::StatusCode;
 use headwater_io::Env;
-use process::ProcessFigures;
+use process::ProcessCollector;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -101,7 +101,7 @@ impl Metrics {
         more(&mut registry);
         let mut all = Registry::default();
         // The process metrics have their own customary names.
-        all.register_collector(Box::new(ProcessFigures::new(env.clock.now())));
+        all.register_collector(Box::new(ProcessCollector::new(env.clock.now())));
         *all.sub_registry_with_prefix("") = registry;
         Metrics {
             registry: all,

@@ -8,15 +8,15 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use rustix::time::{ClockId, clock_gettime};
 
 #[derive(Debug)]
-pub(super) struct ProcessFigures {
+pub(super) struct ProcessCollector {
     /// Seconds since 1970 UTC.
     started: f64,
     page_bytes: u64,
 }
 
-impl ProcessFigures {
-    pub(super) fn new(now: headwater::Timestamp) -> ProcessFigures {
-        ProcessFigures {
+impl ProcessCollector {
+    pub(super) fn new(now: headwater::Timestamp) -> ProcessCollector {
+        ProcessCollector {
             started: now.as_nanos() as f64 / 1e9,
             page_bytes: rustix::param::page_size() as u64,
         }
@@ -31,7 +31,7 @@ fn memory_pages() -> Option<(u64, u64)> {
     Some((virtual_pages, words.next()?.parse().ok()?))
 }
 
-impl Collector for ProcessFigures {
+impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let mut counter = |name: &str, help: &str, value: f64| {
             let metric = ConstCounter::new(value);

@@ -73,7 +73,7 @@ impl Role for Adder {
     fn begin(&mut self, shell: &Arc<Shell>) -> Work {
         let (numbers, door) = self.taken.take().expect("it is begun once");
         Work {
-            doors: vec![Box::pin(tell(
+            front_ends: vec![Box::pin(tell(
                 Arc::clone(&self.tally),
                 Arc::clone(shell),
                 door,

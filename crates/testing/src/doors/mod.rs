@@ -5,7 +5,7 @@
 //! Go's package calls the library for C for each row, which has no column of its own for that
 //! reason. Here are the model, which says what is stored after each, and the walk of one front end.
 //!
-//! Invariants: a front end names what its form cannot say ([`Door::lacks`]); a case that needs none
+//! Invariants: a front end names what its form cannot say ([`FrontEnd::lacks`]); a case that needs none
 //! of that is walked, so that a front end cannot leave one out by saying nothing.
 //! Failure: a difference from the model is a panic that names the case.
 
@@ -35,7 +35,7 @@ pub struct Outcome {
 }
 
 /// A front end that takes rows.
-pub trait Door {
+pub trait FrontEnd {
     /// Its name in the table.
     fn name(&self) -> &'static str;
 
@@ -68,7 +68,7 @@ pub trait Door {
 }
 
 /// Takes a front end through all cases that its form can say. Returns their number.
-pub fn walk(mut door: Box<dyn Door>) -> usize {
+pub fn walk(mut door: Box<dyn FrontEnd>) -> usize {
     let name = door.name();
     let mut expected = State::new();
     let mut walked = 0;
@@ -138,7 +138,7 @@ fn check_told(
 }
 
 /// A case as a front end's form says it, with tables of its own.
-fn said_by(mut case: Case, door: &dyn Door, number: usize) -> Case {
+fn said_by(mut case: Case, door: &dyn FrontEnd, number: usize) -> Case {
     let has_times = !door.lacks().contains(&Need::Times);
     for row in case.requests.iter_mut().flat_map(|r| &mut r.rows) {
         row.table.push_str(&format!("_{number}"));

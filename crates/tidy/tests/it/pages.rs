@@ -215,3 +215,33 @@ fn links_are_found_and_resolved() {
     assert_eq!(page_name("docs/format/log.md."), Some("docs/format/log.md"));
     assert_eq!(page_name("docs/format/{log,meta}.md"), None);
 }
+
+/// Modules that ARCHITECTURE.md names in back-quotes, as `engine/read/stretches`, are in the tree.
+#[test]
+fn modules_that_the_overview_names_are_there() {
+    let names: Vec<String> = tidy::crates()
+        .iter()
+        .filter_map(|folder| folder.strip_prefix("crates/").map(str::to_owned))
+        .collect();
+    let page = read("ARCHITECTURE.md");
+    let mut offences = Vec::new();
+    for quoted in page.split('`').skip(1).step_by(2) {
+        let Some((name, path)) = quoted.split_once('/') else {
+            continue;
+        };
+        let is_module = path
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || "_/".contains(c));
+        if !is_module || !names.iter().any(|known| known == name) {
+            continue;
+        }
+        let at = root().join(format!("crates/{name}/src/{path}"));
+        if !at.is_dir() && !at.with_extension("rs").is_file() {
+            offences.push(format!("`{quoted}`"));
+        }
+    }
+    assert_none(
+        "modules of ARCHITECTURE.md that are not in the tree",
+        &offences,
+    );
+}

@@ -212,3 +212,12 @@ fn comments_and_pages_name_no_machine() {
     }
     assert_none("names of machines' folders or registries", &offences);
 }
+
+#[test]
+fn no_function_has_more_than_100_lines() {
+    let folders = tidy::crates().into_iter();
+    let offences: Vec<String> = folders
+        .flat_map(|folder| tidy::counts::functions_beyond(&folder, 100))
+        .collect();
+    assert_none("functions of more than 100 lines", &offences);
+}

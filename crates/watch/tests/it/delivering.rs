@@ -1,7 +1,9 @@
 //! What a hook gets: each event, again while it is not taken, and dead letters in the end.
 
 use crate::support::told;
-use headwater_watch::{ATTEMPTS_MAX, Change, DEAD_MAX, Delivery, EVENTS_MAX, Failure, Persisted, Next};
+use headwater_watch::{
+    ATTEMPTS_MAX, Change, DEAD_MAX, Delivery, EVENTS_MAX, Failure, Next, Persisted,
+};
 
 const SECOND: i64 = 1_000_000_000;
 

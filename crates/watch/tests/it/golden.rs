@@ -3,7 +3,8 @@
 use crate::support::{found, round, step};
 use headwater_io::{Files, MemoryFiles, OpenMode};
 use headwater_watch::{
-    Change, Definition, Delivery, Persisted, Store, decode, decode_definitions, encode_definitions, hex,
+    Change, Definition, Delivery, Persisted, Store, decode, decode_definitions, encode_definitions,
+    hex,
 };
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Random lives of a state: what is told and not taken back is what is found and decided.
 
 use crate::support::{BOUNDS, found, round};
-use headwater_watch::{Change, Match, Persisted, Kind};
+use headwater_watch::{Change, Kind, Match, Persisted};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

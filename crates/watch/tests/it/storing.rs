@@ -2,7 +2,7 @@
 
 use crate::support::{found, round, step};
 use headwater_io::{FaultKind, FaultyFiles, Files, Survival};
-use headwater_watch::{Change, Persisted, Opened, Store};
+use headwater_watch::{Change, Opened, Persisted, Store};
 use std::path::Path;
 use std::sync::Arc;
 

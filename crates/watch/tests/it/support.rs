@@ -1,6 +1,6 @@
 //! Rounds and events that are made up.
 
-use headwater_watch::{Bounds, Change, Match, Persisted, Key, Position, Round, Step};
+use headwater_watch::{Bounds, Change, Key, Match, Persisted, Position, Round, Step};
 use std::collections::BTreeMap;
 
 pub(crate) const BOUNDS: Bounds = Bounds {

@@ -2,7 +2,7 @@
 
 use super::{World, f, i, t};
 use headwater::{Batch, Timestamp};
-use headwater_ask::influxql::{Evaluator, Epoch, Form, PointWriter, Stored, json};
+use headwater_ask::influxql::{Epoch, Evaluator, Form, PointWriter, Stored, json};
 use headwater_ask::{Access, Budget, CancelToken, Deadline, Error, Kind, Unrestricted};
 use serde_json::{Value as Json, json};
 use std::cell::Cell;

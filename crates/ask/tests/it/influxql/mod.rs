@@ -96,7 +96,8 @@ impl World {
         let snapshot = self.db.snapshot().unwrap();
         let budget = Budget::new(Deadline::NEVER, CancelToken::default());
         let now = Timestamp::from_nanos(self.now * 1_000_000_000);
-        let asker = influxql::Evaluator::new(&snapshot, access, &budget, now).with_changes(&self.db);
+        let asker =
+            influxql::Evaluator::new(&snapshot, access, &budget, now).with_changes(&self.db);
         let answers = asker.ask(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         let form = influxql::Form {
             epoch: influxql::Epoch::Unit(1_000_000_000),

@@ -2,7 +2,7 @@
 
 use super::World;
 use headwater::{Batch, StreamName};
-use headwater_ask::influxql::{Evaluator, Epoch, Form, PIECE_BYTES};
+use headwater_ask::influxql::{Epoch, Evaluator, Form, PIECE_BYTES};
 use headwater_ask::{Budget, CancelToken, Deadline, Kind, Memory, Unrestricted};
 use headwater_wire::influxql::{Parameters, parse};
 use serde_json::Value as Json;

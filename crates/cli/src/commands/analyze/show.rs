@@ -1,7 +1,7 @@
 //! Output of `analyze`.
 
 use crate::grid::grouped;
-use crate::late::{CandidateFigures, PaperFigures, candidates_text, paper_text};
+use crate::late::{CandidateStats, PaperStats, candidates_text, paper_text};
 use headwater::late::{Candidate, StudyReport};
 use headwater_wire::durations::format_duration_ns;
 use serde::Serialize;
@@ -19,22 +19,22 @@ pub(super) struct StudyStats {
     out_of_order_across: u64,
     interval_ns: f64,
     memory_events: f64,
-    delays: Vec<DelayFigures>,
-    autocorrelation: Vec<LagFigures>,
-    candidates: Vec<CandidateFigures>,
+    delays: Vec<DelayStats>,
+    autocorrelation: Vec<LagStats>,
+    candidates: Vec<CandidateStats>,
     advice: Option<String>,
     leaf_events: Option<u32>,
-    paper: Option<PaperFigures>,
+    paper: Option<PaperStats>,
 }
 
 #[derive(Serialize)]
-struct DelayFigures {
+struct DelayStats {
     share: f64,
     ns: f64,
 }
 
 #[derive(Serialize)]
-struct LagFigures {
+struct LagStats {
     lag: usize,
     correlation: f64,
 }
@@ -52,7 +52,7 @@ impl StudyStats {
             delays: report
                 .delays
                 .iter()
-                .map(|(share, ns)| DelayFigures {
+                .map(|(share, ns)| DelayStats {
                     share: *share,
                     ns: *ns,
                 })
@@ -60,15 +60,15 @@ impl StudyStats {
             autocorrelation: report
                 .autocorrelation
                 .iter()
-                .map(|(lag, correlation)| LagFigures {
+                .map(|(lag, correlation)| LagStats {
                     lag: *lag,
                     correlation: *correlation,
                 })
                 .collect(),
-            candidates: report.candidates.iter().map(CandidateFigures::of).collect(),
+            candidates: report.candidates.iter().map(CandidateStats::of).collect(),
             advice: best.map(|c| c.policy.to_string()),
             leaf_events: best.map(|c| c.leaf_events),
-            paper: report.paper.map(PaperFigures::of),
+            paper: report.paper.map(PaperStats::of),
         }
     }
 }

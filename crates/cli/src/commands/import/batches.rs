@@ -191,101 +191,18 @@ impl Batches {
 impl Layout {
     /// Reads the mapping, written as for CSV; the error says what is wrong with it.
     fn new(import: &Import, schema: &Schema) -> Result<Layout, String> {
-        let time = import.time.as_deref().unwrap_or_default();
-        let (index, format) = find(schema, "--time", time)?;
-        let format = match (schema.field(index).data_type(), format) {
-            (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64, None) => None,
-            (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64, Some(format)) => {
-                return Err(format!(
-                    "--time {time}: the column holds timestamps, which need no format `{format}`"
-                ));
-            }
-            (data_type, None) if type_name(data_type) == "string" => Some(TimeFormat::Rfc3339),
-            (data_type, Some(format))
-                if ["string", "i64", "u64", "f64"].contains(&type_name(data_type)) =>
-            {
-                Some(TimeFormat::parse(format).map_err(|error| error.to_string())?)
-            }
-            (data_type, None) if ["i64", "u64", "f64"].contains(&type_name(data_type)) => {
-                return Err(format!(
-                    "--time {time}: the column holds numbers: say what they count, as in --time {time}:ms"
-                ));
-            }
-            (data_type, _) => {
-                return Err(format!(
-                    "--time {time}: a column of type {data_type} holds no times"
-                ));
-            }
-        };
-        let mut tags = Vec::new();
-        for tag in &import.tags {
-            let (column, None) = find(schema, "--tag", tag)? else {
-                return Err(missing(schema, "--tag", tag));
-            };
-            let data_type = schema.field(column).data_type();
-            if !["string", "i64", "u64", "bool"].contains(&type_name(data_type)) {
-                return Err(format!(
-                    "--tag {tag}: a column of type {data_type} names no device"
-                ));
-            }
-            tags.push((column, tag.clone()));
-        }
-        let is_taken = |column: usize| column == index || tags.iter().any(|(c, _)| *c == column);
-        let mut types: HashMap<usize, FieldType> = HashMap::new();
-        let mut declare = |column: usize, text: &str, given: &str| {
-            let known = FieldType::from_name(given);
-            let wrong = || {
-                format!(
-                    "{text}: `{given}` is no type; there are f64, i64, u64, bool, string, bytes"
-                )
-            };
-            types.insert(column, known.ok_or_else(wrong)?);
-            Ok::<(), String>(())
-        };
-        for text in &import.types {
-            match find(schema, "--type", text)? {
-                (column, Some(given)) => declare(column, text, given)?,
-                (_, None) => return Err(format!("--type {text}: expected COLUMN:TYPE")),
-            }
-        }
-        let mut chosen = Vec::new();
-        for text in &import.fields {
-            let (column, given) = find(schema, "--field", text)?;
-            if chosen.contains(&column) {
-                return Err(format!("--field {text}: the column is given twice"));
-            }
-            if let Some(given) = given {
-                declare(column, text, given)?;
-            }
-            chosen.push(column);
-        }
+        let time = TimeColumn::new(import.time.as_deref().unwrap_or_default(), schema)?;
+        let tags = tags(import, schema)?;
+        let mut types = DeclaredTypes::of(import, schema)?;
+        let mut chosen = types.chosen(import, schema)?;
         if import.fields.is_empty() {
+            let is_taken =
+                |column: usize| column == time.index || tags.iter().any(|(c, _)| *c == column);
             chosen = (0..schema.fields().len())
                 .filter(|c| !is_taken(*c))
                 .collect();
         }
-        let mut fields = Vec::new();
-        for column in chosen {
-            let field = schema.field(column);
-            let declared = types.get(&column).copied();
-            let field_type = match declared.or_else(|| own_type(field.data_type())) {
-                Some(field_type) => field_type,
-                // A column without any value has none to store.
-                None if matches!(field.data_type(), DataType::Null) => continue,
-                None => {
-                    return Err(format!(
-                        "no field holds values of type {} as they are: choose a type with --type '{}:string' (or i64, f64), or choose the columns with --field",
-                        field.data_type(),
-                        field.name()
-                    ));
-                }
-            };
-            fields.push(FieldColumn {
-                index: column,
-                name: field.name().clone(),
-                field_type,
-            });
-        }
+        let fields = types.fields(&chosen, schema)?;
         if fields.is_empty() {
             return Err(format!(
                 "no column is left to store; there are: {}",
@@ -294,11 +211,7 @@ impl Layout {
         }
         Ok(Layout {
             table: import.table.clone().unwrap_or_default(),
-            time: TimeColumn {
-                index,
-                name: schema.field(index).name().clone(),
-                format,
-            },
+            time,
             tags,
             fields,
         })
@@ -406,7 +319,130 @@ impl Layout {
     }
 }
 
+/// Finds the columns that name devices.
+fn tags(import: &Import, schema: &Schema) -> Result<Vec<(usize, String)>, String> {
+    let mut tags = Vec::new();
+    for tag in &import.tags {
+        let (column, None) = find(schema, "--tag", tag)? else {
+            return Err(missing(schema, "--tag", tag));
+        };
+        let data_type = schema.field(column).data_type();
+        if !["string", "i64", "u64", "bool"].contains(&type_name(data_type)) {
+            return Err(format!(
+                "--tag {tag}: a column of type {data_type} names no device"
+            ));
+        }
+        tags.push((column, tag.clone()));
+    }
+    Ok(tags)
+}
+
+/// Types of fields that are given, by column.
+#[derive(Default)]
+struct DeclaredTypes(HashMap<usize, FieldType>);
+
+impl DeclaredTypes {
+    /// Reads the types given by `--type`.
+    fn of(import: &Import, schema: &Schema) -> Result<DeclaredTypes, String> {
+        let mut types = DeclaredTypes::default();
+        for text in &import.types {
+            match find(schema, "--type", text)? {
+                (column, Some(given)) => types.declare(column, text, given)?,
+                (_, None) => return Err(format!("--type {text}: expected COLUMN:TYPE")),
+            }
+        }
+        Ok(types)
+    }
+
+    /// Gives a column the type of this name.
+    fn declare(&mut self, column: usize, text: &str, given: &str) -> Result<(), String> {
+        let known = FieldType::from_name(given);
+        let wrong = || {
+            format!("{text}: `{given}` is no type; there are f64, i64, u64, bool, string, bytes")
+        };
+        self.0.insert(column, known.ok_or_else(wrong)?);
+        Ok(())
+    }
+
+    /// Reads the columns chosen by `--field`, and the types given with them.
+    fn chosen(&mut self, import: &Import, schema: &Schema) -> Result<Vec<usize>, String> {
+        let mut chosen = Vec::new();
+        for text in &import.fields {
+            let (column, given) = find(schema, "--field", text)?;
+            if chosen.contains(&column) {
+                return Err(format!("--field {text}: the column is given twice"));
+            }
+            if let Some(given) = given {
+                self.declare(column, text, given)?;
+            }
+            chosen.push(column);
+        }
+        Ok(chosen)
+    }
+
+    /// Makes fields of columns, each of its given type or of its own.
+    fn fields(&self, chosen: &[usize], schema: &Schema) -> Result<Vec<FieldColumn>, String> {
+        let mut fields = Vec::new();
+        for column in chosen {
+            let field = schema.field(*column);
+            let declared = self.0.get(column).copied();
+            let field_type = match declared.or_else(|| own_type(field.data_type())) {
+                Some(field_type) => field_type,
+                // A column without any value has none to store.
+                None if matches!(field.data_type(), DataType::Null) => continue,
+                None => {
+                    return Err(format!(
+                        "no field holds values of type {} as they are: choose a type with --type '{}:string' (or i64, f64), or choose the columns with --field",
+                        field.data_type(),
+                        field.name()
+                    ));
+                }
+            };
+            fields.push(FieldColumn {
+                index: *column,
+                name: field.name().clone(),
+                field_type,
+            });
+        }
+        Ok(fields)
+    }
+}
+
 impl TimeColumn {
+    /// Reads the column of times and their format, as `--time` gives them.
+    fn new(time: &str, schema: &Schema) -> Result<TimeColumn, String> {
+        let (index, format) = find(schema, "--time", time)?;
+        let format = match (schema.field(index).data_type(), format) {
+            (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64, None) => None,
+            (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64, Some(format)) => {
+                return Err(format!(
+                    "--time {time}: the column holds timestamps, which need no format `{format}`"
+                ));
+            }
+            (data_type, None) if type_name(data_type) == "string" => Some(TimeFormat::Rfc3339),
+            (data_type, Some(format))
+                if ["string", "i64", "u64", "f64"].contains(&type_name(data_type)) =>
+            {
+                Some(TimeFormat::parse(format).map_err(|error| error.to_string())?)
+            }
+            (data_type, None) if ["i64", "u64", "f64"].contains(&type_name(data_type)) => {
+                return Err(format!(
+                    "--time {time}: the column holds numbers: say what they count, as in --time {time}:ms"
+                ));
+            }
+            (data_type, _) => {
+                return Err(format!(
+                    "--time {time}: a column of type {data_type} holds no times"
+                ));
+            }
+        };
+        Ok(TimeColumn {
+            index,
+            name: schema.field(index).name().clone(),
+            format,
+        })
+    }
+
     /// The instants of a column, in nanoseconds.
     fn read(&self, array: &ArrayRef) -> Result<Vec<Result<i64, Fault>>, ArrowError> {
         let fault = |message: String| Fault {

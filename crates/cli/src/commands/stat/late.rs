@@ -1,7 +1,7 @@
 //! `headwater stat --late`: what is known of late events, and decided.
 
 use crate::grid::{Heading, grouped, render};
-use crate::late::{CandidateFigures, PaperFigures, candidates_text, paper_text};
+use crate::late::{CandidateStats, PaperStats, candidates_text, paper_text};
 use headwater::late::Decision;
 use headwater::{LateReport, ShardLateReport};
 use serde::Serialize;
@@ -9,13 +9,13 @@ use std::fmt::Write as _;
 
 /// The report for programs.
 #[derive(Serialize)]
-pub(super) struct LateFigures {
+pub(super) struct LateStats {
     late_merge_interval_seconds: Option<f64>,
-    shards: Vec<ShardFigures>,
+    shards: Vec<ShardStats>,
 }
 
 #[derive(Serialize)]
-struct ShardFigures {
+struct ShardStats {
     policy: String,
     adaptive: bool,
     leaf_events: u32,
@@ -25,9 +25,9 @@ struct ShardFigures {
     memory_events: f64,
     wa_measured: Option<f64>,
     merges_measured: Option<u64>,
-    candidates: Vec<CandidateFigures>,
-    decisions: Vec<DecisionFigures>,
-    paper: Option<PaperFigures>,
+    candidates: Vec<CandidateStats>,
+    decisions: Vec<DecisionStats>,
+    paper: Option<PaperStats>,
 }
 
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ struct Quantile {
 }
 
 #[derive(Serialize)]
-struct DecisionFigures {
+struct DecisionStats {
     at_events: u64,
     from: String,
     to: String,
@@ -46,18 +46,18 @@ struct DecisionFigures {
     reason: String,
 }
 
-impl LateFigures {
-    pub(super) fn of(report: &LateReport) -> LateFigures {
-        LateFigures {
+impl LateStats {
+    pub(super) fn of(report: &LateReport) -> LateStats {
+        LateStats {
             late_merge_interval_seconds: report.late_merge_interval.map(|i| i.as_secs_f64()),
-            shards: report.shards.iter().map(ShardFigures::of).collect(),
+            shards: report.shards.iter().map(ShardStats::of).collect(),
         }
     }
 }
 
-impl ShardFigures {
-    fn of(shard: &ShardLateReport) -> ShardFigures {
-        ShardFigures {
+impl ShardStats {
+    fn of(shard: &ShardLateReport) -> ShardStats {
+        ShardStats {
             policy: shard.in_force.policy.to_string(),
             adaptive: shard.adaptive,
             leaf_events: shard.in_force.leaf_events,
@@ -74,11 +74,11 @@ impl ShardFigures {
             memory_events: shard.memory_events,
             wa_measured: shard.measured.map(|m| m.0),
             merges_measured: shard.measured.map(|m| m.1),
-            candidates: shard.candidates.iter().map(CandidateFigures::of).collect(),
+            candidates: shard.candidates.iter().map(CandidateStats::of).collect(),
             decisions: shard
                 .decisions
                 .iter()
-                .map(|d| DecisionFigures {
+                .map(|d| DecisionStats {
                     at_events: d.at_events,
                     from: d.from.to_string(),
                     to: d.to.to_string(),
@@ -87,7 +87,7 @@ impl ShardFigures {
                     reason: d.reason.to_string(),
                 })
                 .collect(),
-            paper: shard.paper.map(PaperFigures::of),
+            paper: shard.paper.map(PaperStats::of),
         }
     }
 }

@@ -47,7 +47,7 @@ impl Stat {
         if self.late {
             let report = db.late();
             return match self.format {
-                StatFormat::Json => print_json(&late::LateFigures::of(&report)),
+                StatFormat::Json => print_json(&late::LateStats::of(&report)),
                 StatFormat::Table => print(&late::text(&report)),
             };
         }

@@ -1,9 +1,10 @@
 //! Reads everything and decides the actions of a repair. Changes nothing.
 
-use super::log::{Covers, LogScan, save};
+use super::log::LogScan;
 use super::mend::{Mended, mend};
+use super::named_segments::header_of;
 use super::overlay::{Overlay, Patch};
-use super::rebuild::{Rebuilt, rebuild};
+use super::save_log::{Covers, save};
 use super::scan::{ScannedSegment, Whole};
 use super::{RepairFinding, RepairReport};
 use crate::admin::check::{CheckReport, check};
@@ -12,7 +13,7 @@ use crate::common::ids::{SegmentId, Sequence, StreamId};
 use crate::device::layout::{log_dir, meta_path, segment_dir};
 use crate::device::tiers::log_begun;
 use crate::metadata::catalog::{Catalog, StreamIndex, Table, decode_stream_key};
-use crate::metadata::tables::{Meta, MetaChange, PartitionRecord, copy::MetaCopy};
+use crate::metadata::tables::{Meta, MetaChange, copy::MetaCopy};
 use crate::storage::segment::{LeafEntry, SegmentHeader, Store};
 use crate::wal::Needed;
 use crate::{Error, ErrorKind, Options, Result};
@@ -60,9 +61,9 @@ pub(super) struct Planning<'a> {
     pub(super) dir: &'a Path,
     pub(super) meta_path: PathBuf,
     /// The metadata as they will be, in memory.
-    file: Arc<dyn File>,
+    pub(super) file: Arc<dyn File>,
     change: MetaChange,
-    patches: BTreeMap<SegmentId, Patch>,
+    pub(super) patches: BTreeMap<SegmentId, Patch>,
     log: Option<(u64, Vec<u8>)>,
     pub(super) quarantined: BTreeSet<PathBuf>,
     findings: Vec<RepairFinding>,
@@ -71,7 +72,7 @@ pub(super) struct Planning<'a> {
     pub(super) dangling: Dangling,
     /// Segments whose rows were freed.
     pub(super) freed: Vec<SegmentId>,
-    next_segment: u64,
+    pub(super) next_segment: u64,
 }
 
 pub(super) fn damage(
@@ -190,7 +191,7 @@ impl Planning<'_> {
     }
 
     /// Changes the planned metadata.
-    fn commit(&mut self, change: MetaChange) -> Result<()> {
+    pub(super) fn commit(&mut self, change: MetaChange) -> Result<()> {
         self.open_meta()?.commit(&change)?;
         self.change.partitions.extend(change.partitions);
         self.change.removed.extend(change.removed);
@@ -217,166 +218,23 @@ impl Planning<'_> {
         .with_freed(self.freed.iter().copied())
     }
 
-    /// Reads every segment that the metadata name.
-    fn segments_named(&mut self) -> Result<()> {
-        let (partitions, tables, next) = {
-            let meta = self.open_meta()?;
-            self.freed = meta.freed()?.into_iter().map(|(id, _)| id).collect();
-            (meta.partitions()?, meta.tables()?, meta.next_segment()?)
-        };
-        let ids = self.segment_ids()?;
-        self.next_segment = ids.last().map_or(next, |id| next.max(id.0 + 1));
-        let store = self.store();
-        let mut change = MetaChange::default();
-        for (id, record) in partitions {
-            let Some(table) = tables.get(record.table.0 as usize) else {
-                continue;
-            };
-            self.segment_named(&store, id, &record, table, &mut change)?;
-        }
-        change.next_segment = self.next_segment;
-        self.commit(change)
-    }
-
-    fn segment_named(
-        &mut self,
+    /// Reads everything a segment holds, of the streams that the planned metadata know. `header` is
+    /// the one it will have.
+    pub(super) fn mended(
+        &self,
         store: &Store,
-        id: SegmentId,
-        record: &PartitionRecord,
+        (id, header): (SegmentId, &SegmentHeader),
+        whole: &Whole,
         table: &Table,
-        change: &mut MetaChange,
-    ) -> Result<()> {
-        let path = store.path(id);
-        let held = format!("{} events of table `{}`", record.events, table.name);
-        let segment =
-            ScannedSegment::open(&self.segment_files(), self.dir, id, record.committed_bytes);
-        let segment = match segment {
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                self.lose_stub(id, &error, held, change);
-                return Ok(());
-            }
-            other => other?,
-        };
-        let Some(mut segment) = segment else {
-            self.find(
-                damage(&path, 0, format!("a segment with {held}"), "no file"),
-                "it is forgotten",
-            );
-            self.lost.push(format!("{held}, with segment {}", id.0));
-            change.removed.push(id);
-            return Ok(());
-        };
-        let is_cut = |whole: &Whole| whole.end() != record.committed_bytes;
-        if segment.header.is_some() && segment.whole.as_ref().is_none_or(is_cut) {
-            segment.whole = self.rescued(store, id, record)?.or(segment.whole);
-        }
-        let Some(whole) = segment.whole.take() else {
-            self.find(
-                damage(
-                    &path,
-                    0,
-                    format!("a segment with {held}"),
-                    if segment.is_other {
-                        "the file of another segment"
-                    } else {
-                        "no footer that can be read"
-                    },
-                ),
-                "the file goes to quarantine",
-            );
-            self.lost.push(format!("{held}, with segment {}", id.0));
-            self.quarantined.insert(path);
-            change.removed.push(id);
-            return Ok(());
-        };
-        if whole.end() != record.committed_bytes {
-            self.find(
-                damage(
-                    &path,
-                    record.footer_offset,
-                    format!("a footer that ends at {}", record.committed_bytes),
-                    format!(
-                        "the newest from which all footers can be read ends at {}",
-                        whole.end()
-                    ),
-                ),
-                "the segment goes back to that footer; the file as it is goes to quarantine",
-            );
-            self.lost.push(format!(
-                "up to {} events of table `{}` that segment {} got last, unless the log has them",
-                record.events.saturating_sub(whole.state.sums.events),
-                table.name,
-                id.0
-            ));
-            self.quarantined.insert(path.clone());
-            for footer in &segment.cut_off {
-                for delta in &footer.streams {
-                    let entries = delta.added.iter().chain(delta.late_runs.iter().flatten());
-                    for entry in entries {
-                        self.lose(delta.stream, table, entry)?;
-                    }
-                }
-            }
-            // With the sequence of then: deletes that came later are carried out again.
-            change
-                .partitions
-                .push((id, whole.record(&header_of(id, record))));
-        }
-        let mut header = header_of(id, record);
-        let mut named = id;
-        let is_bad = segment.header.is_none_or(|h| {
-            (SegmentHeader {
-                replaces: None,
-                ..h
-            }) != header
-        });
-        if self.freed.contains(&id) && (is_bad || self.place_in_file(id, whole.end())?.is_none()) {
-            // It can be given neither another header nor an earlier end.
-            let error = Error::damage(damage(
-                &path,
-                0,
-                "the header and the newest footer of what stays of a segment",
-                "other bytes",
-            ));
-            change.partitions.retain(|(other, _)| *other != id);
-            self.lose_stub(id, &error, held, change);
-            return Ok(());
-        }
-        if is_bad {
-            // The header is among the bytes that never change while a file exists: a copy under a
-            // new number gets a good one.
-            named = SegmentId(self.next_segment);
-            self.next_segment += 1;
-            header.id = named;
-            self.find(
-                damage(&path, 0, "the header of this segment", "other bytes"),
-                format!(
-                    "a copy with a new header becomes segment {}; the file goes to quarantine",
-                    named.0
-                ),
-            );
-            self.quarantined.insert(path.clone());
-            change.partitions.retain(|(other, _)| *other != id);
-            change.partitions.push((named, whole.record(&header)));
-            change.removed.push(id);
-            let patch = Patch {
-                copy_of: Some(id),
-                header: Some(header.encode()),
-                tail: Some((whole.end(), Vec::new())),
-                is_of_stub: false,
-            };
-            self.patches.insert(named, patch);
-        }
-        let mended = {
-            let meta = self.open_meta()?;
-            let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
-            mend(store, id, &header, &whole, table, false, &known)?
-        };
-        self.apply(&path, named, whole.end(), mended, table, change)
+        distrusted: bool,
+    ) -> Result<Mended> {
+        let meta = self.open_meta()?;
+        let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
+        mend(store, id, header, whole, table, distrusted, &known)
     }
 
     /// Adds the consequences of a segment's damage to the plan.
-    fn apply(
+    pub(super) fn apply(
         &mut self,
         path: &Path,
         named: SegmentId,
@@ -423,7 +281,12 @@ impl Planning<'_> {
         Ok(name.map_or_else(|| format!("stream number {}", stream.0), |n| n.to_string()))
     }
 
-    fn lose(&mut self, stream: StreamId, table: &Table, entry: &LeafEntry) -> Result<()> {
+    pub(super) fn lose(
+        &mut self,
+        stream: StreamId,
+        table: &Table,
+        entry: &LeafEntry,
+    ) -> Result<()> {
         let name = self.name(stream, table)?;
         self.lost.push(format!(
             "{} rows of {name} from {} to {} (ns)",
@@ -432,138 +295,7 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Makes the metadata from segments and log.
-    fn rebuild_meta(&mut self, error: &Error) -> Result<()> {
-        let found = error
-            .damaged()
-            .cloned()
-            .unwrap_or_else(|| damage(&self.meta_path, 0, "sound metadata", error.to_string()));
-        self.find(
-            found,
-            "rebuilt from segments and log, without named snapshots, which only they had; the present files go to quarantine",
-        );
-        let there = |path: &Path| {
-            self.env
-                .index_files()
-                .exists(path)
-                .map_err(|e| Error::io("look for", path, e))
-        };
-        if there(&self.meta_path)? {
-            self.quarantined.insert(self.meta_path.clone());
-        }
-        self.freed = self.freed_by_files()?;
-        let files = self.segment_files();
-        let mut segments = Vec::new();
-        let kept = self.kept_for_snapshots()?;
-        if !kept.is_empty() {
-            self.lost.push(format!(
-                "named snapshots: {} segments that only they kept go with them",
-                kept.len()
-            ));
-        }
-        let ids = self.segment_ids()?.into_iter();
-        for id in ids.filter(|id| !kept.contains(id)) {
-            match ScannedSegment::open(&files, self.dir, id, u64::MAX) {
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    let held = "what it held".to_owned();
-                    self.lose_stub(id, &error, held, &mut MetaChange::default());
-                }
-                found => segments.extend(found?),
-            }
-        }
-        self.next_segment = segments.iter().map(|s| s.id.0 + 1).max().unwrap_or(1);
-        self.without_unfinished(&mut segments)?;
-        for segment in &segments {
-            if self.quarantined.contains(&segment.path) {
-                continue;
-            }
-            if segment.header.is_none() || segment.whole.is_none() {
-                let what = if segment.header.is_none() {
-                    "header"
-                } else {
-                    "footer"
-                };
-                self.find(
-                    damage(
-                        &segment.path,
-                        0,
-                        format!("a segment with a {what}"),
-                        "none that can be read",
-                    ),
-                    "the file goes to quarantine",
-                );
-                self.quarantined.insert(segment.path.clone());
-                self.lost
-                    .push(format!("what segment {} held", segment.id.0));
-            }
-        }
-        let log = LogScan::read(
-            &**self.env.log_files(),
-            &log_dir(self.env, self.dir),
-            (0, 0),
-        )?;
-        let Rebuilt {
-            file,
-            floor,
-            step_sequence,
-            superseded,
-            in_force,
-        } = rebuild(&self.meta_path, &segments, &log, self.env)?;
-        self.file = file;
-        for (id, why) in superseded {
-            let path = self.dir.join("segment").join(format!("{}.seg", id.0));
-            self.find(
-                damage(&path, 0, "a segment in force", why),
-                "the file goes to quarantine",
-            );
-            self.quarantined.insert(path);
-        }
-        let (tables, named) = {
-            let meta = self.open_meta()?;
-            (meta.tables()?, meta.partitions()?)
-        };
-        self.name_freed(&named)?;
-        let store = self.store();
-        let mut change = MetaChange::default();
-        for segment in segments.iter().filter(|s| in_force.contains(&s.id)) {
-            let (Some(header), Some(whole)) = (&segment.header, &segment.whole) else {
-                continue;
-            };
-            if let Some(table) = tables.get(header.table.0 as usize) {
-                let mended = {
-                    let meta = self.open_meta()?;
-                    let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
-                    mend(&store, segment.id, header, whole, table, false, &known)?
-                };
-                self.apply(
-                    &segment.path,
-                    segment.id,
-                    whole.end(),
-                    mended,
-                    table,
-                    &mut change,
-                )?;
-            }
-        }
-        change.next_segment = self.next_segment;
-        self.commit(change)?;
-        let mut covers = Covers::new();
-        for footer in segments
-            .iter()
-            .filter_map(|s| s.whole.as_ref())
-            .flat_map(|w| &w.footers)
-        {
-            for delta in &footer.streams {
-                covers
-                    .entry(delta.stream)
-                    .or_default()
-                    .extend(delta.covers.iter().copied());
-            }
-        }
-        self.save_log(floor, step_sequence, (0, 0), &covers)
-    }
-
-    fn save_log(
+    pub(super) fn save_log(
         &mut self,
         floor: Sequence,
         step_sequence: Sequence,
@@ -669,11 +401,7 @@ impl Planning<'_> {
             let table = tables.get(record.table.0 as usize);
             if let (Some(whole), Some(table)) = (&segment.whole, table) {
                 let header = header_of(*id, record);
-                let mended = {
-                    let meta = self.open_meta()?;
-                    let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
-                    mend(&store, *id, &header, whole, table, true, &known)?
-                };
+                let mended = self.mended(&store, (*id, &header), whole, table, true)?;
                 for found in report.damages.iter().filter(|d| d.file == segment.path) {
                     self.find(
                         found.clone(),
@@ -685,16 +413,5 @@ impl Planning<'_> {
         }
         self.commit(change)?;
         check(self.overlay(), self.options.clone())
-    }
-}
-
-fn header_of(id: SegmentId, record: &PartitionRecord) -> SegmentHeader {
-    SegmentHeader {
-        id,
-        table: record.table,
-        shard: record.shard,
-        level: record.level,
-        bucket: record.bucket,
-        replaces: None,
     }
 }

@@ -113,15 +113,9 @@ fn shards(streams: &BTreeMap<StreamId, StreamRecord>, segments: &[&ScannedSegmen
         })
 }
 
-/// Makes metadata that name the segments in force.
-pub(super) fn rebuild(
-    path: &Path,
-    all: &[ScannedSegment],
-    log: &LogScan,
-    env: &Env,
-) -> Result<Rebuilt> {
-    let readable: Vec<ReadableSegment> = all
-        .iter()
+/// Picks the parts of segments from which follows which are in force.
+fn readable(all: &[ScannedSegment]) -> Vec<ReadableSegment> {
+    all.iter()
         .filter_map(|s| {
             let whole = s.whole.as_ref()?;
             let (is_whole, went_on) = whole.rewriting();
@@ -132,14 +126,20 @@ pub(super) fn rebuild(
                 went_on,
             })
         })
-        .collect();
-    let mut superseded = in_force(&readable);
+        .collect()
+}
+
+/// Chooses the segments in force, by number. Spans never overlap: should they, the one that was
+/// written to last holds, and the other one is superseded too.
+fn chosen<'a>(
+    all: &'a [ScannedSegment],
+    superseded: &mut BTreeMap<SegmentId, String>,
+) -> Vec<&'a ScannedSegment> {
     let mut chosen: Vec<&ScannedSegment> = Vec::new();
     let mut candidates: Vec<&ScannedSegment> = all
         .iter()
         .filter(|s| s.header.is_some() && s.whole.is_some() && !superseded.contains_key(&s.id))
         .collect();
-    // Spans never overlap: should they, the one that was written to last holds.
     candidates.sort_by_key(|s| {
         let newest = s.whole.as_ref().and_then(|w| w.newest());
         std::cmp::Reverse((newest.map(|f| f.sequence), s.id))
@@ -168,6 +168,30 @@ pub(super) fn rebuild(
         }
     }
     chosen.sort_by_key(|s| s.id);
+    chosen
+}
+
+/// Gives all definitions the sequence with which they are stored: tables before streams.
+fn stored_at(
+    sequence: Sequence,
+    tables: BTreeMap<TableId, Table>,
+    streams: BTreeMap<StreamId, StreamRecord>,
+) -> Vec<(Sequence, Definition)> {
+    let tables = tables.into_values().map(|t| Definition::Table(Arc::new(t)));
+    let streams = streams.into_values();
+    let streams = streams.map(|s| Definition::Stream(Arc::new(s)));
+    tables.chain(streams).map(|d| (sequence, d)).collect()
+}
+
+/// Makes metadata that name the segments in force.
+pub(super) fn rebuild(
+    path: &Path,
+    all: &[ScannedSegment],
+    log: &LogScan,
+    env: &Env,
+) -> Result<Rebuilt> {
+    let mut superseded = in_force(&readable(all));
+    let chosen = chosen(all, &mut superseded);
     let (tables, streams) = definitions(all, log);
     let shards = shards(&streams, &chosen)?;
     let newest = |sequence: Option<Sequence>| sequence.unwrap_or_default();
@@ -188,22 +212,10 @@ pub(super) fn rebuild(
         .open(Path::new("/meta.redb"), OpenMode::CreateNew)
         .map_err(|e| Error::io("create", path, e))?;
     let meta = Meta::create(path, Arc::clone(&file), shards, env.chance.next_u64())?;
-    let next_stream = streams.keys().last().map_or(0, |s| s.0.saturating_add(1));
-    let mut list: Vec<(Sequence, Definition)> = Vec::new();
-    list.extend(
-        tables
-            .into_values()
-            .map(|t| (step_sequence, Definition::Table(Arc::new(t)))),
-    );
-    list.extend(
-        streams
-            .into_values()
-            .map(|s| (step_sequence, Definition::Stream(Arc::new(s)))),
-    );
     let mut change = MetaChange {
         step_sequence,
-        definitions: list,
-        next_stream,
+        next_stream: streams.keys().last().map_or(0, |s| s.0.saturating_add(1)),
+        definitions: stored_at(step_sequence, tables, streams),
         next_segment: all.iter().map(|s| s.id.0 + 1).max().unwrap_or(1),
         ..MetaChange::default()
     };

@@ -114,13 +114,13 @@ fn space(core: &Core, memory_events: f64) -> Space {
         },
         leaf_events: core.options.leaf_events,
         knobs,
-        frames: !core.regime.is_exact(),
+        frames: !core.mode.is_exact(),
     }
 }
 
 /// Events that fit into a shard's memory.
 fn shard_memory_events(core: &Core, state: &ShardState) -> f64 {
-    if let Some(memory_events) = core.regime.memory_events() {
+    if let Some(memory_events) = core.mode.memory_events() {
         return f64::from(memory_events);
     }
     let held = state.flank_events + state.late_events;
@@ -136,7 +136,7 @@ fn shard_memory_events(core: &Core, state: &ShardState) -> f64 {
 /// can be repeated.
 fn evaluation_is_due(core: &Core, state: &ShardState) -> bool {
     state.analyzer.is_due()
-        && (core.regime.is_exact() || core.env.clock.monotonic() >= state.evaluate_from)
+        && (core.mode.is_exact() || core.env.clock.monotonic() >= state.evaluate_from)
 }
 
 /// Evaluates the policies for a shard when it is time.

@@ -16,7 +16,8 @@ use super::cutter::SharedLeaves;
 use super::rewriting::{Purpose, Rewriting};
 use super::stream_writer::GroupOutput;
 use super::write::{
-    RemoveUnlessKept, WrittenGroup, attach_keys, attach_shared, discard, expiry, open_group, record,
+    Expiry, RemoveUnlessKept, WrittenGroup, attach_keys, attach_shared, discard, expiry,
+    open_group, record,
 };
 use crate::common::counters::{Cause, Counters};
 use crate::common::ids::{SegmentId, Sequence, ShardIndex, StreamId};
@@ -28,7 +29,7 @@ use crate::read::unreadable::set_aside;
 use crate::storage::partitions::Span;
 use crate::storage::segment::{
     ChangedPages, Cover, Covers, FinishedGroup, GROUP_STREAMS, GroupEnd, GroupWriter, Partition,
-    Replaces, SegmentHeader, SegmentState, StreamDelta, close_new,
+    Replaces, SegmentHeader, SegmentState, StreamDelta, StreamState, close_new,
 };
 use crate::{Error, ErrorKind, Result};
 use headwater_codec::leaf::EncodeHints;
@@ -44,7 +45,7 @@ const SMALL_LEAF_GROUPS: u32 = 64;
 /// tidier at all.
 pub(crate) fn compaction_wanted(core: &Core, partition: &Partition, thorough: bool) -> bool {
     let record = &partition.record;
-    if core.regime.is_exact() || core.store.stubs().is_claimed(partition.id()) {
+    if core.mode.is_exact() || core.store.stubs().is_claimed(partition.id()) {
         return false;
     }
     let Some(table) = core.catalog.table(record.table) else {
@@ -202,58 +203,22 @@ fn rewrite(
         .ok_or_else(|| Error::internal("a partition of no table"))?;
     let state = core.store.state(partition)?;
     let committed_generation = core.commits.log_generation();
-    let still_in_log = core.log.sequence_before(committed_generation);
-    let spans = match purpose {
-        Purpose::Compaction => {
-            let spans = target_spans(core, &table, partition, &state)?;
-            if let [_, part, ..] | [part] = &*spans
-                && part.level < partition.record.level
-                && carried::is_wider_than(core, &table, partition, &state, part.level)?
-            {
-                tracing::info!(
-                    segment = partition.id().0,
-                    "a partition stays whole: its aged buckets are wider than its parts would be"
-                );
-                core.compaction.leave_alone(partition.id());
-                return Ok(());
-            }
-            spans
-        }
-        Purpose::Aging => vec![Span {
-            level: partition.record.level,
-            bucket: partition.record.bucket,
-        }],
-    };
     let job = PartitionRewrite {
         core,
+        index,
         old: partition,
+        state: &state,
         table: &table,
         purpose,
         gives_way,
+        still_in_log: core.log.sequence_before(committed_generation),
+    };
+    let Some(spans) = job.spans()? else {
+        return Ok(());
     };
     let parts = u16::try_from(spans.len()).map_err(|_| Error::internal("65536 parts"))?;
-    // Ids of segments that are written together follow one another, so a repair can tell whether
-    // all of them are there.
-    let first_id = core.segment_ids.take_many(parts);
     let mut written = Vec::with_capacity(spans.len());
-    let mut result = Ok(());
-    for (part, span) in (0..parts).zip(spans) {
-        let replaces = Replaces {
-            id: partition.id(),
-            footer_offset: partition.record.footer_offset,
-            part,
-            parts,
-            covers_after: still_in_log,
-        };
-        let id = SegmentId(first_id.0 + u64::from(part));
-        match job.write_span(index, &state, (id, span), replaces) {
-            Ok(one) => written.push(one),
-            Err(error) => {
-                result = Err(error);
-                break;
-            }
-        }
-    }
+    let result = job.write_spans(spans, parts, &mut written);
     let _step = shard.stepping.lock();
     let sequence = partition.record.sequence;
     if purpose == Purpose::Aging && is_to_be_erased(shard, partition) {
@@ -271,19 +236,7 @@ fn rewrite(
     commit(core, sequence, &written, &[partition.id()])?;
     let events: u64 = written.iter().map(|w| w.partition.record.events).sum();
     core.counters.events_written(Cause::Compaction, events);
-    {
-        let mut state = shard.state.lock();
-        let mut partitions = (*state.partitions).clone();
-        partitions.remove(partition.record.table, partition.id());
-        for one in &written {
-            core.store
-                .put_state(&one.partition, Arc::clone(&one.state), &one.pages);
-            state.ending |= one.partition.record.is_empty();
-            partitions.put(Arc::clone(&one.partition));
-        }
-        state.version += 1;
-        state.partitions = Arc::new(partitions);
-    }
+    publish_swap(core, shard, partition, &written);
     keep_committed(core, &written);
     core.store.forget(partition.id());
     partition.file.set_replaced();
@@ -291,6 +244,21 @@ fn rewrite(
         settle(core, &partition.record, &one.partition);
     }
     free_log(core)
+}
+
+/// Replaces a partition by those written from it, for readers and writers.
+fn publish_swap(core: &Core, shard: &Shard, old: &Partition, written: &[WrittenGroup]) {
+    let mut state = shard.state.lock();
+    let mut partitions = (*state.partitions).clone();
+    partitions.remove(old.record.table, old.id());
+    for one in written {
+        core.store
+            .put_state(&one.partition, Arc::clone(&one.state), &one.pages);
+        state.ending |= one.partition.record.is_empty();
+        partitions.put(Arc::clone(&one.partition));
+    }
+    state.version += 1;
+    state.partitions = Arc::new(partitions);
 }
 
 /// Sees to it that a rewriting that changed nothing is not repeated before new groups have come.
@@ -376,71 +344,77 @@ fn is_followed(core: &Core, index: ShardIndex, partition: &Partition) -> Result<
 /// A rewriting: the partition, and the purpose.
 struct PartitionRewrite<'a> {
     core: &'a Core,
+    index: ShardIndex,
     old: &'a Partition,
+    state: &'a SegmentState,
     table: &'a Arc<Table>,
     purpose: Purpose,
     gives_way: bool,
+    /// Covers up to this sequence are not needed any more: replay begins behind it.
+    still_in_log: Sequence,
 }
 
 impl PartitionRewrite<'_> {
-    fn write_span(
-        &self,
-        index: ShardIndex,
-        state: &SegmentState,
-        (id, span): (SegmentId, Span),
-        replaces: Replaces,
-    ) -> Result<WrittenGroup> {
+    /// Chooses the spans of the new segments; `None` = the partition stays as it is.
+    fn spans(&self) -> Result<Option<Vec<Span>>> {
         let PartitionRewrite {
             core,
             old,
+            state,
             table,
-            purpose,
-            gives_way,
+            ..
         } = *self;
-        let header = SegmentHeader {
-            replaces: Some(replaces),
-            id,
-            table: table.id,
-            shard: index,
-            level: span.level,
-            bucket: span.bucket,
-        };
-        let now = table.life.expires.then(|| core.now_for(table.id));
-        let (mut group, file) = open_group(core, id, None, &header)?;
-        let guard = RemoveUnlessKept::new(&file, true);
-        let mut hints = EncodeHints::thorough();
-        let mut shared = SharedLeaves::new(table.leaf_events as usize);
-        let range = span.range();
-        let is_last = range.last < old.record.span().last || is_followed(core, index, old)?;
-        let mut deltas: Vec<StreamDelta> = Vec::new();
-        let mut carries = false;
-        let sequence: Sequence = old.record.sequence;
-        let mut next = core.store.new_state(id);
-        let mut finished: Option<FinishedGroup> = None;
-        let mut close = |group: &mut GroupWriter,
-                         hints: &mut EncodeHints,
-                         shared: &mut SharedLeaves,
-                         mut deltas: Vec<StreamDelta>,
-                         is_end: bool| {
-            attach_shared(shared.finish(group, hints)?, &mut deltas)?;
-            let new: Vec<StreamId> = deltas.iter().map(|d| d.stream).collect();
-            attach_keys(core, &new, &mut deltas)?;
-            let previous = finished.map(|f| (f.footer_offset, f.footer_bytes));
-            let definition = previous.is_none().then(|| (**table).clone());
-            let end = GroupEnd {
-                previous,
-                sequence,
-                table: definition,
-                streams: deltas,
+        if self.purpose == Purpose::Aging {
+            return Ok(Some(vec![Span {
+                level: old.record.level,
+                bucket: old.record.bucket,
+            }]));
+        }
+        let spans = target_spans(core, table, old, state)?;
+        if let [_, part, ..] | [part] = &*spans
+            && part.level < old.record.level
+            && carried::is_wider_than(core, table, old, state, part.level)?
+        {
+            tracing::info!(
+                segment = old.id().0,
+                "a partition stays whole: its aged buckets are wider than its parts would be"
+            );
+            core.compaction.leave_alone(old.id());
+            return Ok(None);
+        }
+        Ok(Some(spans))
+    }
+
+    /// Writes a segment for each of the spans, of which there are `parts`, until one fails.
+    fn write_spans(
+        &self,
+        spans: Vec<Span>,
+        parts: u16,
+        written: &mut Vec<WrittenGroup>,
+    ) -> Result<()> {
+        // Ids of segments that are written together follow one another, so a repair can tell
+        // whether all of them are there.
+        let first_id = self.core.segment_ids.take_many(parts);
+        for (part, span) in (0..parts).zip(spans) {
+            let replaces = Replaces {
+                id: self.old.id(),
+                footer_offset: self.old.record.footer_offset,
+                part,
+                parts,
+                covers_after: self.still_in_log,
             };
-            let is_whole = is_end && previous.is_none();
-            let (state, written) = close_new(&core.store, group, &next, is_whole, end)?;
-            next = state;
-            finished = Some(written);
-            Ok::<_, Error>(written)
-        };
-        for number in state.pages() {
-            if gives_way && core.compaction.is_in_the_way() && !core.memory.has_room() {
+            let id = SegmentId(first_id.0 + u64::from(part));
+            written.push(self.write_span(id, span, replaces)?);
+        }
+        Ok(())
+    }
+
+    /// Writes the part of the partition in a span, page by page.
+    fn write_span(&self, id: SegmentId, span: Span, replaces: Replaces) -> Result<WrittenGroup> {
+        let core = self.core;
+        let mut writer = SpanWriter::begin(self, id, span, replaces)?;
+        for number in self.state.pages() {
+            if self.gives_way && core.compaction.is_in_the_way() && !core.memory.has_room() {
                 return Err(Error::new(
                     ErrorKind::Busy,
                     "writers wait for memory that only the partition being rewritten can take",
@@ -450,74 +424,162 @@ impl PartitionRewrite<'_> {
             // thing in memory.
             let covers = core
                 .store
-                .page_covers(state, number, replaces.covers_after)?;
+                .page_covers(self.state, number, replaces.covers_after)?;
             let covers = Covers::of(covers);
-            for (stream, stream_state) in core.store.page(state, number)?.iter() {
-                let mut delta = StreamDelta {
-                    stream,
-                    ..StreamDelta::default()
-                };
-                let rewriting = Rewriting {
-                    core,
-                    old,
-                    table,
-                    range,
-                    top: span.level,
-                    purpose,
-                    now,
-                    is_last,
-                };
-                let mut out = GroupOutput {
-                    group: &mut group,
-                    hints: &mut hints,
-                    shared: &mut shared,
-                };
-                let carried = rewriting.carried(&stream_state)?;
-                carries |= carried.is_some();
-                let rows = match carried {
-                    Some(buckets) => {
-                        rewriting.beside(&stream_state, buckets, &mut out, &mut delta)?
-                    }
-                    None => rewriting.stream(&stream_state, &mut out, &mut delta)?,
-                };
-                let kept = covers.of_stream(stream);
-                delta.covers.extend(kept.filter_map(|c| {
-                    let cut = c.range.intersect(&range);
-                    (!cut.is_empty()).then_some(Cover {
-                        sequence: c.sequence,
-                        range: cut,
-                    })
-                }));
-                if rows > 0 || !delta.covers.is_empty() || delta.base.is_some() {
-                    deltas.push(delta);
-                }
-                if deltas.len() >= GROUP_STREAMS {
-                    let whole = std::mem::take(&mut deltas);
-                    close(&mut group, &mut hints, &mut shared, whole, false)?;
-                }
+            for (stream, stream_state) in core.store.page(self.state, number)?.iter() {
+                writer.stream(stream, &stream_state, &covers)?;
             }
         }
-        let finished = close(&mut group, &mut hints, &mut shared, deltas, true)?;
-        // Buckets do not say when their rows would have expired.
-        let expiry = match purpose {
-            Purpose::Aging => expiry(Some(&old.record), &group),
-            Purpose::Compaction if carries => {
-                let (first, end) = expiry(None, &group);
-                let no_rows = group.expiry.is_none();
-                (
-                    first,
-                    old.record
-                        .expires_last
-                        .filter(|o| no_rows || end.is_some_and(|e| e <= *o)),
-                )
-            }
-            Purpose::Compaction => expiry(None, &group),
+        writer.finish()
+    }
+}
+
+/// Writer of one new segment of a rewriting, group by group.
+struct SpanWriter<'a> {
+    rewriting: Rewriting<'a>,
+    definition: &'a Arc<Table>,
+    header: SegmentHeader,
+    // The file is removed, if it is, before the group closes it.
+    guard: RemoveUnlessKept,
+    group: GroupWriter,
+    hints: EncodeHints,
+    shared: SharedLeaves,
+    /// Changes of streams for the next footer.
+    deltas: Vec<StreamDelta>,
+    /// Aged buckets were copied.
+    carries: bool,
+    /// The segment with the groups that are ended.
+    next: SegmentState,
+    /// The last of them.
+    finished: Option<FinishedGroup>,
+}
+
+impl<'a> SpanWriter<'a> {
+    /// Opens the file of a new segment.
+    fn begin(
+        job: &PartitionRewrite<'a>,
+        id: SegmentId,
+        span: Span,
+        replaces: Replaces,
+    ) -> Result<SpanWriter<'a>> {
+        let PartitionRewrite {
+            core,
+            index,
+            old,
+            table,
+            purpose,
+            ..
+        } = *job;
+        let header = SegmentHeader {
+            replaces: Some(replaces),
+            id,
+            table: table.id,
+            shard: index,
+            level: span.level,
+            bucket: span.bucket,
         };
+        let now = table.life.expires.then(|| core.now_for(table.id));
+        let (group, file) = open_group(core, id, None, &header)?;
+        let guard = RemoveUnlessKept::new(&file, true);
+        let range = span.range();
+        let is_last = range.last < old.record.span().last || is_followed(core, index, old)?;
+        Ok(SpanWriter {
+            rewriting: Rewriting {
+                core,
+                old,
+                table,
+                range,
+                top: span.level,
+                purpose,
+                now,
+                is_last,
+            },
+            definition: table,
+            header,
+            guard,
+            group,
+            hints: EncodeHints::thorough(),
+            shared: SharedLeaves::new(table.leaf_events as usize),
+            deltas: Vec::new(),
+            carries: false,
+            next: core.store.new_state(id),
+            finished: None,
+        })
+    }
+
+    /// Writes a stream's part in the span, with its covers, and ends the group when it has enough
+    /// streams.
+    fn stream(&mut self, stream: StreamId, state: &StreamState, covers: &Covers) -> Result<()> {
+        let mut delta = StreamDelta {
+            stream,
+            ..StreamDelta::default()
+        };
+        let mut out = GroupOutput {
+            group: &mut self.group,
+            hints: &mut self.hints,
+            shared: &mut self.shared,
+        };
+        let carried = self.rewriting.carried(state)?;
+        self.carries |= carried.is_some();
+        let rows = match carried {
+            Some(buckets) => self
+                .rewriting
+                .beside(state, buckets, &mut out, &mut delta)?,
+            None => self.rewriting.stream(state, &mut out, &mut delta)?,
+        };
+        let kept = covers.of_stream(stream);
+        delta.covers.extend(kept.filter_map(|c| {
+            let cut = c.range.intersect(&self.rewriting.range);
+            (!cut.is_empty()).then_some(Cover {
+                sequence: c.sequence,
+                range: cut,
+            })
+        }));
+        if rows > 0 || !delta.covers.is_empty() || delta.base.is_some() {
+            self.deltas.push(delta);
+        }
+        if self.deltas.len() >= GROUP_STREAMS {
+            self.end_group(false)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a group with the changes gathered; `is_end` = it is the last one.
+    fn end_group(&mut self, is_end: bool) -> Result<FinishedGroup> {
+        let Rewriting { core, old, .. } = self.rewriting;
+        let mut deltas = std::mem::take(&mut self.deltas);
+        let entries = self.shared.finish(&mut self.group, &mut self.hints)?;
+        attach_shared(entries, &mut deltas)?;
+        let new: Vec<StreamId> = deltas.iter().map(|d| d.stream).collect();
+        attach_keys(core, &new, &mut deltas)?;
+        let previous = self.finished.map(|f| (f.footer_offset, f.footer_bytes));
+        let definition = previous.is_none().then(|| (**self.definition).clone());
+        let end = GroupEnd {
+            previous,
+            sequence: old.record.sequence,
+            table: definition,
+            streams: deltas,
+        };
+        let is_whole = is_end && previous.is_none();
+        let (state, written) = close_new(&core.store, &mut self.group, &self.next, is_whole, end)?;
+        self.next = state;
+        self.finished = Some(written);
+        Ok(written)
+    }
+
+    /// Ends the last group and makes the new partition.
+    fn finish(mut self) -> Result<WrittenGroup> {
+        let finished = self.end_group(true)?;
+        let Rewriting { core, old, .. } = self.rewriting;
+        let (sequence, expiry) = (old.record.sequence, self.expiry());
         // To the policy it is one group, however many it took.
         let record = PartitionRecord {
             groups: 1,
-            ..record(&header, sequence, &next.sums, finished, expiry)
+            ..record(&self.header, sequence, &self.next.sums, finished, expiry)
         };
+        let SpanWriter {
+            guard, group, next, ..
+        } = self;
         core.counters
             .bytes(0, group.bytes.leaf, group.bytes.index, 0);
         let partition = Arc::new(Partition::new(record, guard.keep()));
@@ -531,5 +593,24 @@ impl PartitionRewrite<'_> {
             counts: Counters::default(),
             streams: Vec::new(),
         })
+    }
+
+    /// Determines the expiries of the new partition. Buckets do not say when their rows would have
+    /// expired.
+    fn expiry(&self) -> Expiry {
+        let old = &self.rewriting.old.record;
+        match self.rewriting.purpose {
+            Purpose::Aging => expiry(Some(old), &self.group),
+            Purpose::Compaction if self.carries => {
+                let (first, end) = expiry(None, &self.group);
+                let no_rows = self.group.expiry.is_none();
+                (
+                    first,
+                    old.expires_last
+                        .filter(|o| no_rows || end.is_some_and(|e| e <= *o)),
+                )
+            }
+            Purpose::Compaction => expiry(None, &self.group),
+        }
     }
 }

@@ -24,7 +24,7 @@ use crate::storage::segment::{HEADER_BYTES, LeafEntry, Partition, StreamState, S
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{File, OpenMode};
 use headwater_types::invariant::{first_mut, wide};
-use headwater_types::{ClosedRange, Level, Timestamp};
+use headwater_types::{ByteRange, ClosedRange, Level, Timestamp};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,17 +122,18 @@ fn is_closed(core: &Core, partition: &Partition, held: CopiedSegment, before: Ti
         && record.late_runs == 0
         && record.events > 0
         && !record.aged
-        && !core.regime.is_exact()
+        && !core.mode.is_exact()
         && !core.store.stubs().is_claimed(partition.id())
         && !partition.file.is_kept()
         && !compaction_wanted(core, partition, false)
 }
 
-/// Offset and length of everything that stays of a partition's segment.
-fn what_stays(core: &Core, partition: &Partition) -> Result<Vec<(u64, u64)>> {
+/// The ranges of everything that stays of a partition's segment.
+fn what_stays(core: &Core, partition: &Partition) -> Result<Vec<ByteRange>> {
     let footers = core.store.indexes(partition)?;
-    let mut ranges = vec![(0, HEADER_BYTES)];
-    ranges.extend(footers.iter().map(|(at, bytes)| (*at, u64::from(*bytes))));
+    let mut ranges = vec![ByteRange::new(0, HEADER_BYTES)];
+    let footers = footers.iter();
+    ranges.extend(footers.map(|(at, bytes)| ByteRange::at(*at, u64::from(*bytes))));
     let state = core.store.state(partition)?;
     for page in state.pages() {
         core.store.each_stream(&state, page, &mut |_, held| {
@@ -143,10 +144,10 @@ fn what_stays(core: &Core, partition: &Partition) -> Result<Vec<(u64, u64)>> {
     Ok(ranges)
 }
 
-fn stays_of_stream(held: &StreamState, ranges: &mut Vec<(u64, u64)>) {
+fn stays_of_stream(held: &StreamState, ranges: &mut Vec<ByteRange>) {
     let blocks = held.blocks.iter();
-    ranges.extend(blocks.map(|block| (block.offset, u64::from(block.bytes))));
-    let place = |leaf: &LeafEntry| (leaf.offset, u64::from(leaf.bytes));
+    ranges.extend(blocks.map(|block| ByteRange::at(block.offset, u64::from(block.bytes))));
+    let place = |leaf: &LeafEntry| ByteRange::at(leaf.offset, u64::from(leaf.bytes));
     ranges.extend(held.late.iter().flatten().map(place));
     let has_buckets = held.base.is_some_and(|base| base != Level::MAX);
     match (has_buckets, &held.last_row) {
@@ -193,15 +194,15 @@ fn write_file(core: &Core, head: &StubHead, path: &Path) -> Result<()> {
     file.write_all_at(0, &bytes).map_err(io("write"))?;
     let mut place = wide(bytes.len());
     let mut buffer = vec![0; usize::try_from(COPY_BYTES).unwrap_or(usize::MAX)];
-    for (offset, len) in &head.ranges {
+    for range in &head.ranges {
         copy_range(
             core,
             &*source,
-            (head.id, *offset, *len),
+            (head.id, *range),
             (&*file, path, place),
             &mut buffer,
         )?;
-        place = place.saturating_add(*len);
+        place = place.saturating_add(range.len());
     }
     core.counters.bytes(0, 0, place, 0);
     file.sync_data().map_err(io("sync"))?;
@@ -214,17 +215,17 @@ fn write_file(core: &Core, head: &StubHead, path: &Path) -> Result<()> {
 fn copy_range(
     core: &Core,
     source: &dyn File,
-    (id, offset, bytes): (SegmentId, u64, u64),
+    (id, range): (SegmentId, ByteRange),
     (file, path, place): (&dyn File, &Path, u64),
     buffer: &mut [u8],
 ) -> Result<()> {
     let mut done = 0;
-    while done < bytes {
-        let count = (bytes - done).min(COPY_BYTES);
+    while done < range.len() {
+        let count = (range.len() - done).min(COPY_BYTES);
         let len = usize::try_from(count).unwrap_or(usize::MAX);
         let part = first_mut(buffer, len, "bytes to copy");
         source
-            .read_exact_at(offset + done, part)
+            .read_exact_at(range.start() + done, part)
             .map_err(|e| Error::io("read", &core.store.path(id), e))?;
         file.write_all_at(place + done, part)
             .map_err(|e| Error::io("write", path, e))?;

@@ -9,8 +9,8 @@ use super::cutter::LeafCutter;
 use super::stream_writer::{StoreContext, StreamWriter};
 use crate::common::counters::Cause;
 use crate::read::merge::{Merge, Source};
-use crate::storage::segment::StreamState;
 use crate::storage::segment::pyramid::{self, Buckets};
+use crate::storage::segment::{LeafEntry, StreamState};
 use crate::{ErrorKind, Result};
 use headwater_late::MergeScope;
 use headwater_types::invariant::part_of;
@@ -178,8 +178,47 @@ impl StreamWriter<'_, '_> {
         cause: Cause,
     ) -> Result<()> {
         // Everything that may turn out damaged is read before anything is counted.
-        let base = self.state.base.filter(|b| *b != Level::MAX);
-        let whole = self.state.base.is_none();
+        let mut merged = MergedRows::begin(self.state);
+        let mut overlay = self.overlay(late, cause);
+        let mut next_leaf = 0;
+        for unit in units {
+            if let Some(all) = &mut merged.all {
+                let before = next_leaf..unit.start;
+                let leaves = part_of(&self.state.main, before, "leaves before a merge");
+                read_into(self.context, leaves, all)?;
+            }
+            next_leaf = unit.end;
+            let newest = self.merge_unit(unit, late, &mut overlay, &mut merged)?;
+            if unit.end == self.state.main.len() && append.is_empty() {
+                self.delta.last_row = newest;
+            }
+        }
+        if let Some(all) = &mut merged.all {
+            let leaves = part_of(&self.state.main, next_leaf.., "leaves behind a merge");
+            read_into(self.context, leaves, all)?;
+        }
+        if !overlay.iter().all(Source::is_exhausted) {
+            return Err(crate::Error::internal("a merge left late events behind"));
+        }
+        self.check_written(units, cause, late, merged.written)?;
+        self.delta.clear_late = cause == Cause::Fold;
+        if let Some(base) = merged.base {
+            self.complete_edges(units, base, &mut merged.buckets)?;
+            if !append.is_empty() {
+                self.append_buckets(base, append, &mut merged.buckets)?;
+            }
+        }
+        self.context.counters.events_written(cause, merged.written);
+        self.context.counters.count_merge();
+        if !append.is_empty() {
+            self.append_leaves(append)?;
+        }
+        self.replace_pyramid(merged, append)
+    }
+
+    /// Lists the sources that are newer than the main run: the late runs when folding, and the late
+    /// events.
+    fn overlay(&self, late: &Rows, cause: Cause) -> Vec<Source> {
         let mut overlay = if cause == Cause::Fold {
             self.state
                 .late
@@ -190,75 +229,62 @@ impl StreamWriter<'_, '_> {
             Vec::new()
         };
         overlay.push(Source::rows(late.clone()));
-        let mut buckets = Buckets::new();
-        let mut all = Rows::default();
-        let mut written = 0u64;
-        let mut next_leaf = 0;
-        for unit in units {
-            if whole {
-                for leaf in part_of(
-                    &self.state.main,
-                    next_leaf..unit.start,
-                    "leaves before a merge",
-                ) {
-                    let rows = self.context.rows_of(leaf)?;
-                    all.extend_from(&rows, 0..rows.len());
-                }
-            }
-            next_leaf = unit.end;
-            let leaves = part_of(&self.state.main, unit.clone(), "leaves to rewrite");
-            // A unit owns the times from its first leaf (or the beginning of time) up to the next
-            // leaf behind it.
-            let until = self
-                .state
-                .main
-                .get(unit.end)
-                .map_or(Timestamp::MAX, |next| {
-                    next.first.previous().unwrap_or(Timestamp::MIN)
-                });
-            let late_rows: u64 = late.times.partition_point(|t| *t <= until.as_nanos()) as u64;
-            let estimate = leaves.iter().map(|l| u64::from(l.count)).sum::<u64>()
-                + late_rows.min(late.len() as u64);
-            let mut cutter = if self.context.exact_cut {
-                LeafCutter::new(self.context.leaf_events())
-            } else {
-                LeafCutter::balanced(estimate as usize, self.context.leaf_events())
-            };
-            let mut sources = vec![Source::leaves(self.context.segment, leaves.iter().copied())];
-            sources.append(&mut overlay);
-            let mut merge = BoundedMerge::new(self.context, sources, until);
-            let mut newest = None;
-            while let Some(rows) = merge.next_rows()? {
-                written += rows.len() as u64;
-                if let Some(base) = base {
-                    pyramid::add_rows(&mut buckets, base, &rows);
-                }
-                if whole {
-                    all.extend_from(&rows, 0..rows.len());
-                }
-                newest = last_row(&rows);
-                cutter.push(&rows, self.out.group, self.out.hints)?;
-            }
-            overlay = merge.into_overlay();
-            self.delta
-                .added
-                .extend(cutter.finish(self.out.group, self.out.hints)?);
-            self.delta
-                .removed
-                .extend(leaves.iter().map(|l| (l.offset, l.row_start)));
-            if unit.end == self.state.main.len() && append.is_empty() {
-                self.delta.last_row = newest;
-            }
+        overlay
+    }
+
+    /// Rewrites the leaves of one unit with the overlay's rows among them; returns its newest row.
+    fn merge_unit(
+        &mut self,
+        unit: &Range<usize>,
+        late: &Rows,
+        overlay: &mut Vec<Source>,
+        merged: &mut MergedRows,
+    ) -> Result<Option<Box<[u8]>>> {
+        let leaves = part_of(&self.state.main, unit.clone(), "leaves to rewrite");
+        // A unit owns the times from its first leaf (or the beginning of time) up to the next leaf
+        // behind it.
+        let until = self
+            .state
+            .main
+            .get(unit.end)
+            .map_or(Timestamp::MAX, |next| {
+                next.first.previous().unwrap_or(Timestamp::MIN)
+            });
+        let late_rows: u64 = late.times.partition_point(|t| *t <= until.as_nanos()) as u64;
+        let estimate = leaves.iter().map(|l| u64::from(l.count)).sum::<u64>()
+            + late_rows.min(late.len() as u64);
+        let mut cutter = if self.context.exact_cut {
+            LeafCutter::new(self.context.leaf_events())
+        } else {
+            LeafCutter::balanced(estimate as usize, self.context.leaf_events())
+        };
+        let mut sources = vec![Source::leaves(self.context.segment, leaves.iter().copied())];
+        sources.append(overlay);
+        let mut merge = BoundedMerge::new(self.context, sources, until);
+        let mut newest = None;
+        while let Some(rows) = merge.next_rows()? {
+            merged.add(&rows);
+            newest = last_row(&rows);
+            cutter.push(&rows, self.out.group, self.out.hints)?;
         }
-        if whole {
-            for leaf in part_of(&self.state.main, next_leaf.., "leaves behind a merge") {
-                let rows = self.context.rows_of(leaf)?;
-                all.extend_from(&rows, 0..rows.len());
-            }
-        }
-        if !overlay.iter().all(Source::is_exhausted) {
-            return Err(crate::Error::internal("a merge left late events behind"));
-        }
+        *overlay = merge.into_overlay();
+        self.delta
+            .added
+            .extend(cutter.finish(self.out.group, self.out.hints)?);
+        self.delta
+            .removed
+            .extend(leaves.iter().map(|l| (l.offset, l.row_start)));
+        Ok(newest)
+    }
+
+    /// Refuses a merge that wrote more rows than it read, or fewer where duplicates are kept.
+    fn check_written(
+        &self,
+        units: &[Range<usize>],
+        cause: Cause,
+        late: &Rows,
+        written: u64,
+    ) -> Result<()> {
         let folded = self
             .state
             .late
@@ -274,27 +300,21 @@ impl StreamWriter<'_, '_> {
                 "a merge of {read} rows wrote {written}"
             )));
         }
-        self.delta.clear_late = cause == Cause::Fold;
-        if let Some(base) = base {
-            self.complete_edges(units, base, &mut buckets)?;
-            if !append.is_empty() {
-                self.append_buckets(base, append, &mut buckets)?;
-            }
-        }
-        self.context.counters.events_written(cause, written);
-        self.context.counters.count_merge();
-        if !append.is_empty() {
-            self.append_leaves(append)?;
-        }
-        if base.is_some() {
+        Ok(())
+    }
+
+    /// Replaces the buckets that a merge changed; builds the pyramid of a stream without one, when
+    /// it has enough rows.
+    fn replace_pyramid(&mut self, merged: MergedRows, append: &Rows) -> Result<()> {
+        if merged.base.is_some() {
             pyramid::replace(
                 &self.context.target(),
                 self.out.group,
                 self.state,
-                &buckets,
+                &merged.buckets,
                 self.delta,
             )?;
-        } else if whole {
+        } else if let Some(mut all) = merged.all {
             all.extend_from(append, 0..append.len());
             if all.len() as u64 >= self.context.target().rows_min() {
                 let target = self.context.target();
@@ -353,6 +373,50 @@ impl StreamWriter<'_, '_> {
         pyramid::add_rows(buckets, base, append);
         Ok(())
     }
+}
+
+/// Rows that a merge wrote, for the pyramid of the stream.
+struct MergedRows {
+    /// Base level of the pyramid; `None` = there is none, or none that is true.
+    base: Option<Level>,
+    /// Buckets of the rows written, at that level.
+    buckets: Buckets,
+    /// All rows of the main run, where it has no pyramid yet.
+    all: Option<Rows>,
+    /// Number of rows written.
+    written: u64,
+}
+
+impl MergedRows {
+    /// Begins with no rows.
+    fn begin(state: &StreamState) -> MergedRows {
+        MergedRows {
+            base: state.base.filter(|b| *b != Level::MAX),
+            buckets: Buckets::new(),
+            all: state.base.is_none().then(Rows::default),
+            written: 0,
+        }
+    }
+
+    /// Adds rows that are being written.
+    fn add(&mut self, rows: &Rows) {
+        self.written += rows.len() as u64;
+        if let Some(base) = self.base {
+            pyramid::add_rows(&mut self.buckets, base, rows);
+        }
+        if let Some(all) = &mut self.all {
+            all.extend_from(rows, 0..rows.len());
+        }
+    }
+}
+
+/// Reads leaves of the main run and adds their rows.
+fn read_into(context: &StoreContext<'_>, leaves: &[LeafEntry], all: &mut Rows) -> Result<()> {
+    for leaf in leaves {
+        let rows = context.rows_of(leaf)?;
+        all.extend_from(&rows, 0..rows.len());
+    }
+    Ok(())
 }
 
 /// A merge over main-run leaves and the overlay up to a time; the overlay goes on with the next

@@ -138,7 +138,7 @@ fn add_new_spans(
     } else {
         3.0 * columns
     };
-    let target_bytes = core.regime.partition_target_bytes(&core.options);
+    let target_bytes = core.mode.partition_target_bytes(&core.options);
     // Each sampled time stands for several events.
     let stride = homeless.len().div_ceil(PLACING_SAMPLES).max(1);
     let mut times: Vec<i64> = homeless;

@@ -340,7 +340,7 @@ fn write(
         leaf_events: touched.table.leaf_events as usize,
         rewrite_per_late: 0.0,
         late_runs_max: core.options.late_runs_max,
-        exact_cut: core.regime.is_exact(),
+        exact_cut: core.mode.is_exact(),
         bucket_events: core.options.bucket_events,
         counters: &core.counters,
     };

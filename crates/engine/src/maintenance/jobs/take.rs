@@ -9,10 +9,11 @@ use crate::common::ids::{Sequence, StreamId, TableId};
 use crate::common::ranges::holds;
 use crate::core::Core;
 use crate::core::late_policy::InForce;
-use crate::core::shard::Shard;
+use crate::core::shard::{Shard, ShardState};
 use crate::memory::chunk::Chunk;
 use crate::memory::sorted_rows;
 use crate::metadata::catalog::Table;
+use crate::storage::partitions::PartitionSet;
 use crate::{Error, Result};
 use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Rows, Timestamp};
@@ -35,6 +36,17 @@ pub(super) struct TakenRows {
     pub(super) rows: Rows,
 }
 
+/// A stream with events in memory that a job may take.
+struct StreamCandidate {
+    stream: StreamId,
+    table: TableId,
+    watermark: Option<Timestamp>,
+    bytes: usize,
+    flank_rows: usize,
+    late_rows: usize,
+    first_sequence: Sequence,
+}
+
 /// Looks up the rows that a job stores. Nothing is removed yet.
 pub(super) fn take(
     core: &Core,
@@ -44,49 +56,12 @@ pub(super) fn take(
     urgency: Urgency,
     sequence: Sequence,
 ) -> Result<Vec<TakenRows>> {
-    struct Candidate {
-        stream: StreamId,
-        table: TableId,
-        watermark: Option<Timestamp>,
-        bytes: usize,
-        flank_rows: usize,
-        late_rows: usize,
-        first_sequence: Sequence,
-    }
     let (mut candidates, shard_bytes, partitions) = {
         let state = shard.state.lock();
-        let candidates: Vec<Candidate> = state
-            .active()
-            .filter_map(|(stream, slot)| {
-                let memory = &slot.memory;
-                Some(Candidate {
-                    stream,
-                    table: slot.table,
-                    watermark: memory.watermark,
-                    bytes: memory.bytes,
-                    flank_rows: memory.flank_rows,
-                    late_rows: memory.late_rows,
-                    first_sequence: memory.first_sequence()?,
-                })
-            })
-            .filter(|c| c.first_sequence <= sequence)
-            .collect();
+        let candidates = candidates(&state, sequence);
         (candidates, state.bytes, Arc::clone(&state.partitions))
     };
-    let exact = core.regime.is_exact();
-    let retain = in_force.candidate.policy.retain_events as usize;
-    let mut tables: HashMap<TableId, Arc<Table>> = HashMap::new();
-    let mut table_of = |id: TableId| -> Result<Arc<Table>> {
-        if let Some(table) = tables.get(&id) {
-            return Ok(Arc::clone(table));
-        }
-        let table = core
-            .catalog
-            .table(id)
-            .ok_or_else(|| Error::internal(format!("no table {}", id.0)))?;
-        tables.insert(id, Arc::clone(&table));
-        Ok(table)
-    };
+    let exact = core.mode.is_exact();
     // The memory to free: half of the shard's. Streams with whole leaves first, then the largest;
     // for a log that is too long the streams with the oldest events.
     match urgency {
@@ -100,72 +75,154 @@ pub(super) fn take(
     };
     let streams_max =
         (core.options.memory_budget_bytes / BUDGET_PER_STREAM).clamp(STREAMS_LEAST, STREAMS_MAX);
-    let mut out: Vec<TakenRows> = Vec::new();
-    let mut freed = 0;
     let rounds: &[bool] = if urgency == Urgency::Memory && !exact {
         &[true, false]
     } else {
         &[false]
     };
+    let mut taking = StreamTaking {
+        core,
+        shard,
+        in_force,
+        buffers,
+        urgency,
+        sequence,
+        partitions,
+        tables: HashMap::new(),
+        freed: 0,
+        out: Vec::new(),
+    };
     let mut done = vec![false; candidates.len()];
     for whole_leaves in rounds {
         for (candidate, done) in candidates.iter().zip(&mut done) {
-            if freed >= goal || out.len() >= streams_max {
+            if taking.freed >= goal || taking.out.len() >= streams_max {
                 break;
             }
             if *done {
                 continue;
             }
-            let table = table_of(candidate.table)?;
-            let leaf_events = in_force.leaf_events(&core.options, table.leaf_events);
-            if *whole_leaves && candidate.flank_rows + candidate.late_rows < leaf_events {
-                continue;
-            }
-            let chunks: Vec<Arc<Chunk>> = {
-                let state = shard.state.lock();
-                let memory = state.memory(candidate.stream);
-                memory.map_or_else(Vec::new, |m| {
-                    m.flank.iter().chain(&m.late).cloned().collect()
-                })
-            };
-            let (range, rows) = take_stream(
-                &chunks,
-                candidate.watermark,
-                buffers,
-                RetainedEvents {
-                    retain: match urgency {
-                        Urgency::Memory if exact => retain,
-                        Urgency::Memory => retain.min(candidate.flank_rows / 4 * 3),
-                        Urgency::Log | Urgency::All => 0,
-                    },
-                    whole_leaves_of: whole_leaves.then_some(leaf_events),
-                    exact,
-                },
-                sequence,
-                &table,
-            );
-            // Rows of unreadable partitions would keep a job from storing anything else.
-            let blocked = partitions.unreadable_spans(candidate.table);
-            if rows
-                .times
-                .iter()
-                .all(|time| holds(&blocked, Timestamp::from_nanos(*time)))
-            {
-                continue;
-            }
-            *done = true;
-            freed +=
-                candidate.bytes * rows.len() / (candidate.flank_rows + candidate.late_rows).max(1);
-            out.push(TakenRows {
-                stream: candidate.stream,
-                table,
-                range,
-                rows,
-            });
+            *done = taking.take(candidate, *whole_leaves)?;
         }
     }
+    let mut out = taking.out;
     out.sort_by_key(|t| (t.table.id, t.stream));
     Ok(out)
+}
+
+/// Lists the streams with events in memory up to a sequence.
+fn candidates(state: &ShardState, sequence: Sequence) -> Vec<StreamCandidate> {
+    state
+        .active()
+        .filter_map(|(stream, slot)| {
+            let memory = &slot.memory;
+            Some(StreamCandidate {
+                stream,
+                table: slot.table,
+                watermark: memory.watermark,
+                bytes: memory.bytes,
+                flank_rows: memory.flank_rows,
+                late_rows: memory.late_rows,
+                first_sequence: memory.first_sequence()?,
+            })
+        })
+        .filter(|c| c.first_sequence <= sequence)
+        .collect()
+}
+
+/// The taking of rows stream by stream, as far as it has come.
+struct StreamTaking<'a> {
+    core: &'a Core,
+    shard: &'a Shard,
+    in_force: &'a InForce,
+    buffers: Buffers,
+    urgency: Urgency,
+    sequence: Sequence,
+    /// The partitions when the job began.
+    partitions: Arc<PartitionSet>,
+    /// Tables looked up so far.
+    tables: HashMap<TableId, Arc<Table>>,
+    /// Bytes that the rows taken have in memory, about.
+    freed: usize,
+    out: Vec<TakenRows>,
+}
+
+impl StreamTaking<'_> {
+    /// Takes the rows of a stream; false when there is nothing to take of it now.
+    fn take(&mut self, candidate: &StreamCandidate, whole_leaves: bool) -> Result<bool> {
+        let table = self.table(candidate.table)?;
+        let leaf_events = self
+            .in_force
+            .leaf_events(&self.core.options, table.leaf_events);
+        if whole_leaves && candidate.flank_rows + candidate.late_rows < leaf_events {
+            return Ok(false);
+        }
+        let chunks: Vec<Arc<Chunk>> = {
+            let state = self.shard.state.lock();
+            let memory = state.memory(candidate.stream);
+            memory.map_or_else(Vec::new, |m| {
+                m.flank.iter().chain(&m.late).cloned().collect()
+            })
+        };
+        let (range, rows) = take_stream(
+            &chunks,
+            candidate.watermark,
+            self.buffers,
+            self.retained(candidate, whole_leaves.then_some(leaf_events)),
+            self.sequence,
+            &table,
+        );
+        // Rows of unreadable partitions would keep a job from storing anything else.
+        let blocked = self.partitions.unreadable_spans(candidate.table);
+        if rows
+            .times
+            .iter()
+            .all(|time| holds(&blocked, Timestamp::from_nanos(*time)))
+        {
+            return Ok(false);
+        }
+        self.freed +=
+            candidate.bytes * rows.len() / (candidate.flank_rows + candidate.late_rows).max(1);
+        self.out.push(TakenRows {
+            stream: candidate.stream,
+            table,
+            range,
+            rows,
+        });
+        Ok(true)
+    }
+
+    /// Looks up a table, once.
+    fn table(&mut self, id: TableId) -> Result<Arc<Table>> {
+        if let Some(table) = self.tables.get(&id) {
+            return Ok(Arc::clone(table));
+        }
+        let table = self
+            .core
+            .catalog
+            .table(id)
+            .ok_or_else(|| Error::internal(format!("no table {}", id.0)))?;
+        self.tables.insert(id, Arc::clone(&table));
+        Ok(table)
+    }
+
+    /// Determines the in-order events of a stream that stay in memory.
+    fn retained(
+        &self,
+        candidate: &StreamCandidate,
+        whole_leaves_of: Option<usize>,
+    ) -> RetainedEvents {
+        let exact = self.core.mode.is_exact();
+        let retain = self.in_force.candidate.policy.retain_events as usize;
+        RetainedEvents {
+            retain: match self.urgency {
+                Urgency::Memory if exact => retain,
+                Urgency::Memory => retain.min(candidate.flank_rows / 4 * 3),
+                Urgency::Log | Urgency::All => 0,
+            },
+            whole_leaves_of,
+            exact,
+        }
+    }
 }
 
 /// The part of a stream's in-order events that a job leaves in memory.

@@ -4,7 +4,7 @@
 //! unless it is committed.
 
 use super::cutter::{Destination, SharedLeaves};
-use super::partitioning::{PartitionWork, TargetPartition};
+use super::partitioning::{PartitionWork, StreamPart, TargetPartition};
 use super::stream_writer::{GroupOutput, StoreContext, StreamWriter};
 use super::take::TakenRows;
 use crate::common::counters::Counters;
@@ -12,13 +12,15 @@ use crate::common::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::core::Core;
 use crate::core::late_policy::InForce;
 use crate::core::shard::StepScratch;
+use crate::metadata::catalog::Table;
 use crate::metadata::tables::PartitionRecord;
 use crate::storage::partitions::Span;
 use crate::storage::segment::{
-    ChangedPages, ClosedGroup, Cover, GroupEnd, GroupWriter, PageCursor, Partition, SegmentFile,
-    SegmentHeader, SegmentState, StreamDelta, StreamState, Sums, close,
+    ChangedPages, ClosedGroup, Cover, FinishedGroup, GroupEnd, GroupWriter, PageCursor, Partition,
+    SegmentFile, SegmentHeader, SegmentState, StreamDelta, StreamState, Sums, close,
 };
 use crate::{Error, Result};
+use headwater_codec::leaf::EncodeHints;
 use headwater_io::OpenMode;
 use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Timestamp};
@@ -47,148 +49,160 @@ pub(super) struct StepRows<'a> {
     pub(super) taken: &'a [TakenRows],
 }
 
+impl StepRows<'_> {
+    /// Finds the rows that a part is of.
+    fn taken_of(&self, part: &StreamPart) -> Result<&TakenRows> {
+        self.taken.get(part.taken).ok_or_else(|| {
+            Error::internal(format!(
+                "a part of stream {} of {} that a step took",
+                part.taken,
+                self.taken.len()
+            ))
+        })
+    }
+
+    /// Makes the context that the streams of a partition share.
+    fn context<'b>(
+        &'b self,
+        target: &GroupTarget,
+        table: &'b Table,
+        counters: &'b Counters,
+    ) -> StoreContext<'b> {
+        let StepRows { core, in_force, .. } = *self;
+        StoreContext {
+            store: &core.store,
+            segment: target.header.id,
+            table,
+            top: target.span.level,
+            scope: in_force.candidate.policy.merge_scope,
+            leaf_events: in_force.leaf_events(&core.options, table.leaf_events),
+            rewrite_per_late: in_force.rewrite_per_late,
+            late_runs_max: core.options.late_runs_max,
+            exact_cut: core.mode.is_exact(),
+            bucket_events: core.options.bucket_events,
+            counters,
+        }
+    }
+}
+
+/// Target of a group: its partition as it is before, and the header of the segment.
+struct GroupTarget {
+    /// `None` = the group is the first of a new partition.
+    old: Option<Arc<Partition>>,
+    state: Arc<SegmentState>,
+    span: Span,
+    header: SegmentHeader,
+}
+
+impl GroupTarget {
+    /// Reads the state of the partition, or takes a segment id for a new one.
+    fn of(step: &StepRows<'_>, work: &PartitionWork) -> Result<GroupTarget> {
+        let core = step.core;
+        let (old, state, span) = match &work.place {
+            TargetPartition::Existing(partition) => {
+                let state = core.store.state(partition)?;
+                let span = Span {
+                    level: partition.record.level,
+                    bucket: partition.record.bucket,
+                };
+                (Some(Arc::clone(partition)), state, span)
+            }
+            TargetPartition::New(span) => {
+                let id = core.segment_ids.take();
+                (None, Arc::new(core.store.new_state(id)), *span)
+            }
+        };
+        let header = SegmentHeader {
+            replaces: None,
+            id: state.segment(),
+            table: work.table.id,
+            shard: step.shard,
+            level: span.level,
+            bucket: span.bucket,
+        };
+        Ok(GroupTarget {
+            old,
+            state,
+            span,
+            header,
+        })
+    }
+
+    /// Gathers what the footer of the group says.
+    fn end(&self, sequence: Sequence, table: &Table, streams: Vec<StreamDelta>) -> GroupEnd {
+        let table = (self.state.table.as_deref() != Some(table)).then(|| table.clone());
+        let previous = self
+            .old
+            .as_ref()
+            .map(|p| (p.record.footer_offset, p.record.footer_bytes));
+        GroupEnd {
+            previous,
+            sequence,
+            table,
+            streams,
+        }
+    }
+
+    /// Makes the record of the partition with the group.
+    fn record(
+        &self,
+        sequence: Sequence,
+        sums: &Sums,
+        finished: FinishedGroup,
+        group: &GroupWriter,
+    ) -> PartitionRecord {
+        let before = self.old.as_deref().map(|p| &p.record);
+        PartitionRecord {
+            groups: before.map_or(0, |r| r.groups) + 1,
+            ..record(
+                &self.header,
+                sequence,
+                sums,
+                finished,
+                expiry(before, group),
+            )
+        }
+    }
+}
+
 /// Writes the rows that a job stores in one partition.
 pub(super) fn write_group(
     step: &StepRows<'_>,
     scratch: &mut StepScratch,
     work: PartitionWork,
 ) -> Result<WrittenGroup> {
-    let StepRows {
-        core,
-        shard,
-        in_force,
-        sequence,
-        taken,
-    } = *step;
-    let (old, state, span) = match &work.place {
-        TargetPartition::Existing(partition) => {
-            let state = core.store.state(partition)?;
-            let span = Span {
-                level: partition.record.level,
-                bucket: partition.record.bucket,
-            };
-            (Some(Arc::clone(partition)), state, span)
-        }
-        TargetPartition::New(span) => {
-            let id = core.segment_ids.take();
-            (None, Arc::new(core.store.new_state(id)), *span)
-        }
-    };
-    let id = state.segment();
-    let header = SegmentHeader {
-        replaces: None,
-        id,
-        table: work.table.id,
-        shard,
-        level: span.level,
-        bucket: span.bucket,
-    };
-    let (mut group, segment_file) = open_group(core, id, old.as_deref(), &header)?;
+    let StepRows { core, sequence, .. } = *step;
+    let target = GroupTarget::of(step, &work)?;
+    let old = target.old.as_deref();
+    let (mut group, segment_file) = open_group(core, target.header.id, old, &target.header)?;
     let guard = RemoveUnlessKept::new(&segment_file, old.is_none());
     let counts = Counters::default();
-    let context = StoreContext {
-        store: &core.store,
-        segment: id,
-        table: &work.table,
-        top: span.level,
-        scope: in_force.candidate.policy.merge_scope,
-        leaf_events: in_force.leaf_events(&core.options, work.table.leaf_events),
-        rewrite_per_late: in_force.rewrite_per_late,
-        late_runs_max: core.options.late_runs_max,
-        exact_cut: core.regime.is_exact(),
-        bucket_events: core.options.bucket_events,
-        counters: &counts,
-    };
+    let context = step.context(&target, &work.table, &counts);
     let hints = scratch.hints.entry(work.table.id).or_default();
-    let mut shared = SharedLeaves::new(context.leaf_events());
-    let nothing = StreamState::default();
-    let mut deltas: Vec<StreamDelta> = Vec::with_capacity(work.parts.len());
-    let mut streams = Vec::with_capacity(work.parts.len());
-    let range = span.range();
-    let mut cursor = PageCursor::new(&core.store, &state);
-    let mut new = Vec::new();
-    for part in &work.parts {
-        let Some(one) = taken.get(part.taken) else {
-            return Err(Error::internal(format!(
-                "a part of stream {} of {} that a step took",
-                part.taken,
-                taken.len()
-            )));
-        };
-        let known = cursor.stream(one.stream)?;
-        if known.is_none() {
-            new.push(one.stream);
-        }
-        let stream_state = known.as_deref().unwrap_or(&nothing);
-        let mut delta = StreamDelta {
-            stream: one.stream,
-            ..StreamDelta::default()
-        };
-        let rows = if part.rows == (0..one.rows.len()) {
-            None
-        } else {
-            Some(one.rows.slice(part.rows.clone()))
-        };
-        let mut writer = StreamWriter {
-            context: &context,
-            out: GroupOutput {
-                group: &mut group,
-                hints,
-                shared: &mut shared,
-            },
-            state: stream_state,
-            is_last: part.rows.end < one.rows.len(),
-            delta: &mut delta,
-        };
-        writer.store(rows.as_ref().unwrap_or(&one.rows))?;
-        // No wider than the rows stored here: that is all replay has to skip, and it takes fewer
-        // bytes.
-        let times = part_of(&one.rows.times, part.rows.clone(), "the rows of a part");
-        let (Some(first), Some(last)) = (times.first(), times.last()) else {
-            return Err(Error::internal("a part of a step without rows"));
-        };
-        let covered = ClosedRange::nanos(*first, *last)
-            .intersect(&one.range)
-            .intersect(&range);
-        delta.covers.push(Cover {
-            sequence,
-            range: covered,
-        });
-        streams.push((one.stream, work.table.id, covered, None));
-        deltas.push(delta);
-    }
-    attach_shared(shared.finish(&mut group, hints)?, &mut deltas)?;
-    attach_keys(core, &new, &mut deltas)?;
-    let table = (state.table.as_deref() != Some(&*work.table)).then(|| (*work.table).clone());
-    let previous = old
-        .as_ref()
-        .map(|p| (p.record.footer_offset, p.record.footer_bytes));
+    let mut cursor = PageCursor::new(&core.store, &target.state);
+    let range = target.span.range();
+    let GroupStreams {
+        deltas,
+        mut streams,
+    } = store_parts(
+        step,
+        &context,
+        (&work, range),
+        &mut cursor,
+        (&mut group, hints),
+    )?;
     let touched = cursor.touched();
-    let end = GroupEnd {
-        previous,
-        sequence,
-        table,
-        streams: deltas,
-    };
+    let end = target.end(sequence, &work.table, deltas);
     let ClosedGroup {
         state: next,
         pages,
         finished,
-    } = close(&core.store, &mut group, &state, &touched, end)?;
+    } = close(&core.store, &mut group, &target.state, &touched, end)?;
     for (stream, _, _, watermark) in &mut streams {
         *watermark = pages.stream(&next, *stream).and_then(|s| s.watermark());
     }
     let partition = Arc::new(Partition::new(
-        PartitionRecord {
-            groups: old.as_ref().map_or(0, |p| p.record.groups) + 1,
-            ..record(
-                &header,
-                sequence,
-                &next.sums,
-                finished,
-                expiry(old.as_deref().map(|p| &p.record), &group),
-            )
-        },
+        target.record(sequence, &next.sums, finished, &group),
         guard.keep(),
     ));
     core.counters
@@ -205,6 +219,89 @@ pub(super) fn write_group(
         counts,
         streams,
     })
+}
+
+/// Streams of a group: their changes, and what is reported of them.
+struct GroupStreams {
+    deltas: Vec<StreamDelta>,
+    /// As in [`WrittenGroup::streams`]; the newest times are not known yet.
+    streams: Vec<(StreamId, TableId, ClosedRange, Option<Timestamp>)>,
+}
+
+/// Stores all parts of a work in the group of its partition, which owns `range`.
+fn store_parts(
+    step: &StepRows<'_>,
+    context: &StoreContext<'_>,
+    (work, range): (&PartitionWork, ClosedRange),
+    cursor: &mut PageCursor<'_>,
+    (group, hints): (&mut GroupWriter, &mut EncodeHints),
+) -> Result<GroupStreams> {
+    let mut shared = SharedLeaves::new(context.leaf_events());
+    let nothing = StreamState::default();
+    let mut deltas: Vec<StreamDelta> = Vec::with_capacity(work.parts.len());
+    let mut streams = Vec::with_capacity(work.parts.len());
+    let mut new = Vec::new();
+    for part in &work.parts {
+        let one = step.taken_of(part)?;
+        let known = cursor.stream(one.stream)?;
+        if known.is_none() {
+            new.push(one.stream);
+        }
+        let state = known.as_deref().unwrap_or(&nothing);
+        let out = GroupOutput {
+            group,
+            hints,
+            shared: &mut shared,
+        };
+        let mut delta = store_part(context, out, (one, part), state)?;
+        let covered = covered(one, part)?.intersect(&range);
+        delta.covers.push(Cover {
+            sequence: step.sequence,
+            range: covered,
+        });
+        streams.push((one.stream, work.table.id, covered, None));
+        deltas.push(delta);
+    }
+    attach_shared(shared.finish(group, hints)?, &mut deltas)?;
+    attach_keys(step.core, &new, &mut deltas)?;
+    Ok(GroupStreams { deltas, streams })
+}
+
+/// Stores a part of a stream's rows; returns the change of the stream, without its cover.
+fn store_part(
+    context: &StoreContext<'_>,
+    out: GroupOutput<'_>,
+    (one, part): (&TakenRows, &StreamPart),
+    state: &StreamState,
+) -> Result<StreamDelta> {
+    let mut delta = StreamDelta {
+        stream: one.stream,
+        ..StreamDelta::default()
+    };
+    let rows = if part.rows == (0..one.rows.len()) {
+        None
+    } else {
+        Some(one.rows.slice(part.rows.clone()))
+    };
+    let mut writer = StreamWriter {
+        context,
+        out,
+        state,
+        is_last: part.rows.end < one.rows.len(),
+        delta: &mut delta,
+    };
+    writer.store(rows.as_ref().unwrap_or(&one.rows))?;
+    Ok(delta)
+}
+
+/// Returns the range that a part covers. No wider than the rows stored here: that is all replay has
+/// to skip, and it takes fewer bytes.
+fn covered(one: &TakenRows, part: &StreamPart) -> Result<ClosedRange> {
+    let times = part_of(&one.rows.times, part.rows.clone(), "the rows of a part");
+    let (Some(first), Some(last)) = (times.first(), times.last()) else {
+        return Err(Error::internal("a part of a step without rows"));
+    };
+    Ok(ClosedRange::nanos(*first, *last).intersect(&one.range))
 }
 
 pub(super) fn open_group(
@@ -257,7 +354,7 @@ pub(crate) fn record(
     header: &SegmentHeader,
     sequence: Sequence,
     sums: &Sums,
-    finished: crate::storage::segment::FinishedGroup,
+    finished: FinishedGroup,
     expiry: Expiry,
 ) -> PartitionRecord {
     PartitionRecord {

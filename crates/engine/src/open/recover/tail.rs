@@ -5,7 +5,8 @@
 //! buckets takes rows that are elsewhere, and would remove the buckets that are here.
 //! Failure: data from another machine is checked before it is used.
 
-use super::{CopyParts, Replayer};
+use super::Replayer;
+use super::plan::CarriedRecords;
 use crate::Result;
 use crate::common::error::{Damage, Error, ErrorKind};
 use crate::common::ids::{SegmentId, Sequence, StreamId, TableId};
@@ -34,11 +35,12 @@ pub(super) struct TailShown {
 }
 
 impl TailShown {
-    pub(super) fn of(parts: &mut CopyParts) -> TailShown {
+    /// The part of these records that is shown beside segments.
+    pub(super) fn of(carried: &mut CarriedRecords, store: &Store) -> TailShown {
         TailShown {
-            cuts: std::mem::take(&mut parts.cuts),
-            lacking: std::mem::take(&mut parts.lacking),
-            here: parts.here.clone(),
+            cuts: std::mem::take(&mut carried.cuts),
+            lacking: std::mem::take(&mut carried.lacking),
+            here: store.here().cloned(),
             closed_to: HashMap::new(),
         }
     }
@@ -79,7 +81,7 @@ impl TailShown {
         let range = (partition.span(), Vec::new());
         let rows = needed_of_stream(store, partition, (stream, &held), range, None)?;
         let is_here = |range: &NeededRange| {
-            let missing = here.missing(partition.id(), range.offset, range.bytes);
+            let missing = here.missing(partition.id(), range.byte_range());
             missing.is_empty()
         };
         let are_here = rows.is_whole && rows.ranges.iter().all(|(range, _)| is_here(range));

@@ -14,6 +14,7 @@
 mod end;
 mod files;
 mod open;
+mod plan;
 
 pub(crate) use end::{end, end_due};
 pub(crate) use open::{open_named, open_whole, segments_kept};

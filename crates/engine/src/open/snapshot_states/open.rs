@@ -1,25 +1,19 @@
 //! Opens the state that a named snapshot keeps.
 
-use super::files::PastFiles;
-use crate::common::ids::{SegmentId, Sequence, StreamId, TableId};
+use super::plan::{Since, plan};
+use crate::common::ids::{SegmentId, Sequence, TableId};
 use crate::core::Core;
-use crate::device::layout::{meta_path, segment_dir};
-use crate::metadata::catalog::{Life, Table};
 use crate::metadata::tables::{Meta, PartitionRecord};
-use crate::open::recover::{CopyParts, MetaInMemory, OpenedBy, PastParts, load};
+use crate::open::recover::assemble;
 use crate::replication::state::State;
 use crate::storage::named_snapshots::{NamedSnapshot, SnapshotEnd, SnapshotRecord};
-use crate::storage::tombstone::DeleteRecord;
-use crate::{Error, ErrorKind, Options, Result};
-use headwater_io::{Env, Media};
+use crate::{Error, ErrorKind, Result};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Past states that stay open without readers.
 const OPEN_MAX: usize = 2;
-/// Share of the memory budget that the caches of one state may take.
-const BUDGET_PART: usize = 8;
 
 /// Deletes and drops since a snapshot was made: while they are the same, an opened state is still
 /// valid.
@@ -152,114 +146,22 @@ fn open(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Opened> {
             newest_delete,
             dropped,
         },
-        core: Arc::new(open_state(core, snapshot, state, since)?),
+        core: Arc::new(open_state(core, snapshot, state, &since)?),
     })
 }
 
 /// The state of a snapshot without data deleted since: for checks of its files.
 pub(crate) fn open_whole(core: &Core, snapshot: &NamedSnapshot) -> Result<Core> {
     let state = state_of(&core.meta, snapshot.number, &snapshot.record.name)?;
-    open_state(core, snapshot, state, Since::default())
+    open_state(core, snapshot, state, &Since::default())
 }
 
-/// Data to leave out of a state.
-#[derive(Default)]
-struct Since {
-    deletes: Deletes,
-    dropped: Vec<TableId>,
-}
-
-fn open_state(core: &Core, snapshot: &NamedSnapshot, state: State, since: Since) -> Result<Core> {
-    let newest = since.deletes.last().map_or(0, |(sequence, _)| sequence.0);
-    let at = Sequence(state.name.sequence.max(newest));
-    let parts = CopyParts {
-        deletes: deletes(&state, &since.deletes),
-        past: Some(PastParts {
-            moment: snapshot.record.moment.clone(),
-            // Beside an owner files can go at any time.
-            holds_open: core.is_reader(),
-        }),
-        ..CopyParts::default()
-    };
-    let meta = metadata(state, at, &since).make(&meta_path(&core.options.dir))?;
-    let env = Env {
-        files: Arc::new(files(core, snapshot)),
-        media: Media::default(),
-        ..core.env.clone()
-    };
-    let budget = core.options.memory_budget_bytes / BUDGET_PART;
-    let options = Options {
-        memory_budget_bytes: budget.max(1 << 20),
-        ..core.options.clone()
-    };
-    let mut past = load(env, options, meta, OpenedBy::Copy(parts))?.0;
+/// Opens a state, without some data.
+fn open_state(core: &Core, snapshot: &NamedSnapshot, state: State, since: &Since) -> Result<Core> {
+    let mut past = assemble(plan(core, snapshot, state, since)?)?.0;
     // Replays of past states count with those of the present.
     past.replays = Arc::clone(&core.replays);
     Ok(past)
-}
-
-fn files(core: &Core, snapshot: &NamedSnapshot) -> PastFiles {
-    PastFiles {
-        files: Arc::clone(core.store.files()),
-        segment_dir: segment_dir(&core.options.dir),
-        held: Arc::clone(&snapshot.files),
-    }
-}
-
-type Deletes = Vec<(Sequence, DeleteRecord)>;
-
-/// Deletes that were pending when the state was taken, and later ones. Streams that were dropped
-/// since are not in the metadata.
-fn deletes(state: &State, since: &Deletes) -> Deletes {
-    let all = state.deletes.iter().chain(since).cloned();
-    let deletes = all.map(|(sequence, record)| {
-        let record = DeleteRecord {
-            drops_streams: false,
-            ..record
-        };
-        (sequence, record)
-    });
-    deletes.collect()
-}
-
-/// The metadata of the state, without tables and streams that were dropped since.
-fn metadata(state: State, at: Sequence, since: &Since) -> MetaInMemory {
-    let gone: BTreeSet<StreamId> = since
-        .deletes
-        .iter()
-        .filter(|(_, record)| record.drops_streams)
-        .flat_map(|(_, record)| record.streams.iter().flat_map(|ids| ids.iter().copied()))
-        .collect();
-    let is_there = |table: TableId| !since.dropped.contains(&table);
-    let tables = state
-        .tables
-        .into_iter()
-        .map(|table| match is_there(table.id) {
-            true => table,
-            false => {
-                let life = Life {
-                    dropped: true,
-                    ..table.life
-                };
-                let table = Table::clone(&table);
-                Arc::new(Table { life, ..table })
-            }
-        });
-    let streams = state.streams.into_iter();
-    let partitions = state.partitions.into_iter();
-    MetaInMemory {
-        identity: state.name.identity,
-        shards: state.shards,
-        at,
-        tables: tables.collect(),
-        streams: streams
-            .filter(|s| is_there(s.table) && !gone.contains(&s.id))
-            .collect(),
-        partitions: partitions
-            .filter(|p| is_there(p.record.table))
-            .map(|p| (p.id, p.record))
-            .collect(),
-    }
 }
 
 /// The segments that named snapshots keep and no partition names, each at its longest.

@@ -5,13 +5,16 @@
 use super::{Scan, Seen, Snapshot};
 use crate::Result;
 use crate::read::aggregate::{AggregateSpec, Bin};
+use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::ends::RangeEnd;
 use crate::read::handle::StreamHandle;
 use crate::read::last::LastValue;
 use crate::read::scan::ScanSpec;
+use crate::read::single::SingleSnapshot;
 use crate::read::summary::{SummaryBin, SummarySpec};
+use crate::read::version::DataVersion;
 use crate::read::visit::{self, RowBlock};
-use headwater_types::{Aggregate, ClosedRange, Level, Timestamp, Value};
+use headwater_types::{Aggregate, ClosedRange, FieldType, Level, Timestamp, Value};
 
 impl StreamHandle {
     /// As [`Snapshot::scan`].
@@ -195,6 +198,51 @@ impl StreamHandle {
         match &snapshot.seen {
             Seen::Single(one) => one.tile_found(one.find_again(self)?, field, level, offset),
             Seen::Across(all) => all.stream_again(self)?.tile(field, level, offset),
+        }
+    }
+
+    /// As [`Snapshot::field_type`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn field_type(&self, snapshot: &Snapshot, field: &str) -> Result<FieldType> {
+        match &snapshot.seen {
+            Seen::Single(one) => SingleSnapshot::field_type_found(&one.find_again(self)?, field),
+            Seen::Across(all) => all.stream_again(self)?.field_type(field),
+        }
+    }
+
+    /// As [`Snapshot::version`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn version(&self, snapshot: &Snapshot, range: &ClosedRange) -> Result<Option<DataVersion>> {
+        match &snapshot.seen {
+            Seen::Single(one) => one.version_found(one.find_again(self)?, range),
+            Seen::Across(all) => all.stream_again(self)?.version(range),
+        }
+    }
+
+    /// As [`Snapshot::coverage`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn coverage(
+        &self,
+        snapshot: &Snapshot,
+        range: ClosedRange,
+        level: Option<Level>,
+    ) -> Result<Vec<Coverage>> {
+        match &snapshot.seen {
+            Seen::Single(one) => {
+                let range = whole_buckets(range, level);
+                Ok(vec![one.coverage_found(
+                    one.find_again(self)?,
+                    range,
+                    level,
+                )?])
+            }
+            Seen::Across(all) => all.stream_again(self)?.coverage(range, level),
         }
     }
 }

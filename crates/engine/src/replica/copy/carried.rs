@@ -17,6 +17,8 @@ use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_io::{Env, File, OpenMode};
+use headwater_types::ByteRange;
+use headwater_types::byte_range::joined;
 use headwater_types::invariant::wide;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -38,11 +40,11 @@ pub struct CarriedCopy {
     pub changes: u64,
     /// All that is needed to restore it, but for bytes of segments.
     pub description: Vec<u8>,
-    /// The ranges of segments that are here: id, offset and length, by these.
-    pub present: Vec<(u64, u64, u64)>,
+    /// The ranges of segments that are here, by id and offset.
+    pub present: Vec<(u64, ByteRange)>,
     /// The ranges that were forgotten since the last export, and may have come again with other
     /// contents.
-    pub forgotten: Vec<(u64, u64, u64)>,
+    pub forgotten: Vec<(u64, ByteRange)>,
 }
 
 impl RemoteCopy {
@@ -73,17 +75,13 @@ impl RemoteCopy {
 }
 
 /// Ranges that touch are one.
-fn present(receiving: &Receiving) -> Vec<(u64, u64, u64)> {
-    let mut all: Vec<(u64, u64, u64)> = Vec::new();
-    for (id, pack) in &receiving.packs {
-        for (offset, bytes) in pack.present() {
-            match all.last_mut() {
-                Some((last, at, len)) if *last == id.0 && *at + *len == offset => *len += bytes,
-                _ => all.push((id.0, offset, bytes)),
-            }
-        }
-    }
-    all
+fn present(receiving: &Receiving) -> Vec<(u64, ByteRange)> {
+    let packs = receiving.packs.iter();
+    let all = packs.flat_map(|(id, pack)| {
+        let ranges = joined(pack.present()).into_iter();
+        ranges.map(|range| (id.0, range))
+    });
+    all.collect()
 }
 
 fn encode(raw: &RawIndex) -> Vec<u8> {
@@ -306,9 +304,10 @@ mod tests {
         let carried = copy.carried().unwrap();
         assert_eq!(carried.complete.len(), 1);
         let mut again = CopyRestoration::begin(env.clone(), Path::new("/b")).unwrap();
-        for (segment, offset, bytes) in &carried.present {
-            let bytes = copy.read(*segment, *offset, u32::try_from(*bytes).unwrap());
-            again.put(*segment, *offset, &bytes.unwrap()).unwrap();
+        for (segment, range) in &carried.present {
+            let bytes = u32::try_from(range.len()).unwrap();
+            let bytes = copy.read(*segment, range.start(), bytes).unwrap();
+            again.put(*segment, range.start(), &bytes).unwrap();
         }
         // Until it is finished there is no copy; and then it is begun again.
         assert!(RemoteCopy::open(env.clone(), Path::new("/b"), Level::MIN).is_err());
@@ -316,9 +315,10 @@ mod tests {
         damaged[20] ^= 1;
         assert!(again.finish(&damaged).is_err());
         let mut again = CopyRestoration::begin(env.clone(), Path::new("/b")).unwrap();
-        for (segment, offset, bytes) in &carried.present {
-            let bytes = copy.read(*segment, *offset, u32::try_from(*bytes).unwrap());
-            again.put(*segment, *offset, &bytes.unwrap()).unwrap();
+        for (segment, range) in &carried.present {
+            let bytes = u32::try_from(range.len()).unwrap();
+            let bytes = copy.read(*segment, range.start(), bytes).unwrap();
+            again.put(*segment, range.start(), &bytes).unwrap();
         }
         again.finish(&carried.description).unwrap();
         assert_eq!((rows(&env, "/a"), rows(&env, "/b")), (1, 1));

@@ -27,7 +27,7 @@ use crate::replication::subscriptions::StreamShare;
 use crate::storage::segment::{Partition, Store, StreamState};
 use crate::storage::tombstone::DeleteRecord;
 use crate::{Error, ErrorKind, Result};
-use headwater_types::{ClosedRange, Level, Timestamp};
+use headwater_types::{ByteRange, ClosedRange, Level, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ struct Opened<'a> {
 
 impl Opened<'_> {
     fn is_here(&self, offset: u64, bytes: u32) -> bool {
-        self.pack.missing(offset, u64::from(bytes)).is_empty()
+        self.pack.has(ByteRange::at(offset, u64::from(bytes)))
     }
 
     fn each(&self, each: &mut dyn FnMut(StreamId, &StreamState) -> Result<()>) -> Result<()> {
@@ -87,8 +87,7 @@ impl Opened<'_> {
         let mut summaries = found.ranges.iter();
         let are_here = summaries.all(|wanted| {
             let range = &wanted.range;
-            wanted.reason != Reason::Summaries
-                || self.pack.missing(range.offset, range.bytes).is_empty()
+            wanted.reason != Reason::Summaries || self.pack.has(range.byte_range())
         });
         Ok(found.is_whole && are_here)
     }

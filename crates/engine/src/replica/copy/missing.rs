@@ -11,6 +11,7 @@ use super::score::{Facts, LeafFacts};
 use super::{Missing, Tally};
 use crate::common::ids::SegmentId;
 use crate::replication::needed::{Needed, NeededFor, NeededRange, Reason, SubscribedRange, Why};
+use headwater_types::ByteRange;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -60,13 +61,9 @@ impl SegmentMissing {
         };
         for one in &needed.ranges {
             out.wanted.add(one.reason, one.range.bytes);
-            let missing = pack.missing(one.range.offset, one.range.bytes);
-            let parts = missing.into_iter().map(|(offset, bytes)| SubscribedRange {
-                range: NeededRange {
-                    offset,
-                    bytes,
-                    ..one.range
-                },
+            let missing = pack.missing(one.range.byte_range());
+            let parts = missing.into_iter().map(|part| SubscribedRange {
+                range: one.range.narrowed(part),
                 ..*one
             });
             match one.reason {
@@ -81,17 +78,13 @@ impl SegmentMissing {
         self.missing.is_empty() && !self.is_damaged
     }
 
-    /// True when nothing is missing but within these ranges, each from its first byte to the first
-    /// one behind.
-    fn is_complete_but_for(&self, ranges: &[(u64, u64)]) -> bool {
+    /// True when nothing is missing but within these ranges.
+    fn is_complete_but_for(&self, ranges: &[ByteRange]) -> bool {
         let is_within = |wanted: &SubscribedRange| {
-            let (from, end) = (
-                wanted.range.offset,
-                wanted.range.offset + wanted.range.bytes,
-            );
-            let at = ranges.partition_point(|(_, until)| *until <= from);
+            let wanted = wanted.range.byte_range();
+            let at = ranges.partition_point(|r| r.end() <= wanted.start());
             let around = ranges.get(at);
-            around.is_some_and(|(first, until)| *first <= from && end <= *until)
+            around.is_some_and(|r| r.start() <= wanted.start() && wanted.end() <= r.end())
         };
         !self.is_damaged && self.missing.iter().all(is_within)
     }
@@ -101,14 +94,14 @@ impl SegmentMissing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct RangeRequest {
     segment: SegmentId,
-    offset: u64,
-    bytes: u64,
+    range: ByteRange,
 }
 
 impl RangeRequest {
-    fn meets(&self, offset: u64, bytes: u64) -> bool {
-        let end = self.offset.saturating_add(self.bytes);
-        self.offset < offset.saturating_add(bytes) && offset < end
+    fn meets(&self, segment: SegmentId, range: ByteRange) -> bool {
+        self.segment == segment
+            && self.range.start() < range.end()
+            && range.start() < self.range.end()
     }
 }
 
@@ -180,22 +173,22 @@ impl MissingRanges {
     }
 
     /// True when nothing of a segment is missing but within these ranges.
-    pub(super) fn is_complete_but_for(&self, id: SegmentId, ranges: &[(u64, u64)]) -> bool {
+    pub(super) fn is_complete_but_for(&self, id: SegmentId, ranges: &[ByteRange]) -> bool {
         let segment = self.segments.get(&id);
         segment.is_none_or(|segment| segment.is_complete_but_for(ranges))
     }
 
-    /// The missing ranges of a segment that are subscribed or requested: offset and length of each,
-    /// rising; `None` when the subscribed ranges are not known yet.
-    pub(super) fn missing_of(&self, id: SegmentId) -> Option<Vec<(u64, u64)>> {
+    /// The missing ranges of a segment that are subscribed or requested, rising; `None` when the
+    /// subscribed ranges are not known yet.
+    pub(super) fn missing_of(&self, id: SegmentId) -> Option<Vec<ByteRange>> {
         let Some(segment) = self.segments.get(&id) else {
             return Some(Vec::new());
         };
         let missing = segment.missing.iter();
-        let missing = missing.map(|wanted| (wanted.range.offset, wanted.range.bytes));
+        let missing = missing.map(|wanted| wanted.range.byte_range());
         let requested = self.requested.iter().filter(|one| one.segment == id);
-        let requested = requested.map(|one| (one.offset, one.bytes));
-        let mut all: Vec<(u64, u64)> = missing.chain(requested).collect();
+        let requested = requested.map(|one| one.range);
+        let mut all: Vec<ByteRange> = missing.chain(requested).collect();
         all.sort_unstable();
         segment.is_known.then_some(all)
     }
@@ -222,8 +215,8 @@ impl MissingRanges {
         let mut missing = Sums::default();
         let mut wanted = Sums::default();
         for one in &self.requested {
-            missing.add(Reason::Asked, one.bytes);
-            wanted.add(Reason::Asked, one.bytes);
+            missing.add(Reason::Asked, one.range.len());
+            wanted.add(Reason::Asked, one.range.len());
         }
         for segment in self.segments.values() {
             for (sum, bytes) in wanted.0.iter_mut().zip(segment.wanted.0) {
@@ -324,8 +317,8 @@ impl MissingRanges {
         let requested = self.requested.iter().map(|one| Missing {
             segment: one.segment.0,
             range: NeededRange {
-                offset: one.offset,
-                bytes: one.bytes,
+                offset: one.range.start(),
+                bytes: one.range.len(),
                 needed_for: NeededFor::Rows,
             },
             why: Why {
@@ -340,18 +333,17 @@ impl MissingRanges {
 
     /// Requests the missing parts of a range that the state names, for a reader; false where too
     /// much is requested already.
-    pub(super) fn ask_for(&mut self, segment: SegmentId, missing: &[(u64, u64)]) -> bool {
+    pub(super) fn ask_for(&mut self, segment: SegmentId, missing: &[ByteRange]) -> bool {
         self.facts.missed(segment);
-        for (offset, bytes) in missing {
+        for range in missing {
             let one = RangeRequest {
                 segment,
-                offset: *offset,
-                bytes: *bytes,
+                range: *range,
             };
-            let requested: u64 = self.requested.iter().map(|one| one.bytes).sum();
+            let requested: u64 = self.requested.iter().map(|one| one.range.len()).sum();
             let is_known = self.requested.contains(&one);
             let has_room = self.requested.len() < REQUESTED_MAX
-                && requested.saturating_add(one.bytes) <= REQUESTED_BYTES_MAX;
+                && requested.saturating_add(range.len()) <= REQUESTED_BYTES_MAX;
             if !is_known && !has_room {
                 return false;
             }
@@ -363,15 +355,13 @@ impl MissingRanges {
     }
 
     /// True when readers have requested a part of a range.
-    pub(super) fn asks_for(&self, segment: SegmentId, offset: u64, bytes: u64) -> bool {
-        let mut requested = self.requested.iter();
-        requested.any(|one| one.segment == segment && one.meets(offset, bytes))
+    pub(super) fn asks_for(&self, segment: SegmentId, range: ByteRange) -> bool {
+        self.requested.iter().any(|one| one.meets(segment, range))
     }
 
     /// Drops the requests of readers for a range.
-    pub(super) fn forget_asked(&mut self, segment: SegmentId, offset: u64, bytes: u64) {
-        let is_meant = |one: &RangeRequest| one.segment == segment && one.meets(offset, bytes);
-        self.requested.retain(|one| !is_meant(one));
+    pub(super) fn forget_asked(&mut self, segment: SegmentId, range: ByteRange) {
+        self.requested.retain(|one| !one.meets(segment, range));
     }
 
     /// Drops the requests whose ranges have come, in part or as a whole.
@@ -379,15 +369,12 @@ impl MissingRanges {
         let requested = std::mem::take(&mut self.requested);
         for one in requested {
             let missing = match packs.get(&one.segment) {
-                Some(pack) => pack.missing(one.offset, one.bytes),
-                None => vec![(one.offset, one.bytes)],
+                Some(pack) => pack.missing(one.range),
+                None => vec![one.range],
             };
-            let left = missing.into_iter().map(|(offset, bytes)| RangeRequest {
-                offset,
-                bytes,
-                ..one
-            });
-            self.requested.extend(left);
+            let left = missing.into_iter();
+            self.requested
+                .extend(left.map(|range| RangeRequest { range, ..one }));
         }
     }
 }

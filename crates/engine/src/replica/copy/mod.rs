@@ -20,6 +20,7 @@ mod missing;
 mod open;
 mod pack;
 mod passing;
+mod plan;
 mod receive;
 mod retained;
 mod score;
@@ -40,7 +41,7 @@ use crate::replication::subscriptions::Rules;
 use crate::storage::segment::MissedRange;
 use crate::{Error, ErrorKind, Options, Reader, Result};
 use headwater_io::{Env, OpenMode};
-use headwater_types::StreamName;
+use headwater_types::{ByteRange, StreamName};
 use index::{Index, index_path};
 use pack::{MissedRanges, PackFiles, pack_dir};
 use parking_lot::Mutex;
@@ -260,16 +261,16 @@ impl RemoteCopy {
         self.inner.receiving.lock().missing.missing_bytes()
     }
 
-    /// The present ranges of the segments that the state names: id, offset and length, by these.
+    /// The present ranges of the segments that the state names, by id and offset.
     #[must_use]
-    pub fn present(&self) -> Vec<(u64, u64, u64)> {
+    pub fn present(&self) -> Vec<(u64, ByteRange)> {
         let receiving = self.inner.receiving.lock();
         let partitions = receiving.state.partitions.iter();
         let packs = partitions.filter_map(|p| Some((p.id.0, receiving.packs.get(&p.id)?)));
         packs
             .flat_map(|(id, pack)| {
                 let ranges = pack.present().into_iter();
-                ranges.map(move |(offset, bytes)| (id, offset, bytes))
+                ranges.map(move |range| (id, range))
             })
             .collect()
     }
@@ -281,7 +282,7 @@ impl RemoteCopy {
     /// `io`.
     pub fn forget(&self, segment: u64, offset: u64, bytes: u64) -> Result<()> {
         let mut receiving = self.inner.receiving.lock();
-        receiving.forget(SegmentId(segment), offset, bytes)
+        receiving.forget(SegmentId(segment), ByteRange::at(offset, bytes))
     }
 
     /// Bytes of a segment, from the disk.
@@ -332,7 +333,7 @@ fn progress(receiving: &Receiving) -> CopyProgress {
     let shown = receiving.shown.iter().filter(is_newest).count();
     let is_known = |p: &&crate::replication::state::StatePartition| {
         let pack = receiving.pack(p.id);
-        p.frame().all(|(at, len)| pack.missing(at, len).is_empty())
+        p.frame().all(|range| pack.has(range))
     };
     let known = receiving.shown.iter().filter(is_known).count();
     CopyProgress {

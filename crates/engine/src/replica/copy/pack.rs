@@ -15,6 +15,7 @@ use crate::common::ids::SegmentId;
 use crate::device::layout::segment_dir;
 use crate::storage::segment::MissedRange;
 use headwater_io::{File, Files, Lock, LockError, OpenMode};
+use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -33,7 +34,11 @@ pub(super) struct Present {
 
 impl Present {
     fn end(&self) -> u64 {
-        self.offset.saturating_add(self.bytes)
+        self.range().end()
+    }
+
+    fn range(&self) -> ByteRange {
+        ByteRange::at(self.offset, self.bytes)
     }
 }
 
@@ -98,10 +103,9 @@ impl Pack {
     }
 
     /// Forgets the ranges that meet one; gives their offsets.
-    pub(super) fn forget(&self, offset: u64, bytes: u64) -> Vec<u64> {
-        let end = offset.saturating_add(bytes);
+    pub(super) fn forget(&self, range: ByteRange) -> Vec<u64> {
         let mut ranges = self.ranges.write();
-        let meets = |r: &Present| r.offset < end && offset < r.end();
+        let meets = |r: &Present| r.offset < range.end() && range.start() < r.end();
         let forgotten = ranges
             .iter()
             .filter(|r| meets(r))
@@ -111,15 +115,19 @@ impl Pack {
         forgotten
     }
 
-    /// The parts of a range that are not here, by offset: offset and length of each.
-    pub(super) fn missing(&self, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
-        missing(&self.ranges.read(), offset, bytes)
+    /// The parts of a range that are not here; they rise and are apart.
+    pub(super) fn missing(&self, range: ByteRange) -> Vec<ByteRange> {
+        missing(&self.ranges.read(), range)
     }
 
-    /// Offset and length of the present ranges.
-    pub(super) fn present(&self) -> Vec<(u64, u64)> {
-        let ranges = self.ranges.read();
-        ranges.iter().map(|r| (r.offset, r.bytes)).collect()
+    /// True when all bytes of a range are here.
+    pub(super) fn has(&self, range: ByteRange) -> bool {
+        self.missing(range).is_empty()
+    }
+
+    /// The present ranges; they rise and do not overlap.
+    pub(super) fn present(&self) -> Vec<ByteRange> {
+        self.ranges.read().iter().map(Present::range).collect()
     }
 
     /// Bytes that are here.
@@ -135,20 +143,19 @@ impl Pack {
 }
 
 /// The parts of a range that ranges, which rise and are apart, do not hold.
-pub(super) fn missing(ranges: &[Present], offset: u64, bytes: u64) -> Vec<(u64, u64)> {
-    let end = offset.saturating_add(bytes);
-    let from = ranges.partition_point(|r| r.end() <= offset);
+pub(super) fn missing(ranges: &[Present], range: ByteRange) -> Vec<ByteRange> {
+    let (mut at, end) = (range.start(), range.end());
+    let from = ranges.partition_point(|r| r.end() <= at);
     let meeting = ranges.iter().skip(from).take_while(|r| r.offset < end);
     let mut out = Vec::new();
-    let mut at = offset;
-    for range in meeting {
-        if at < range.offset {
-            out.push((at, range.offset - at));
+    for here in meeting {
+        if at < here.offset {
+            out.push(ByteRange::new(at, here.offset));
         }
-        at = at.max(range.end());
+        at = at.max(here.end());
     }
     if at < end {
-        out.push((at, end - at));
+        out.push(ByteRange::new(at, end));
     }
     out
 }
@@ -304,13 +311,8 @@ impl File for PartialFile {
         }
         let Some(range) = self.pack.find(offset) else {
             let (id, missed) = &self.missed;
-            for (offset, bytes) in self.pack.missing(offset, wanted) {
-                let segment = id.0;
-                missed.put(MissedRange {
-                    segment,
-                    offset,
-                    bytes,
-                });
+            for missing in self.pack.missing(ByteRange::at(offset, wanted)) {
+                missed.put(MissedRange::of(*id, missing));
             }
             return Err(io::Error::other(Hole {
                 offset,
@@ -361,12 +363,16 @@ mod tests {
             place: 0,
         };
         let ranges = [present(10, 5), present(15, 5), present(40, 10)];
-        assert_eq!(missing(&ranges, 0, 60), [(0, 10), (20, 20), (50, 10)]);
-        assert_eq!(missing(&ranges, 12, 6), []);
-        assert_eq!(missing(&ranges, 18, 30), [(20, 20)]);
-        assert_eq!(missing(&ranges, 50, 1), [(50, 1)]);
-        assert_eq!(missing(&[], 3, 4), [(3, 4)]);
-        assert_eq!(missing(&ranges, 25, 0), []);
+        let missing_of = |ranges: &[Present], start, end| {
+            let missing = missing(ranges, ByteRange::new(start, end)).into_iter();
+            missing.map(|r| (r.start(), r.end())).collect::<Vec<_>>()
+        };
+        assert_eq!(missing_of(&ranges, 0, 60), [(0, 10), (20, 40), (50, 60)]);
+        assert_eq!(missing_of(&ranges, 12, 18), []);
+        assert_eq!(missing_of(&ranges, 18, 48), [(20, 40)]);
+        assert_eq!(missing_of(&ranges, 50, 51), [(50, 51)]);
+        assert_eq!(missing_of(&[], 3, 7), [(3, 7)]);
+        assert_eq!(missing_of(&ranges, 25, 25), []);
     }
 
     #[test]

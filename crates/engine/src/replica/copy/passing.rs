@@ -15,6 +15,7 @@ use super::{Inner, RemoteCopy};
 use crate::common::ids::{SegmentId, Sequence};
 use crate::replication::state::{State, StateName};
 use crate::{Error, ErrorKind, Result};
+use headwater_types::ByteRange;
 use std::sync::{Arc, Weak};
 
 /// Deletes that are remembered for further copies, at the most.
@@ -44,16 +45,11 @@ impl WeakCopy {
         self.0.strong_count() > 0
     }
 
-    /// The missing parts of a range, by offset.
-    pub(crate) fn missing(
-        &self,
-        segment: SegmentId,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<Vec<(u64, u64)>> {
+    /// The missing parts of a range; they rise and are apart.
+    pub(crate) fn missing(&self, segment: SegmentId, range: ByteRange) -> Result<Vec<ByteRange>> {
         let copy = self.copy(segment)?;
         let receiving = copy.inner.receiving.lock();
-        let missing = receiving.pack(segment).missing(offset, bytes);
+        let missing = receiving.pack(segment).missing(range);
         match missing.is_empty() || receiving.state.partition(segment).is_some() {
             true => Ok(missing),
             // It will not come any more.

@@ -20,8 +20,8 @@ use crate::replication::tail::ReceivedTail;
 use crate::storage::segment::Store;
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, File, OpenMode};
-use headwater_types::Timestamp;
 use headwater_types::invariant::wide;
+use headwater_types::{ByteRange, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -66,15 +66,14 @@ pub(super) struct Receiving {
     pub(super) missing: MissingRanges,
     /// Copies of this copy: the delete up to which each has confirmed.
     pub(super) further: BTreeMap<String, Sequence>,
-    /// Ranges of segments that cannot be fetched: each from its first byte to the first one behind,
-    /// apart.
-    pub(super) without: BTreeMap<SegmentId, Vec<(u64, u64)>>,
+    /// Ranges of segments that cannot be fetched, apart.
+    pub(super) without: BTreeMap<SegmentId, Vec<ByteRange>>,
     /// The known part of the source's log behind the state.
     pub(super) tail: ReceivedTail,
     /// Rises with every change of the reported progress.
     pub(super) changes: u64,
-    /// The ranges forgotten since the last export: segment, offset, length.
-    pub(super) forgotten: Vec<(u64, u64, u64)>,
+    /// The ranges of segments that were forgotten since the last export.
+    pub(super) forgotten: Vec<(u64, ByteRange)>,
     failed: Option<Error>,
 }
 
@@ -278,24 +277,25 @@ impl Receiving {
                 committed.map_or("nothing".to_owned(), |c| format!("{c} bytes"))
             )));
         }
+        let range = ByteRange::at(offset, wide(bytes.len()));
         let mut missing = match self.packs.get(&id) {
-            Some(pack) => pack.missing(offset, wide(bytes.len())),
-            None => vec![(offset, wide(bytes.len()))],
+            Some(pack) => pack.missing(range),
+            None => vec![range],
         };
         if let Some(writing) = self.writing.get(&id) {
             let mut on_the_way = writing.new.clone();
             on_the_way.sort_unstable_by_key(|r| r.offset);
             let left = missing
                 .iter()
-                .flat_map(|(at, len)| super::pack::missing(&on_the_way, *at, *len));
+                .flat_map(|range| super::pack::missing(&on_the_way, *range));
             missing = left.collect();
         }
-        for (at, len) in missing {
-            let from = usize::try_from(at - offset).unwrap_or(usize::MAX);
-            let len = usize::try_from(len).unwrap_or(usize::MAX);
+        for range in missing {
+            let from = usize::try_from(range.start() - offset).unwrap_or(usize::MAX);
+            let len = usize::try_from(range.len()).unwrap_or(usize::MAX);
             let part = bytes.get(from..).and_then(|rest| rest.get(..len));
             let part = part.ok_or_else(|| Error::internal("a part that is missing of bytes"))?;
-            let written = self.append(id, at, part);
+            let written = self.append(id, range.start(), part);
             self.believed(written)?;
         }
         Ok(())
@@ -382,16 +382,15 @@ impl Receiving {
     }
 
     /// Forgets the present bytes of a range, since they are wrong: the range is missing again.
-    pub(super) fn forget(&mut self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
+    pub(super) fn forget(&mut self, id: SegmentId, range: ByteRange) -> Result<()> {
         self.check()?;
         let Some(pack) = self.packs.get(&id) else {
             return Ok(());
         };
         let before = pack.present();
-        let offsets = pack.forget(offset, bytes);
-        let gone = before.iter().filter(|(at, _)| offsets.contains(at));
-        let gone = gone.map(|(at, len)| (id.0, *at, *len));
-        self.forgotten.extend(gone);
+        let offsets = pack.forget(range);
+        let gone = before.iter().filter(|r| offsets.contains(&r.start()));
+        self.forgotten.extend(gone.map(|range| (id.0, *range)));
         let forgotten = self.index.forget_ranges(id, &offsets);
         let forgotten = forgotten.and_then(|()| self.look(&BTreeSet::from([id])));
         self.believed(forgotten)

@@ -10,7 +10,7 @@ use crate::replication::state::State;
 use crate::replication::subscriptions::{Pin, Rules};
 use crate::storage::segment::Partition;
 use crate::{ErrorKind, Result};
-use headwater_types::{StreamName, Timestamp};
+use headwater_types::{ByteRange, StreamName, Timestamp};
 
 /// Segments whose leaves are looked at in one call: each takes reads of its blocks.
 const LOOKS_MAX: usize = 4;
@@ -81,7 +81,7 @@ impl RemoteCopy {
         if offset.checked_add(bytes).is_none_or(|end| end > committed) {
             return false;
         }
-        let missing = receiving.pack(id).missing(offset, bytes);
+        let missing = receiving.pack(id).missing(ByteRange::at(offset, bytes));
         receiving.missing.ask_for(id, &missing)
     }
 
@@ -90,14 +90,15 @@ impl RemoteCopy {
     pub fn asks_for(&self, segment: u64, offset: u64, bytes: u64) -> bool {
         let receiving = self.inner.receiving.lock();
         let id = SegmentId(segment);
-        receiving.missing.asks_for(id, offset, bytes)
+        receiving.missing.asks_for(id, ByteRange::at(offset, bytes))
     }
 
     /// Drops the requests of readers for a range: it cannot be fetched.
     pub fn forget_asked(&self, segment: u64, offset: u64, bytes: u64) {
         let mut receiving = self.inner.receiving.lock();
         let id = SegmentId(segment);
-        receiving.missing.forget_asked(id, offset, bytes);
+        let range = ByteRange::at(offset, bytes);
+        receiving.missing.forget_asked(id, range);
     }
 
     /// The missing ranges of a reason, those worth most first, of so many bytes about.
@@ -150,8 +151,8 @@ impl RemoteCopy {
         let id = SegmentId(segment);
         let partition = receiving.state.partition(id);
         partition.is_some_and(|p| {
-            let missing = receiving.pack(id).missing(0, p.record.committed_bytes);
-            missing.is_empty()
+            let all = ByteRange::new(0, p.record.committed_bytes);
+            receiving.pack(id).has(all)
         })
     }
 
@@ -181,18 +182,15 @@ impl RemoteCopy {
         };
         let store = receiving.store(&[partition]);
         let needed = receiving.needed(&store, partition)?;
-        let holds = |at: u64, bytes: u64| (at..at.saturating_add(bytes)).contains(&offset);
         let mut ranges = needed.ranges.into_iter();
-        let found = ranges.find(|r| holds(r.range.offset, r.range.bytes));
+        let found = ranges.find(|r| r.range.byte_range().contains(offset));
         Ok(found.map(|wanted| {
             let facts = receiving.missing.facts.of(id, wanted.range.offset);
             let facts = facts.filter(|_| wanted.rows.is_some());
-            let missing = receiving.pack(id);
-            let missing = missing.missing(wanted.range.offset, wanted.range.bytes);
             let stream = wanted.rows.map(|(stream, _)| stream);
             Explained {
                 range: wanted.range,
-                is_here: missing.is_empty(),
+                is_here: receiving.pack(id).has(wanted.range.byte_range()),
                 why: Why {
                     reason: wanted.reason,
                     priority: wanted.priority,

@@ -13,16 +13,16 @@ use crate::common::ids::SegmentId;
 use crate::replication::needed::Reason;
 use crate::replication::state::StatePartition;
 use crate::{ErrorKind, Result};
+use headwater_types::ByteRange;
 use std::collections::BTreeSet;
 
 impl RemoteCopy {
-    /// Declares ranges of a segment that cannot be fetched, each from its first byte to the first
-    /// one behind, rising and apart: new versions of it are shown without them. An empty list
-    /// revokes this.
+    /// Declares ranges of a segment that cannot be fetched, rising and apart: new versions of it
+    /// are shown without them. An empty list revokes this.
     ///
     /// # Errors
     /// `full`, `io`: the copy takes nothing more then, until it is opened again.
-    pub fn do_without(&self, segment: u64, ranges: Vec<(u64, u64)>) -> Result<()> {
+    pub fn do_without(&self, segment: u64, ranges: Vec<ByteRange>) -> Result<()> {
         let mut receiving = self.inner.receiving.lock();
         receiving.check()?;
         let id = SegmentId(segment);
@@ -44,10 +44,10 @@ impl RemoteCopy {
         self.inner.receiving.lock().without.clear();
     }
 
-    /// The missing ranges of a segment that are subscribed or requested: offset and length of each,
-    /// rising; `None` when its subscribed ranges are not known yet.
+    /// The missing ranges of a segment that are subscribed or requested, rising; `None` when its
+    /// subscribed ranges are not known yet.
     #[must_use]
-    pub fn missing_of(&self, segment: u64) -> Option<Vec<(u64, u64)>> {
+    pub fn missing_of(&self, segment: u64) -> Option<Vec<ByteRange>> {
         let receiving = self.inner.receiving.lock();
         receiving.missing.missing_of(SegmentId(segment))
     }
@@ -107,7 +107,7 @@ impl Receiving {
         };
         let are_here = found.ranges.iter().all(|wanted| {
             let range = &wanted.range;
-            wanted.reason == Reason::Ahead || pack.missing(range.offset, range.bytes).is_empty()
+            wanted.reason == Reason::Ahead || pack.has(range.byte_range())
         });
         Ok(found.is_whole && are_here)
     }

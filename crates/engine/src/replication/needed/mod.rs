@@ -22,12 +22,12 @@ pub(crate) mod descent;
 use crate::common::ids::StreamId;
 use crate::common::ranges::{overlapping, swallows, union};
 use crate::replication::state::{State, StatePartition};
-use crate::replication::subscriptions::{Outcome, Subscription, StreamShare};
+use crate::replication::subscriptions::{Outcome, StreamShare, Subscription};
 use crate::storage::segment::{LeafEntry, Partition, SegmentFile, Store, StreamState};
 use crate::storage::tombstone::Tombstone;
 use crate::{Error, ErrorKind, Result};
 use descent::{below, left_to_below, no_wider, stale_buckets};
-use headwater_types::{ClosedRange, Level, Timestamp};
+use headwater_types::{ByteRange, ClosedRange, Level, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -109,6 +109,24 @@ pub struct NeededRange {
     pub needed_for: NeededFor,
 }
 
+impl NeededRange {
+    /// Its bytes.
+    #[must_use]
+    pub fn byte_range(&self) -> ByteRange {
+        ByteRange::at(self.offset, self.bytes)
+    }
+
+    /// Narrows it to a part of its bytes.
+    #[must_use]
+    pub fn narrowed(&self, part: ByteRange) -> NeededRange {
+        NeededRange {
+            offset: part.start(),
+            bytes: part.len(),
+            needed_for: self.needed_for,
+        }
+    }
+}
+
 /// A subscribed range: every part of it has the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubscribedRange {
@@ -155,11 +173,11 @@ impl RangeCollector {
         known.priority = priority;
     }
 
-    fn frame(&mut self, offset: u64, bytes: u64, priority: u8) {
+    fn frame(&mut self, range: ByteRange, priority: u8) {
         self.put(SubscribedRange {
             range: NeededRange {
-                offset,
-                bytes,
+                offset: range.start(),
+                bytes: range.len(),
                 needed_for: NeededFor::Frame,
             },
             reason: Reason::Summaries,
@@ -191,8 +209,8 @@ pub(crate) fn needed(
     if of_table.want == StreamShare::Nothing {
         return Ok(found.finish());
     }
-    for (offset, bytes) in partition.frame() {
-        found.frame(offset, bytes, of_table.priority);
+    for range in partition.frame() {
+        found.frame(range, of_table.priority);
     }
     let table = state.table(record.table);
     let table = table.ok_or_else(|| Error::internal("a partition of no table"))?;

@@ -25,6 +25,7 @@ use crate::metadata::tables::{Lineage, PartitionRecord};
 use crate::storage::segment::HEADER_BYTES;
 use crate::storage::tombstone::{DeleteRecord, Tombstone};
 use crate::{Error, Result};
+use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
 use std::sync::Arc;
 
@@ -104,9 +105,10 @@ impl StatePartition {
     }
 
     /// The bytes without which nothing of the segment can be read: header, footers and checkpoints.
-    pub(crate) fn frame(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn frame(&self) -> impl Iterator<Item = ByteRange> + '_ {
         let footers = self.footers.iter();
-        std::iter::once((0, HEADER_BYTES)).chain(footers.map(|(at, len)| (*at, u64::from(*len))))
+        let footers = footers.map(|(at, len)| ByteRange::at(*at, u64::from(*len)));
+        std::iter::once(ByteRange::new(0, HEADER_BYTES)).chain(footers)
     }
 }
 

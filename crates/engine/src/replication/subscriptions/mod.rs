@@ -152,7 +152,9 @@ impl Rules {
         let whole = self.of_table(table).want;
         let is_divided = match whole {
             StreamShare::Nothing => parts.any(|want| want != StreamShare::Nothing),
-            StreamShare::Summaries(_) | StreamShare::Full => parts.any(|want| want == StreamShare::Nothing),
+            StreamShare::Summaries(_) | StreamShare::Full => {
+                parts.any(|want| want == StreamShare::Nothing)
+            }
         };
         match is_divided {
             false => Ok(()),
@@ -202,7 +204,9 @@ impl Rules {
     #[must_use]
     pub fn withhold_nothing(&self) -> bool {
         let of_rules = self.rules.iter().map(|r| r.want);
-        !of_rules.chain([self.otherwise]).any(|w| w == StreamShare::Nothing)
+        !of_rules
+            .chain([self.otherwise])
+            .any(|w| w == StreamShare::Nothing)
     }
 }
 
@@ -259,9 +263,18 @@ mod tests {
             let error = Rules::new(rules.to_vec(), otherwise).unwrap_err();
             assert_eq!(error.code(), "invalid");
         };
-        refused(&[rule(Some("pumps"), Some("a"), StreamShare::Nothing)], StreamShare::Full);
-        refused(&[rule(None, Some("a"), StreamShare::Nothing)], StreamShare::Full);
-        refused(&[rule(Some("pumps"), Some("a"), StreamShare::Full)], StreamShare::Nothing);
+        refused(
+            &[rule(Some("pumps"), Some("a"), StreamShare::Nothing)],
+            StreamShare::Full,
+        );
+        refused(
+            &[rule(None, Some("a"), StreamShare::Nothing)],
+            StreamShare::Full,
+        );
+        refused(
+            &[rule(Some("pumps"), Some("a"), StreamShare::Full)],
+            StreamShare::Nothing,
+        );
         let late = [
             rule(None, Some("a"), StreamShare::Full),
             rule(Some("secret"), None, StreamShare::Nothing),

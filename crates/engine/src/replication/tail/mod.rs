@@ -21,7 +21,7 @@ mod source;
 pub(crate) use format::fuzz;
 pub(crate) use received::ReceivedTail;
 pub(crate) use source::tail;
-pub use source::{TailRequest, LogLocation};
+pub use source::{LogLocation, TailRequest};
 
 use crate::common::ids::Sequence;
 use crate::wal::RecordKind;

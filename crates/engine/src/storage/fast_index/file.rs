@@ -9,6 +9,7 @@ use super::format::{Batch, HEADER_BYTES, IndexHeader, PIECE_BYTES, Stretch, TRAI
 use headwater_codec::DecodeError;
 use headwater_codec::checksum::crc32c;
 use headwater_io::{File, Files, OpenMode};
+use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
 use std::io;
 use std::path::Path;
@@ -70,8 +71,8 @@ pub(super) struct NewBatch<'a> {
     pub(super) header: IndexHeader,
     pub(super) up_to: UpTo,
     pub(super) footer_crc: u32,
-    /// Rising stretches of the segment: offset and length.
-    pub(super) ranges: &'a [(u64, u64)],
+    /// Rising stretches of the segment.
+    pub(super) ranges: &'a [ByteRange],
 }
 
 impl IndexFile {
@@ -199,11 +200,11 @@ impl IndexFile {
         let mut stored = self.stored.clone();
         let mut at = self.end;
         let mut stretches = Vec::with_capacity(batch.ranges.len());
-        for (offset, bytes) in batch.ranges {
-            let stretch = copy((*offset, *bytes), &*file, at, segment)?;
+        for range in batch.ranges {
+            let stretch = copy(*range, &*file, at, segment)?;
             stretches.push(stretch.clone());
             stored.push(Arc::new(StoredStretch { stretch, at }));
-            at += bytes;
+            at += range.len();
         }
         let record = Batch {
             start: self.end,
@@ -233,8 +234,8 @@ impl IndexFile {
 }
 
 /// Bytes that a batch of these stretches takes in the file, about.
-pub(super) fn bytes_of(ranges: &[(u64, u64)]) -> u64 {
-    let bytes: u64 = ranges.iter().map(|(_, bytes)| bytes).sum();
+pub(super) fn bytes_of(ranges: &[ByteRange]) -> u64 {
+    let bytes: u64 = ranges.iter().map(|range| range.len()).sum();
     bytes + bytes.div_ceil(PIECE_BYTES) * 4 + wide(ranges.len()) * 24 + 2 * HEADER_BYTES
 }
 
@@ -272,11 +273,12 @@ fn in_order(mut stored: Vec<Arc<StoredStretch>>) -> Result<Vec<Arc<StoredStretch
 
 /// Copies a stretch of the segment to an offset of the file.
 fn copy(
-    (offset, bytes): (u64, u64),
+    range: ByteRange,
     file: &dyn File,
     at: u64,
     segment: ReadSegment<'_>,
 ) -> Result<Stretch, NotAppended> {
+    let (offset, bytes) = (range.start(), range.len());
     let mut checksums = Vec::new();
     let mut done = 0;
     let mut part = Vec::new();

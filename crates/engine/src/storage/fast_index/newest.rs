@@ -7,7 +7,7 @@
 
 use super::file::bytes_of;
 use crate::common::ids::SegmentId;
-use headwater_types::Timestamp;
+use headwater_types::{ByteRange, Timestamp};
 use std::collections::BTreeSet;
 
 /// Bytes of a file beside the segment's bytes, for the records of a few batches.
@@ -78,7 +78,7 @@ impl ByEnd {
 
 /// Bytes of the file of a segment that ends here.
 pub(super) fn file_bytes(end: u64) -> u64 {
-    bytes_of(&[(0, end)]).saturating_add(FILE_EXTRA_BYTES)
+    bytes_of(&[ByteRange::new(0, end)]).saturating_add(FILE_EXTRA_BYTES)
 }
 
 #[cfg(test)]

@@ -29,12 +29,18 @@ impl Repeats {
     }
 
     /// Replaces the index of a kind, and returns the one before.
-    pub(crate) fn set(&self, what: RepeatKind, now: Option<Arc<FastIndex>>) -> Option<Arc<FastIndex>> {
+    pub(crate) fn set(
+        &self,
+        what: RepeatKind,
+        now: Option<Arc<FastIndex>>,
+    ) -> Option<Arc<FastIndex>> {
         std::mem::replace(&mut *self.slot(what).write(), now)
     }
 
     /// All that there is.
     pub(crate) fn all(&self) -> impl Iterator<Item = Arc<FastIndex>> {
-        RepeatKind::ALL.into_iter().filter_map(|what| self.get(what))
+        RepeatKind::ALL
+            .into_iter()
+            .filter_map(|what| self.get(what))
     }
 }

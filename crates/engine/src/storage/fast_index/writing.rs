@@ -11,6 +11,7 @@ use super::{FastIndex, RepeatKind};
 use crate::common::ids::SegmentId;
 use crate::device::reserve::is_full;
 use crate::{Error, Result};
+use headwater_types::ByteRange;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,7 +49,7 @@ impl Writing<'_> {
     pub(crate) fn append(
         &self,
         from: Option<UpTo>,
-        ranges: &[(u64, u64)],
+        ranges: &[ByteRange],
         footer_crc: u32,
         segment: ReadSegment<'_>,
     ) -> Result<()> {

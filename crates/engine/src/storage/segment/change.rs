@@ -189,6 +189,40 @@ fn leaves(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<Vec<LeafEntry>, 
     Ok(out)
 }
 
+/// Decodes an entry of a block.
+fn block(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<BlockEntry, DecodeError> {
+    let level = level(cursor)?;
+    let first_bucket = cursor.signed("first bucket")?;
+    let last_bucket = first_bucket.wrapping_add(cursor.varint("last bucket")?.cast_signed());
+    let rows = cursor.varint_up_to(64, "buckets of a block")? as u32;
+    let offset = behind(group_offset, cursor.signed("block offset")?);
+    let bytes = cursor.varint_up_to(u64::from(u32::MAX), "block length")? as u32;
+    if last_bucket < first_bucket || rows == 0 {
+        return Err(cursor.fail("a block entry whose buckets are in order"));
+    }
+    Ok(BlockEntry {
+        level,
+        first_bucket,
+        last_bucket,
+        count: rows,
+        offset,
+        bytes,
+    })
+}
+
+/// Decodes the ranges where levels above the base are not true.
+fn stale_ranges(cursor: &mut Cursor<'_>) -> Result<Vec<ClosedRange>, DecodeError> {
+    let count = cursor.varint_up_to(cursor.remaining() as u64 / 16, "stale ranges")?;
+    let mut stale = Vec::with_capacity(count);
+    for _ in 0..count {
+        stale.push(ClosedRange::nanos(
+            cursor.i64("stale from")?,
+            cursor.i64("stale to")?,
+        ));
+    }
+    Ok(stale)
+}
+
 impl StreamDelta {
     /// First and last time of the leaves added, which covers are written relative to.
     fn hull(&self) -> (i64, i64) {
@@ -307,46 +341,45 @@ impl StreamDelta {
             }
         }
         if flags & HAS_PYRAMID != 0 {
-            delta.base = Some(level(cursor)?);
-            let count = number_of(cursor, "removed blocks")?;
-            for _ in 0..count {
-                delta.removed_blocks.push(cursor.varint("removed block")?);
-            }
-            let count = number_of(cursor, "added blocks")?;
-            for _ in 0..count {
-                let level = level(cursor)?;
-                let first_bucket = cursor.signed("first bucket")?;
-                let last_bucket =
-                    first_bucket.wrapping_add(cursor.varint("last bucket")?.cast_signed());
-                let rows = cursor.varint_up_to(64, "buckets of a block")? as u32;
-                let offset = behind(group_offset, cursor.signed("block offset")?);
-                let bytes = cursor.varint_up_to(u64::from(u32::MAX), "block length")? as u32;
-                if last_bucket < first_bucket || rows == 0 {
-                    return Err(cursor.fail("a block entry whose buckets are in order"));
-                }
-                delta.added_blocks.push(BlockEntry {
-                    level,
-                    first_bucket,
-                    last_bucket,
-                    count: rows,
-                    offset,
-                    bytes,
-                });
-            }
+            delta.decode_pyramid(group_offset, cursor)?;
         }
         if flags & HAS_STALE != 0 {
-            let count = cursor.varint_up_to(cursor.remaining() as u64 / 16, "stale ranges")?;
-            let mut stale = Vec::with_capacity(count);
-            for _ in 0..count {
-                stale.push(ClosedRange::nanos(
-                    cursor.i64("stale from")?,
-                    cursor.i64("stale to")?,
-                ));
-            }
-            delta.stale = Some(stale);
+            delta.stale = Some(stale_ranges(cursor)?);
         }
+        delta.decode_covers(footer, parts, cursor)?;
+        if flags & HAS_LAST_ROW != 0 {
+            delta.last_row = Some(cursor.prefixed("last row")?.into());
+        }
+        Ok(delta)
+    }
+
+    /// Decodes the base level, and the blocks removed and added.
+    fn decode_pyramid(
+        &mut self,
+        group_offset: u64,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<(), DecodeError> {
+        self.base = Some(level(cursor)?);
+        let count = number_of(cursor, "removed blocks")?;
+        for _ in 0..count {
+            self.removed_blocks.push(cursor.varint("removed block")?);
+        }
+        let count = number_of(cursor, "added blocks")?;
+        for _ in 0..count {
+            self.added_blocks.push(block(group_offset, cursor)?);
+        }
+        Ok(())
+    }
+
+    /// Decodes the covers, or skips them; the leaves added are there already.
+    fn decode_covers(
+        &mut self,
+        footer: Sequence,
+        parts: Parts,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<(), DecodeError> {
         let count = cursor.varint_up_to(cursor.remaining() as u64 / 3, "covers")?;
-        let (first, last) = delta.hull();
+        let (first, last) = self.hull();
         let wanted = match parts {
             Parts::All => count,
             Parts::State => {
@@ -358,15 +391,12 @@ impl StreamDelta {
             let sequence = Sequence(footer.0.wrapping_sub(cursor.varint("cover sequence")?));
             let from = first.wrapping_add(cursor.signed("cover from")?);
             let to = last.wrapping_add(cursor.signed("cover to")?);
-            delta.covers.push(Cover {
+            self.covers.push(Cover {
                 sequence,
                 range: ClosedRange::nanos(from, to),
             });
         }
-        if flags & HAS_LAST_ROW != 0 {
-            delta.last_row = Some(cursor.prefixed("last row")?.into());
-        }
-        Ok(delta)
+        Ok(())
     }
 
     /// Skips a change: retains nothing of it, and checks no more than its length requires.

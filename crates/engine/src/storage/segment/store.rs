@@ -46,7 +46,7 @@ use footers::Footers;
 use headwater_codec::block::BucketBlock;
 use headwater_codec::leaf::Leaf;
 use headwater_io::{File, Files, OpenMode};
-use headwater_types::{Aggregate, ClosedRange, Column, FieldId};
+use headwater_types::{Aggregate, ByteRange, ClosedRange, Column, FieldId};
 use pages::FreshPages;
 use parking_lot::Mutex;
 use quick_cache::Weighter;
@@ -343,22 +343,16 @@ impl Store {
         &self.stubs
     }
 
-    /// The parts of a range of a segment that were freed, by offset: offset and length of each.
-    pub(crate) fn freed_of(
-        &self,
-        id: SegmentId,
-        offset: u64,
-        bytes: u64,
-    ) -> Result<Vec<(u64, u64)>> {
-        let freed = self.stubs.freed_of(id, offset, bytes);
+    /// The parts of a range of a segment that were freed; they rise and are apart.
+    pub(crate) fn freed_of(&self, id: SegmentId, range: ByteRange) -> Result<Vec<ByteRange>> {
+        let freed = self.stubs.freed_of(id, range);
         freed.map_err(|e| Error::io("read", &self.stubs.stub_path(id), e))
     }
 
     /// True when rows of a leaf were freed.
     pub(crate) fn is_leaf_freed(&self, id: SegmentId, leaf: &LeafEntry) -> Result<bool> {
-        Ok(!self
-            .freed_of(id, leaf.offset, u64::from(leaf.bytes))?
-            .is_empty())
+        let range = ByteRange::at(leaf.offset, u64::from(leaf.bytes));
+        Ok(!self.freed_of(id, range)?.is_empty())
     }
 
     /// Forgets the open file of a segment: another one stands for it now.

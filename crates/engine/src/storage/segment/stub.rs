@@ -9,6 +9,8 @@
 use crate::common::ids::SegmentId;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
+use headwater_types::ByteRange;
+use headwater_types::byte_range::joined;
 use headwater_types::invariant::wide;
 
 /// The magic, of which the last byte is the version.
@@ -23,44 +25,34 @@ pub(crate) struct StubHead {
     pub(crate) id: SegmentId,
     /// Committed bytes of the segment when its rows were freed.
     pub(crate) base: u64,
-    /// Offset and length of the ranges that stay, rising and apart.
-    pub(crate) ranges: Vec<(u64, u64)>,
+    /// The ranges that stay, rising and apart.
+    pub(crate) ranges: Vec<ByteRange>,
 }
 
 impl StubHead {
     /// Of ranges in any order, which may touch or be named twice.
-    pub(crate) fn new(id: SegmentId, base: u64, mut ranges: Vec<(u64, u64)>) -> StubHead {
-        ranges.sort_unstable();
-        let mut joined: Vec<(u64, u64)> = Vec::new();
-        for (offset, bytes) in ranges.into_iter().filter(|(_, bytes)| *bytes > 0) {
-            match joined.last_mut() {
-                Some((start, len)) if start.saturating_add(*len) >= offset => {
-                    let end = offset.saturating_add(bytes);
-                    *len = (*len).max(end.saturating_sub(*start));
-                }
-                _ => joined.push((offset, bytes)),
-            }
-        }
+    pub(crate) fn new(id: SegmentId, base: u64, mut ranges: Vec<ByteRange>) -> StubHead {
+        ranges.retain(|range| !range.is_empty());
         StubHead {
             id,
             base,
-            ranges: joined,
+            ranges: joined(ranges),
         }
     }
 
     /// Bytes that stay.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        self.ranges.iter().map(|(_, bytes)| bytes).sum()
+        self.ranges.iter().map(|range| range.len()).sum()
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut list = Vec::new();
         list.put_varint(wide(self.ranges.len()));
         let mut end = 0u64;
-        for (offset, bytes) in &self.ranges {
-            list.put_varint(offset.saturating_sub(end));
-            list.put_varint(*bytes);
-            end = offset.saturating_add(*bytes);
+        for range in &self.ranges {
+            list.put_varint(range.start().saturating_sub(end));
+            list.put_varint(range.len());
+            end = range.end();
         }
         let bytes = STUB_FRONT_BYTES.saturating_add(wide(list.len() + CRC_BYTES));
         let mut out = STUB_MAGIC.to_vec();
@@ -123,7 +115,7 @@ impl StubHead {
             if bytes == 0 || (gap == 0 && !ranges.is_empty()) {
                 return Err(cursor.fail("ranges that are apart"));
             }
-            ranges.push((offset, bytes));
+            ranges.push(ByteRange::new(offset, next));
             end = next;
         }
         cursor.finish()?;
@@ -135,8 +127,8 @@ impl StubHead {
 #[derive(Debug)]
 pub(super) struct StubLayout {
     pub(super) base: u64,
-    /// Offset, length and location in the file, by offset.
-    ranges: Vec<(u64, u64, u64)>,
+    /// The ranges that stay, rising, each with its location in the file.
+    ranges: Vec<(ByteRange, u64)>,
     /// Start of the bytes in the file that were appended since.
     pub(super) tail_at: u64,
 }
@@ -145,9 +137,9 @@ impl StubLayout {
     pub(super) fn of(head: &StubHead) -> StubLayout {
         let mut place = wide(head.encode().len());
         let mut ranges = Vec::with_capacity(head.ranges.len());
-        for (offset, bytes) in &head.ranges {
-            ranges.push((*offset, *bytes, place));
-            place = place.saturating_add(*bytes);
+        for range in &head.ranges {
+            ranges.push((*range, place));
+            place = place.saturating_add(range.len());
         }
         StubLayout {
             base: head.base,
@@ -156,34 +148,33 @@ impl StubLayout {
         }
     }
 
-    /// Where bytes from an offset below the base on stand, and how many of them; `None` = freed.
-    pub(super) fn find(&self, offset: u64) -> Option<(u64, u64)> {
-        let at = self.ranges.partition_point(|(from, _, _)| *from <= offset);
-        let (from, bytes, place) = self.ranges.get(at.checked_sub(1)?)?;
-        let inside = offset - from;
-        (inside < *bytes).then(|| (place + inside, bytes - inside))
+    /// The bytes of the file that are those from an offset below the base on; `None` = freed.
+    pub(super) fn find(&self, offset: u64) -> Option<ByteRange> {
+        let at = self.ranges.partition_point(|(r, _)| r.start() <= offset);
+        let (range, place) = self.ranges.get(at.checked_sub(1)?)?;
+        let inside = offset - range.start();
+        (inside < range.len()).then(|| ByteRange::at(place + inside, range.end() - offset))
     }
 
-    /// The parts of a range that were freed, by offset: offset and length of each.
-    pub(super) fn missing(&self, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
-        let end = offset.saturating_add(bytes).min(self.base);
+    /// The parts of a range that were freed; they rise and are apart.
+    pub(super) fn missing(&self, range: ByteRange) -> Vec<ByteRange> {
+        let end = range.end().min(self.base);
         let mut out = Vec::new();
-        let mut at = offset;
-        for (from, len, _) in &self.ranges {
-            let behind = from.saturating_add(*len);
-            if behind <= at {
+        let mut at = range.start();
+        for (stays, _) in &self.ranges {
+            if stays.end() <= at {
                 continue;
             }
-            if *from >= end {
+            if stays.start() >= end {
                 break;
             }
-            if at < *from {
-                out.push((at, from - at));
+            if at < stays.start() {
+                out.push(ByteRange::new(at, stays.start()));
             }
-            at = behind;
+            at = stays.end();
         }
         if at < end {
-            out.push((at, end - at));
+            out.push(ByteRange::new(at, end));
         }
         out
     }
@@ -194,18 +185,20 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
+    /// Makes ranges of their offsets and lengths.
+    fn ranges<const N: usize>(all: [(u64, u64); N]) -> Vec<ByteRange> {
+        all.map(|(offset, len)| ByteRange::at(offset, len)).into()
+    }
+
     fn head() -> StubHead {
-        StubHead::new(
-            SegmentId(7),
-            1000,
-            vec![(900, 100), (0, 64), (300, 10), (310, 5), (300, 10)],
-        )
+        let stays = [(900, 100), (0, 64), (300, 10), (310, 5), (300, 10)];
+        StubHead::new(SegmentId(7), 1000, ranges(stays))
     }
 
     #[test]
     fn a_head_comes_back_and_a_bad_one_is_refused() {
         let head = head();
-        assert_eq!(head.ranges, [(0, 64), (300, 15), (900, 100)]);
+        assert_eq!(head.ranges, ranges([(0, 64), (300, 15), (900, 100)]));
         let bytes = head.encode();
         crate::golden::check("stub", &bytes);
         assert_eq!(StubHead::decode(&bytes).unwrap(), head);
@@ -224,7 +217,7 @@ mod tests {
         };
         assert!(StubHead::decode(&beyond.encode()).is_err());
         let touching = StubHead {
-            ranges: vec![(0, 10), (10, 10)],
+            ranges: ranges([(0, 10), (10, 10)]),
             ..head
         };
         assert!(StubHead::decode(&touching.encode()).is_err());
@@ -234,16 +227,18 @@ mod tests {
     fn what_stays_is_found_and_the_rest_is_missing() {
         let layout = StubLayout::of(&head());
         let first = wide(head().encode().len());
-        assert_eq!(layout.find(0), Some((first, 64)));
-        assert_eq!(layout.find(63), Some((first + 63, 1)));
+        let in_file = |from, len| Some(ByteRange::at(first + from, len));
+        assert_eq!(layout.find(0), in_file(0, 64));
+        assert_eq!(layout.find(63), in_file(63, 1));
         assert_eq!(layout.find(64), None);
-        assert_eq!(layout.find(310), Some((first + 74, 5)));
-        assert_eq!(layout.find(999), Some((first + 178, 1)));
+        assert_eq!(layout.find(310), in_file(74, 5));
+        assert_eq!(layout.find(999), in_file(178, 1));
         assert_eq!(layout.tail_at, first + 179);
-        assert_eq!(layout.missing(0, 1000), [(64, 236), (315, 585)]);
-        assert_eq!(layout.missing(100, 10), [(100, 10)]);
-        assert_eq!(layout.missing(305, 20), [(315, 10)]);
-        assert_eq!(layout.missing(950, 500), []);
-        assert_eq!(layout.missing(2000, 5), []);
+        let missing = |offset, len| layout.missing(ByteRange::at(offset, len));
+        assert_eq!(missing(0, 1000), ranges([(64, 236), (315, 585)]));
+        assert_eq!(missing(100, 10), ranges([(100, 10)]));
+        assert_eq!(missing(305, 20), ranges([(315, 10)]));
+        assert_eq!(missing(950, 500), []);
+        assert_eq!(missing(2000, 5), []);
     }
 }

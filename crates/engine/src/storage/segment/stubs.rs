@@ -16,6 +16,7 @@ use super::stub::{STUB_FRONT_BYTES, StubHead, StubLayout};
 use crate::common::error::{Hole, StubDamage};
 use crate::common::ids::SegmentId;
 use headwater_io::{File, Files, OpenMode, pass_on_files};
+use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,21 +156,16 @@ impl StubFiles {
         Ok(Some((layout.base, layout.tail_at)))
     }
 
-    /// The parts of a range of a segment that were freed, by offset: offset and length of each.
-    pub(crate) fn freed_of(
-        &self,
-        id: SegmentId,
-        offset: u64,
-        bytes: u64,
-    ) -> io::Result<Vec<(u64, u64)>> {
+    /// The parts of a range of a segment that were freed; they rise and are apart.
+    pub(crate) fn freed_of(&self, id: SegmentId, range: ByteRange) -> io::Result<Vec<ByteRange>> {
         if !self.is_freed(id) {
             return Ok(Vec::new());
         }
         let file = match self.known(id) {
-            Some(Some(layout)) => return Ok(layout.missing(offset, bytes)),
+            Some(Some(layout)) => return Ok(layout.missing(range)),
             _ => self.bare.open(&self.stub_path(id), OpenMode::Read)?,
         };
-        Ok(self.layout(id, &*file)?.missing(offset, bytes))
+        Ok(self.layout(id, &*file)?.missing(range))
     }
 
     fn freed_named(&self, path: &Path) -> Option<SegmentId> {
@@ -265,18 +261,18 @@ impl Files for StubFiles {
 }
 
 impl Here for StubFiles {
-    fn missing(&self, segment: SegmentId, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
-        match self.freed_of(segment, offset, bytes) {
+    fn missing(&self, segment: SegmentId, range: ByteRange) -> Vec<ByteRange> {
+        match self.freed_of(segment, range) {
             Ok(missing) => missing,
             Err(error) => {
                 // The reader of it reports what is wrong with it.
                 tracing::debug!(%error, segment = segment.0, "what stays of a segment is not known");
-                vec![(offset, bytes)]
+                vec![range]
             }
         }
     }
 
-    fn missing_frame(&self, _: SegmentId) -> Vec<(u64, u64)> {
+    fn missing_frame(&self, _: SegmentId) -> Vec<ByteRange> {
         Vec::new()
     }
 
@@ -319,10 +315,10 @@ impl File for StubFile {
         let wanted = wide(buf.len()).min(base - offset);
         let (file, place, bytes) = match (&self.rows, self.layout.find(offset)) {
             (Some(rows), _) => (rows, offset, wanted),
-            (None, Some((place, bytes))) => (&self.file, place, bytes.min(wanted)),
+            (None, Some(found)) => (&self.file, found.start(), found.len().min(wanted)),
             (None, None) if self.shows_zeros => {
-                let missing = self.layout.missing(offset, wanted);
-                let bytes = missing.first().map_or(0, |(_, bytes)| *bytes);
+                let missing = self.layout.missing(ByteRange::at(offset, wanted));
+                let bytes = missing.first().map_or(0, |range| range.len());
                 let count = usize::try_from(bytes).unwrap_or(usize::MAX);
                 let zeros = buf.iter_mut().take(count).map(|byte| *byte = 0);
                 return Ok(zeros.count());
@@ -376,7 +372,7 @@ mod tests {
         bare.create_dir_all(dir).unwrap();
         let stubs = StubFiles::new(Arc::clone(&bare), dir);
         let id = SegmentId(5);
-        let head = StubHead::new(id, 20, vec![(0, 4), (10, 10)]);
+        let head = StubHead::new(id, 20, vec![ByteRange::new(0, 4), ByteRange::new(10, 20)]);
         let mut bytes = head.encode();
         bytes.extend_from_slice(b"headfootfootxx");
         let path = dir.join("5.seg");
@@ -415,7 +411,8 @@ mod tests {
             read(&*open, 22, 1).unwrap_err().kind(),
             io::ErrorKind::UnexpectedEof
         );
-        assert_eq!(stubs.freed_of(id, 0, 22).unwrap(), [(4, 6)]);
+        let freed = stubs.freed_of(id, ByteRange::new(0, 22)).unwrap();
+        assert_eq!(freed, [ByteRange::new(4, 10)]);
         let zeros = StubFiles::new(Arc::clone(&bare), dir).with_zeros();
         zeros.set_freed([id].into_iter());
         let open = zeros.open(&path, OpenMode::Read).unwrap();

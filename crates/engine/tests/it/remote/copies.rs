@@ -4,8 +4,8 @@
 use super::edge::{Edge, FIELDS, options, streams, tiles};
 use crate::support::{Dice, collect};
 use headwater_engine::{
-    CopyProgress, Error, ErrorKind, PinnedState, PinnedStates, Reader, RemoteCopy, ScanSpec, Snapshot,
-    State, TailProgress,
+    CopyProgress, Error, ErrorKind, PinnedState, PinnedStates, Reader, RemoteCopy, ScanSpec,
+    Snapshot, State, TailProgress,
 };
 use headwater_io::{Env, FaultyFiles};
 use headwater_types::{ClosedRange, Level, StreamName};

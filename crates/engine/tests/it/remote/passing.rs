@@ -5,7 +5,7 @@ use headwater_engine::{
     Database, ErrorKind, PinnedState, Reason, RemoteCopy, Rule, Rules, State, StreamShare,
 };
 use headwater_io::{Env, NoThreads};
-use headwater_types::{Batch, Level, StreamName};
+use headwater_types::{Batch, ByteRange, Level, StreamName};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -74,16 +74,17 @@ fn what_a_copy_passes_on_is_what_it_has_under_the_name_that_its_source_gave_it()
         let id = segment.id;
         let mut at = 0;
         let missing = passed.missing(id, 0, segment.bytes).unwrap();
-        for (offset, bytes) in missing.into_iter().chain([(segment.bytes, 0)]) {
-            let here = u32::try_from(offset - at).unwrap();
+        let end = ByteRange::new(segment.bytes, segment.bytes);
+        for hole in missing.into_iter().chain([end]) {
+            let here = u32::try_from(hole.start() - at).unwrap();
             let read = |held: &PinnedState| held.read(id, at, here).unwrap();
             assert_eq!(read(&passed), read(&held));
-            if bytes > 0 {
-                let error = passed.read(id, offset, 1).unwrap_err();
+            if !hole.is_empty() {
+                let error = passed.read(id, hole.start(), 1).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Elsewhere);
             }
-            lacking += bytes;
-            at = offset + bytes;
+            lacking += hole.len();
+            at = hole.end();
         }
         assert_eq!(held.missing(id, 0, segment.bytes).unwrap(), []);
         let error = passed.missing(id, 0, segment.bytes + 1).unwrap_err();
@@ -131,8 +132,7 @@ fn who_passes_on_may_keep_back_more_than_the_source() {
 fn do_without(copy: &RemoteCopy) {
     for segment in copy.state().segments() {
         let missing = copy.missing_of(segment.id).unwrap();
-        let ranges = missing.iter().map(|(at, bytes)| (*at, at + bytes));
-        copy.do_without(segment.id, ranges.collect()).unwrap();
+        copy.do_without(segment.id, missing).unwrap();
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::edge::Edge;
 use headwater_engine::{
-    Database, ErrorKind, PinnedState, PinnedStates, Options, RepairMode, State, backup, repair, restore,
+    Database, ErrorKind, Options, PinnedState, PinnedStates, RepairMode, State, backup, repair,
+    restore,
 };
 use headwater_io::FaultyFiles;
 use std::path::Path;

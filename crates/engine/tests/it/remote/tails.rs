@@ -6,7 +6,8 @@ use super::edge::{Edge, FIELDS, options, streams, tiles};
 use super::kept::plain;
 use crate::support::Dice;
 use headwater_engine::{
-    Database, PinnedStates, RemoteCopy, Rule, Rules, ScanSpec, Snapshot, Tail, TailRequest, LogLocation, StreamShare,
+    Database, LogLocation, PinnedStates, RemoteCopy, Rule, Rules, ScanSpec, Snapshot, StreamShare,
+    Tail, TailRequest,
 };
 use headwater_io::{Env, NoThreads, SeededChance};
 use headwater_types::{Batch, ClosedRange, Level, StreamName, Value};

@@ -2,7 +2,8 @@
 
 use super::edge::options;
 use headwater_engine::{
-    Database, ErrorKind, PinnedState, LeafFacts, Missing, Reason, RemoteCopy, Rules, ScanSpec, StreamShare,
+    Database, ErrorKind, LeafFacts, Missing, PinnedState, Reason, RemoteCopy, Rules, ScanSpec,
+    StreamShare,
 };
 use headwater_io::{Env, NoThreads};
 use headwater_types::{Batch, ClosedRange, Level, StreamName};

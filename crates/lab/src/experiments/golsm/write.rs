@@ -264,6 +264,13 @@ pub(super) fn random(
     }
     let rounds = turns(bench.rounds(), contestants)?;
     probe.sample(8)?;
+    compare(&rounds, results, targets);
+    print_random(&results.random, probe);
+    Ok(())
+}
+
+/// Compares each store's writes at random with its writes in order, before and after draining.
+fn compare(rounds: &[Rounds], results: &mut Results, targets: &mut Targets) {
     for drained in [false, true] {
         for pair in rounds.chunks(2) {
             let [linear, random] = pair else { continue };
@@ -290,8 +297,11 @@ pub(super) fn random(
             });
         }
     }
+}
+
+/// Prints the comparisons as a table.
+fn print_random(results: &[RandomMeasurement], probe: &SyncProbe) {
     let rows: Vec<Vec<String>> = results
-        .random
         .iter()
         .map(|f| {
             vec![
@@ -319,5 +329,4 @@ pub(super) fn random(
         ],
         &rows,
     );
-    Ok(())
 }

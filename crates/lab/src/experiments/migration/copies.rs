@@ -4,7 +4,9 @@
 use super::sensors::{BEGIN, Channel, FIELDS, ROOMS, SECONDS};
 use super::visits::Tile;
 use crate::harness::{Failure, signed, unsigned};
-use headwater_engine::{Database, ErrorKind, Options, Reader, RemoteCopy, Rules, Snapshot, StreamShare};
+use headwater_engine::{
+    Database, ErrorKind, Options, Reader, RemoteCopy, Rules, Snapshot, StreamShare,
+};
 use headwater_io::Env;
 use headwater_protocol::replication::{
     Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, Policy, Spent,
@@ -106,9 +108,9 @@ fn payload(message: &Message) -> u64 {
 impl Cloud {
     /// Grows a copy until it has what it wants, or as many bytes have come as may.
     pub(super) fn new(edge: &Edge, dir: &Path, growing: Growing) -> Result<Cloud, Failure> {
-        let want = growing
-            .level
-            .map_or(StreamShare::Full, |level| StreamShare::Summaries(Level::clamped(level)));
+        let want = growing.level.map_or(StreamShare::Full, |level| {
+            StreamShare::Summaries(Level::clamped(level))
+        });
         let rules = Rules::from(want).with_ahead_bytes(match growing.level {
             Some(_) => growing.bytes,
             None => 0,

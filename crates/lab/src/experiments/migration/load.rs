@@ -16,7 +16,7 @@ use super::visits::{COARSEST, FINEST, Tile, tiles_of, visits};
 use crate::harness::{Bench, Bound, Common, Failure, Random, Targets, real, size, unsigned, whole};
 use crate::table;
 use headwater_protocol::dispatch::{
-    At, Client, Database, EdgeFacts, NodeIndex, Decision, Question, Reach, Registry, StreamKey,
+    At, Client, Database, Decision, EdgeFacts, NodeIndex, Question, Reach, Registry, StreamKey,
     Tables, Why,
 };
 use headwater_protocol::replication::Policy;

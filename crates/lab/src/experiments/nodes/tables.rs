@@ -11,7 +11,7 @@ use super::requests::{json, number, until};
 use crate::experiments::server::{Connection, Server, get};
 use crate::harness::{Bench, Bound, Failure, Targets, real, signed, size, unsigned};
 use headwater_protocol::dispatch::{
-    At, Client, Database, EdgeFacts, NodeIndex, Decision, Question, Reach, Registry, StreamKey,
+    At, Client, Database, Decision, EdgeFacts, NodeIndex, Question, Reach, Registry, StreamKey,
     Tables, Why, decode, encode,
 };
 use headwater_types::{Level, StreamName, Timestamp};

@@ -142,25 +142,94 @@ pub(super) struct Question {
     pub(super) is_right: Box<dyn Fn(&Value) -> bool + Sync>,
 }
 
+/// Lists the questions, in the order in which they take turns.
 fn questions(arguments: &Arguments) -> Vec<Question> {
     let points = arguments.points as i64;
-    let tile = |(level, offset): (i32, i64), more: &str| {
-        get(&format!("/tiles/{CHANNEL}/{level}.{offset}.json{more}"))
+    let mut questions = tile_questions(points, arguments.connections);
+    questions.push(raw_points(arguments));
+    questions.push(newest_values());
+    questions.extend(aggregates(arguments.points, START + points * SECOND));
+    questions.push(count_of_rows(arguments));
+    questions
+}
+
+/// Requests a tile of the channel.
+fn tile((level, offset): (i32, i64), more: &str) -> Vec<u8> {
+    get(&format!("/tiles/{CHANNEL}/{level}.{offset}.json{more}"))
+}
+
+/// Lists the tiles that the channel has in these levels.
+fn tiles_of(points: i64, levels: std::ops::RangeInclusive<i32>) -> Vec<(i32, i64)> {
+    let of_level = |level: i32| {
+        let bucket = |at: i64| Level::clamped(level).bucket_of(Timestamp::from_nanos(at));
+        let first = bucket(START).div_euclid(512);
+        let last = bucket(START + (points - 1) * SECOND).div_euclid(512);
+        (first..=last).map(move |offset| (level, offset))
     };
-    let tiles_of = |levels: std::ops::RangeInclusive<i32>| -> Vec<(i32, i64)> {
-        let of_level = |level: i32| {
-            let bucket = |at: i64| Level::clamped(level).bucket_of(Timestamp::from_nanos(at));
-            let first = bucket(START).div_euclid(512);
-            let last = bucket(START + (points - 1) * SECOND).div_euclid(512);
-            (first..=last).map(move |offset| (level, offset))
-        };
-        levels.flat_map(of_level).collect()
-    };
+    levels.flat_map(of_level).collect()
+}
+
+/// Requests each tile in as many forms as it takes to find none of them kept: with another order of
+/// fields it is another answer.
+fn every_form(tiles: &[(i32, i64)]) -> Vec<Vec<u8>> {
+    let fields = ["time", "mean", "stddev", "count", "min", "max"];
+    let turns = (0..fields.len()).map(|turn| {
+        let mut names = fields;
+        names.rotate_left(turn);
+        format!(
+            "?fields={},{},{},{}",
+            names[0], names[1], names[2], names[3]
+        )
+    });
+    turns
+        .flat_map(|more| tiles.iter().map(move |t| tile(*t, &more)))
+        .collect()
+}
+
+/// Makes the questions for tiles, formatted anew and kept.
+fn tile_questions(points: i64, connections: usize) -> Vec<Question> {
     // A base bucket holds about 128 events: here the pyramid begins at level 7, and finer tiles are
     // made of rows.
-    let tiles = tiles_of(7..=12);
-    let fine = tiles_of(6..=6);
+    let tiles = tiles_of(points, 7..=12);
+    let fine = tiles_of(points, 6..=6);
     let is_tile = |v: &Value| v["data"].as_array().is_some_and(|d| !d.is_empty());
+    let fresh = every_form(&tiles);
+    vec![
+        Question {
+            name: "tile, formatted anew",
+            connections: 1,
+            requests: fresh.clone(),
+            is_right: Box::new(is_tile),
+        },
+        Question {
+            name: "tile, formatted anew",
+            connections,
+            requests: fresh,
+            is_right: Box::new(is_tile),
+        },
+        Question {
+            name: "tile of rows, formatted anew",
+            connections: 1,
+            requests: every_form(&fine),
+            is_right: Box::new(is_tile),
+        },
+        Question {
+            name: "tile, kept",
+            connections: 1,
+            requests: tiles.iter().take(100).map(|t| tile(*t, "")).collect(),
+            is_right: Box::new(is_tile),
+        },
+        Question {
+            name: "tile, kept",
+            connections,
+            requests: tiles.iter().take(100).map(|t| tile(*t, "")).collect(),
+            is_right: Box::new(is_tile),
+        },
+    ]
+}
+
+/// Makes the question for raw points of windows anywhere in the channel.
+fn raw_points(arguments: &Arguments) -> Question {
     let mut random = Random::new(9);
     let window = arguments.points.min(1_000);
     let scans: Vec<Vec<u8>> = (0..500)
@@ -172,83 +241,39 @@ fn questions(arguments: &Arguments) -> Vec<Question> {
             ))
         })
         .collect();
-    let bins = arguments.points.min(1_000);
-    let to = START + points * SECOND;
-    let (whole, rows) = (arguments.points, arguments.rows);
-    // As many forms of each tile as it takes to find none of them kept: with another order of
-    // fields it is another answer.
-    let fields = ["time", "mean", "stddev", "count", "min", "max"];
-    let turns: Vec<String> = (0..fields.len())
-        .map(|turn| {
-            let mut names = fields;
-            names.rotate_left(turn);
-            format!(
-                "?fields={},{},{},{}",
-                names[0], names[1], names[2], names[3]
-            )
-        })
-        .collect();
-    let fresh: Vec<Vec<u8>> = turns
-        .iter()
-        .flat_map(|more| tiles.iter().map(|t| tile(*t, more)))
-        .collect();
-    vec![
-        Question {
-            name: "tile, formatted anew",
-            connections: 1,
-            requests: fresh.clone(),
-            is_right: Box::new(is_tile),
-        },
-        Question {
-            name: "tile, formatted anew",
-            connections: arguments.connections,
-            requests: fresh,
-            is_right: Box::new(is_tile),
-        },
-        Question {
-            name: "tile of rows, formatted anew",
-            connections: 1,
-            requests: turns
-                .iter()
-                .flat_map(|more| fine.iter().map(|t| tile(*t, more)))
-                .collect(),
-            is_right: Box::new(is_tile),
-        },
-        Question {
-            name: "tile, kept",
-            connections: 1,
-            requests: tiles.iter().take(100).map(|t| tile(*t, "")).collect(),
-            is_right: Box::new(is_tile),
-        },
-        Question {
-            name: "tile, kept",
-            connections: arguments.connections,
-            requests: tiles.iter().take(100).map(|t| tile(*t, "")).collect(),
-            is_right: Box::new(is_tile),
-        },
-        Question {
-            name: "1,000 raw points",
-            connections: 1,
-            requests: scans,
-            is_right: Box::new(move |v| {
-                v["fields"]["value"].as_array().map(Vec::len) == usize::try_from(window).ok()
-            }),
-        },
-        Question {
-            name: "last value of 1,000 channels",
-            connections: 1,
-            requests: vec![get("/api/v1/last?table=fleet")],
-            is_right: Box::new(|v| {
-                let streams = v["streams"].as_array().map_or(&[][..], Vec::as_slice);
-                let values = streams.iter().filter_map(|s| s["fields"].as_object());
-                values.map(|f| f.len()).sum::<usize>() == DEVICES as usize * FIELDS
-            }),
-        },
+    Question {
+        name: "1,000 raw points",
+        connections: 1,
+        requests: scans,
+        is_right: Box::new(move |v| {
+            v["fields"]["value"].as_array().map(Vec::len) == usize::try_from(window).ok()
+        }),
+    }
+}
+
+/// Makes the question for the newest value of every field of the devices.
+fn newest_values() -> Question {
+    Question {
+        name: "last value of 1,000 channels",
+        connections: 1,
+        requests: vec![get("/api/v1/last?table=fleet")],
+        is_right: Box::new(|v| {
+            let streams = v["streams"].as_array().map_or(&[][..], Vec::as_slice);
+            let values = streams.iter().filter_map(|s| s["fields"].as_object());
+            values.map(|f| f.len()).sum::<usize>() == DEVICES as usize * FIELDS
+        }),
+    }
+}
+
+/// Makes the questions for bins of the channel, and for the count of its points.
+fn aggregates(whole: u64, until_nanos: i64) -> [Question; 2] {
+    let bins = whole.min(1_000);
+    [
         Question {
             name: "one channel into 1,000 bins",
             connections: 1,
             requests: vec![get(&format!(
-                "/api/v1/aggregate?channel={CHANNEL}&from={START}&to={to}&bins={bins}"
+                "/api/v1/aggregate?channel={CHANNEL}&from={START}&to={until_nanos}&bins={bins}"
             ))],
             is_right: Box::new(move |v| {
                 let counts = v["channels"][0]["count"].as_array();
@@ -266,13 +291,18 @@ fn questions(arguments: &Arguments) -> Vec<Question> {
             ))],
             is_right: Box::new(move |v| v["channels"][0]["count"][0].as_u64() == Some(whole)),
         },
-        Question {
-            name: "count of all rows of a table of 100 streams",
-            connections: 1,
-            requests: vec![get("/api/v1/count?table=fleet")],
-            is_right: Box::new(move |v| v["rows"].as_u64() == Some(rows * DEVICES)),
-        },
     ]
+}
+
+/// Makes the question for the count of the rows of the devices.
+fn count_of_rows(arguments: &Arguments) -> Question {
+    let rows = arguments.rows;
+    Question {
+        name: "count of all rows of a table of 100 streams",
+        connections: 1,
+        requests: vec![get("/api/v1/count?table=fleet")],
+        is_right: Box::new(move |v| v["rows"].as_u64() == Some(rows * DEVICES)),
+    }
 }
 
 impl Question {

@@ -6,8 +6,7 @@ use crate::replication::missing_ranges::Outlook;
 
 fn hole(from: u64, until: u64, outlook: Outlook) -> LackingPart {
     LackingPart {
-        from,
-        until,
+        range: ByteRange::new(from, until),
         outlook,
     }
 }
@@ -114,8 +113,7 @@ fn all() -> Vec<Message> {
         },
         Message::Holes {
             segment: 6,
-            from: 64,
-            until: 1 << 33,
+            stretch: ByteRange::new(64, 1 << 33),
             holes: vec![
                 hole(64, 900, Outlook::Comes),
                 hole(900, 1_000, Outlook::OnRequest),

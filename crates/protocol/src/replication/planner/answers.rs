@@ -4,11 +4,11 @@
 
 use super::Planner;
 use crate::replication::message::{Digest, Message, REFUSED_HISTORY};
-use crate::replication::now::Now;
 use crate::replication::shares::Share;
 use crate::replication::stats::Asking;
 use crate::replication::window::{InFlight, RequestKind};
 use headwater_engine::{ErrorKind, Missing, Reason, Result, State, StateName};
+use headwater_types::Now;
 use headwater_types::invariant::wide;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -63,16 +63,14 @@ impl Planner {
     pub(super) fn take_holes(&mut self, now: Now, message: Message) -> Result<()> {
         let Message::Holes {
             segment,
-            from,
-            until,
+            stretch,
             holes,
         } = message
         else {
             return Ok(());
         };
         let again = (now.monotonic, self.limits.wait_most);
-        self.source_missing
-            .take(segment, (from, until), holes, again);
+        self.source_missing.take(segment, stretch, holes, again);
         let source_missing = &self.source_missing;
         for in_flight in &mut self.in_flight {
             let mut pieces = in_flight.pieces().iter().map(|asking| &asking.piece);
@@ -150,8 +148,7 @@ impl Planner {
             // From a source with missing ranges, a part of a piece may arrive.
             let is_it = |a: &&mut Asking| {
                 let (segment, offset) = place;
-                let end = a.piece.offset.saturating_add(u64::from(a.piece.bytes));
-                a.piece.segment == segment && (a.piece.offset..end).contains(&offset)
+                a.piece.segment == segment && a.piece.range().contains(offset)
             };
             if let Some(asking) = asking.iter_mut().find(is_it) {
                 let is_first = !std::mem::replace(&mut asking.has_come, true);

@@ -2,8 +2,8 @@
 
 use crate::dispatch::world::{edge, stream};
 use headwater_protocol::dispatch::{
-    Address, At, Change, Client, Database, EXACT_MAX, EdgeFacts, NodeIndex, Decision, Question, Reach,
-    Registry, Tables, TileSet, Why,
+    Address, At, Change, Client, Database, Decision, EXACT_MAX, EdgeFacts, NodeIndex, Question,
+    Reach, Registry, Tables, TileSet, Why,
 };
 use headwater_types::{Level, Timestamp};
 

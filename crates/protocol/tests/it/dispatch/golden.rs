@@ -2,8 +2,8 @@
 
 use crate::dispatch::world::{edge, stream};
 use headwater_protocol::dispatch::{
-    Address, Change, Database, Exception, Filter, FilterChange, InventoryReport, Reach, ShardChange,
-    StreamKey, TileKey, decode, encode,
+    Address, Change, Database, Exception, Filter, FilterChange, InventoryReport, Reach,
+    ShardChange, StreamKey, TileKey, decode, encode,
 };
 use headwater_types::{Level, Timestamp};
 use std::fmt::Write as _;

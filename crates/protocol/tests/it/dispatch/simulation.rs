@@ -5,7 +5,7 @@ use crate::dispatch::world::{
     Desk, EDGES, OFFSETS, STREAMS, Site, random_registry, random_step, stream,
 };
 use headwater_protocol::dispatch::{
-    At, Client, NodeIndex, Decision, Question, Reach, Registry, StreamKey, Tables, Why,
+    At, Client, Decision, NodeIndex, Question, Reach, Registry, StreamKey, Tables, Why,
 };
 use headwater_testing::Dice;
 use headwater_types::Level;

@@ -1,7 +1,7 @@
 //! A node and those who follow it, over a bus with all faults, from seeds.
 
 use headwater_protocol::notice::{
-    Due, Follower, Heard, Kind, Notice, NoticeKey, PublicKey, Sealed, NodeVersion,
+    Due, Follower, Heard, Kind, NodeVersion, Notice, NoticeKey, PublicKey, Sealed,
 };
 use headwater_testing::Dice;
 use std::time::Duration;

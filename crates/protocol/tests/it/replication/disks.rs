@@ -52,8 +52,8 @@ fn a_copy_whose_disk_is_full_keeps_what_it_confirmed_and_goes_on_when_there_is_r
             make_room(&mut world);
             let copy = world.planner().copy();
             let mut here: BTreeMap<u64, u64> = BTreeMap::new();
-            for (segment, _, bytes) in copy.present() {
-                *here.entry(segment).or_default() += bytes;
+            for (segment, range) in copy.present() {
+                *here.entry(segment).or_default() += range.len();
             }
             let state = copy.state();
             for named in state.segments() {

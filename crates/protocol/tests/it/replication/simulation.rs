@@ -4,8 +4,8 @@
 use crate::replication::world::{LEVEL, PERFECT, World, some_rules};
 use headwater_engine::{CopyProgress, Reason, Rules, StateName, TailProgress};
 use headwater_protocol::replication::{
-    BudgetLimits, Message, SegmentRange, PlannerLimits, Policy, QuietHours, ScoreBy, Share, Verified,
-    Weights,
+    BudgetLimits, Message, PlannerLimits, Policy, QuietHours, ScoreBy, SegmentRange, Share,
+    Verified, Weights,
 };
 use headwater_testing::Dice;
 use headwater_types::Level;
@@ -89,8 +89,8 @@ fn live(seed: u64) -> (u64, u64) {
         .filter(|f| f.share != Share::Proactive);
     assert_eq!(left.map(|f| f.missing).sum::<u64>(), 0, "{figures:?}");
     let planner = world.planner();
-    for missing in planner.copy().present() {
-        let found = planner.explain(missing.0, missing.1).unwrap();
+    for (segment, range) in planner.copy().present() {
+        let found = planner.explain(segment, range.start()).unwrap();
         assert!(found.is_none_or(|(found, _)| found.is_here || found.why.reason == Reason::Ahead));
     }
     // Both media hold the same.
@@ -467,7 +467,7 @@ fn what_decays_in_a_copy_is_found_and_fetched_again_when_asked() {
     let mut world = World::new(31, BudgetLimits::default(), Level::MIN);
     settle(&mut world);
     let copy = world.planner().copy().clone();
-    let (segment, ..) = copy.present()[0];
+    let (segment, _) = copy.present()[0];
     let path = format!("/copies/1/pack/{segment}.pack");
     world.disk.flip_bit(&path, 100, 2).unwrap();
     let verify = |world: &mut World| -> Verified {

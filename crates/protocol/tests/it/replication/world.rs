@@ -5,11 +5,11 @@
 use crate::replication::compare::{compare, compare_by, compare_newest, nearly};
 use headwater_engine::{
     CopyProgress, Database, DeleteSpec, Error, ErrorKind, Options, Pin, RemoteCopy, Rule, Rules,
-    ScanSpec, Snapshot, State, StateName, TableChange, TableSpec, TailProgress, StreamShare,
+    ScanSpec, Snapshot, State, StateName, StreamShare, TableChange, TableSpec, TailProgress,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_protocol::replication::{
-    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerFigures, PlannerLimits, Policy,
+    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, PlannerStats, Policy,
     ScoreBy, Spent, Weights, decode, encode,
 };
 use headwater_testing::Dice;
@@ -183,7 +183,11 @@ impl Source {
     /// What may leave.
     pub(crate) fn rules(&self) -> Rules {
         match self.withholds {
-            true => Rules::new(vec![rule(SECRET, None, StreamShare::Nothing, 0)], StreamShare::Full).unwrap(),
+            true => Rules::new(
+                vec![rule(SECRET, None, StreamShare::Nothing, 0)],
+                StreamShare::Full,
+            )
+            .unwrap(),
             false => Rules::default(),
         }
     }
@@ -420,7 +424,7 @@ impl World {
     }
 
     /// What the planner has done.
-    pub(crate) fn figures(&self) -> PlannerFigures {
+    pub(crate) fn figures(&self) -> PlannerStats {
         self.planner().figures(self.clocks())
     }
 

@@ -8,10 +8,12 @@ use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::expr::{Between, InList, InSubquery, SetComparison, Sort};
+use datafusion::logical_expr::expr::{
+    AggregateFunction, Between, InList, InSubquery, SetComparison, Sort, WindowFunction,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Subquery};
 use datafusion::optimizer::AnalyzerRule;
 
 /// The rule; the first of all.
@@ -255,33 +257,8 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             Ok(Transformed::no(Expr::ScalarFunction(function)))
         }
-        Expr::AggregateFunction(mut function) => {
-            let params = &mut function.params;
-            let sorts = sort_all(std::mem::take(&mut params.order_by), schema);
-            let mut changed = sorts.transformed;
-            params.order_by = sorts.data;
-            if is_extreme(function.func.name()) {
-                changed |= extremes(&mut params.args, schema);
-            }
-            Ok(Transformed::new(
-                Expr::AggregateFunction(function),
-                changed,
-                TreeNodeRecursion::Continue,
-            ))
-        }
-        Expr::WindowFunction(mut function) => {
-            let sorts = sort_all(std::mem::take(&mut function.params.order_by), schema);
-            let mut changed = sorts.transformed;
-            function.params.order_by = sorts.data;
-            if is_extreme(function.fun.name()) {
-                changed |= extremes(&mut function.params.args, schema);
-            }
-            Ok(Transformed::new(
-                Expr::WindowFunction(function),
-                changed,
-                TreeNodeRecursion::Continue,
-            ))
-        }
+        Expr::AggregateFunction(function) => Ok(of_aggregate(function, schema)),
+        Expr::WindowFunction(function) => Ok(of_window(function, schema)),
         Expr::InSubquery(InSubquery {
             expr: ref sought,
             ref subquery,
@@ -292,24 +269,52 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             ref subquery,
             ..
         }) => {
-            let within = subquery.subquery.schema().fields().first();
-            let within = within.map(|field| field.data_type().clone());
-            let types = [sought.get_type(schema).ok(), within];
-            if types
-                .iter()
-                .flatten()
-                .any(|of| matches!(of, DataType::Interval(_)))
-            {
-                return Err(Error::unsupported(
-                    "an interval cannot be looked for among the rows of a query",
-                )
-                .with_hint("write EXISTS (SELECT … WHERE a = b), which compares lengths of time")
-                .into());
-            }
+            check_sought(sought, subquery, schema)?;
             Ok(Transformed::no(expr))
         }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Orders of an aggregate, and the extremes of intervals, go by length.
+fn of_aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {
+    let params = &mut function.params;
+    let sorts = sort_all(std::mem::take(&mut params.order_by), schema);
+    let mut changed = sorts.transformed;
+    params.order_by = sorts.data;
+    if is_extreme(function.func.name()) {
+        changed |= extremes(&mut params.args, schema);
+    }
+    let expr = Expr::AggregateFunction(function);
+    Transformed::new(expr, changed, TreeNodeRecursion::Continue)
+}
+
+/// As [`of_aggregate`], over a window.
+fn of_window(mut function: Box<WindowFunction>, schema: &DFSchema) -> Transformed<Expr> {
+    let sorts = sort_all(std::mem::take(&mut function.params.order_by), schema);
+    let mut changed = sorts.transformed;
+    function.params.order_by = sorts.data;
+    if is_extreme(function.fun.name()) {
+        changed |= extremes(&mut function.params.args, schema);
+    }
+    let expr = Expr::WindowFunction(function);
+    Transformed::new(expr, changed, TreeNodeRecursion::Continue)
+}
+
+/// Refuses an interval that is looked for among the rows of a query.
+fn check_sought(sought: &Expr, subquery: &Subquery, schema: &DFSchema) -> Result<()> {
+    let within = subquery.subquery.schema().fields().first();
+    let within = within.map(|field| field.data_type().clone());
+    let types = [sought.get_type(schema).ok(), within];
+    let is_interval = |of: &DataType| matches!(of, DataType::Interval(_));
+    if types.iter().flatten().any(is_interval) {
+        return Err(Error::unsupported(
+            "an interval cannot be looked for among the rows of a query",
+        )
+        .with_hint("write EXISTS (SELECT … WHERE a = b), which compares lengths of time")
+        .into());
+    }
+    Ok(())
 }
 
 fn extremes(args: &mut [Expr], schema: &DFSchema) -> bool {

@@ -22,7 +22,7 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::logical_expr::LogicalPlan;
 use headwater::Timestamp;
 use headwater_columnar::{Cells, TimeText};
-use headwater_watch::{Begin, Bounds, Match, Key, Position, Round};
+use headwater_watch::{Begin, Bounds, Key, Match, Position, Round};
 use headwater_wire::instant::format_instant;
 use headwater_wire::json::push_str;
 use parking_lot::Mutex;

@@ -1,4 +1,5 @@
-//! The bucket in which a cloud keeps its copies: the lease of its group, and the keeper that commits.
+//! The bucket in which a cloud keeps its copies: the lease of its group, and the keeper that
+//! commits.
 
 use super::{Bucket, BucketMetrics, Keeper};
 use crate::app::App;

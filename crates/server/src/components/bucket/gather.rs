@@ -137,17 +137,14 @@ impl Gathering<'_> {
             copy,
             mark,
         } = carry;
-        let range = |(segment, offset, bytes): &(u64, u64, u64)| Range {
-            segment: *segment,
-            offset: *offset,
-            bytes: *bytes,
-        };
-        let present: Vec<Range> = carried.present.iter().map(range).collect();
+        let present = carried.present.iter();
+        let present: Vec<Range> = present.map(|(id, bytes)| Range::of(*id, *bytes)).collect();
         let history = carried.state.identity ^ carried.state.incarnation.rotate_left(17);
         let mut lacks = self.contents.lacks(name, history, &present);
         // A forgotten range may have been replaced by other contents.
-        let forgotten: Vec<Range> = carried.forgotten.iter().map(range).collect();
-        lacks.extend(moves.iter().chain(&forgotten));
+        let forgotten = carried.forgotten.iter();
+        let forgotten = forgotten.map(|(id, bytes)| Range::of(*id, *bytes));
+        lacks.extend(moves.iter().copied().chain(forgotten));
         let lacks = within(&present, lacks);
         if lacks.is_empty()
             && self

@@ -83,7 +83,7 @@ impl BrokerMetrics {
         *self.refused_by_code.lock().entry(code).or_default() += count;
     }
 
-    /// What is known of the broker that these settings name; `None` without one.
+    /// Status of the broker that these settings name; `None` without one.
     pub(crate) fn state(&self, settings: &Mqtt) -> Option<BrokerState> {
         Some(BrokerState {
             broker: settings.broker.as_ref()?.to_string(),

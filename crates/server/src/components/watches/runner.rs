@@ -95,7 +95,7 @@ struct Runner {
     files: Arc<dyn Files>,
     dir: PathBuf,
     courses: HashMap<u64, Course>,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
 impl Course {
@@ -143,7 +143,7 @@ impl Runner {
             dir: app.settings.db().join("watches"),
             app,
             courses: HashMap::new(),
-            places: Arc::new(Semaphore::new(SENDING_MAX)),
+            slots: Arc::new(Semaphore::new(SENDING_MAX)),
         }
     }
 
@@ -260,7 +260,7 @@ impl Runner {
         if watch.hook().is_none() {
             return;
         }
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        let Ok(place) = Arc::clone(&self.slots).try_acquire_owned() else {
             return;
         };
         let now_ns = now_ns();

@@ -3,7 +3,7 @@
 use super::held_by;
 use crate::prometheus::{packed, series};
 use crate::support::{Running, client, json};
-use headwater_testing::doors::{Cell, Door, Need, Request, State, Outcome, lines, walk};
+use headwater_testing::doors::{Cell, FrontEnd, Need, Outcome, Request, State, lines, walk};
 use serde_json::{Value, json};
 
 type Response = ureq::http::Response<ureq::Body>;
@@ -48,7 +48,7 @@ struct Lines {
     path: &'static str,
 }
 
-impl Door for Lines {
+impl FrontEnd for Lines {
     fn name(&self) -> &'static str {
         self.path
     }
@@ -86,7 +86,7 @@ fn lines_are_taken_alike_on_every_route() {
 
 struct Points(Running);
 
-impl Door for Points {
+impl FrontEnd for Points {
     fn name(&self) -> &'static str {
         "/api/put"
     }
@@ -147,7 +147,7 @@ fn points_of_opentsdb_are_taken_as_every_door_does() {
 
 struct Samples(Running);
 
-impl Door for Samples {
+impl FrontEnd for Samples {
     fn name(&self) -> &'static str {
         "/api/v1/prom/write"
     }

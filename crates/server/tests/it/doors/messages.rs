@@ -2,7 +2,9 @@
 
 use crate::mqtt::{CONNECTED, DONE, figure, start, until_figure};
 use crate::support::{Running, client};
-use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Outcome, held, lines, walk};
+use headwater_testing::doors::{
+    Cell, FrontEnd, Need, Outcome, Request, Row, State, held, lines, walk,
+};
 use headwater_testing::{Broker, has_broker, until};
 use headwater_wire::message::PayloadForm;
 use serde_json::{Map, Value};
@@ -141,7 +143,7 @@ impl Messages {
     }
 }
 
-impl Door for Messages {
+impl FrontEnd for Messages {
     fn name(&self) -> &'static str {
         match self.form {
             PayloadForm::LineProtocol => "MQTT, line protocol",

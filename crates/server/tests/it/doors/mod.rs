@@ -11,7 +11,7 @@ mod statements;
 
 use crate::support::Running;
 use headwater::{Batch, Database, StreamName, StreamRows, Timestamp, Value};
-use headwater_testing::doors::{Cell, Door, Need, Request, State, Outcome, held, walk};
+use headwater_testing::doors::{Cell, FrontEnd, Need, Outcome, Request, State, held, walk};
 use tempfile::TempDir;
 
 /// The state of a server that is ended.
@@ -27,7 +27,7 @@ struct Library {
     is_whole: bool,
 }
 
-impl Door for Library {
+impl FrontEnd for Library {
     fn name(&self) -> &'static str {
         if self.is_whole {
             "library, all or none"

@@ -3,7 +3,7 @@
 use super::held_by;
 use crate::postgres::raw::{Client, bind, execute, lines, message, parse, sync, texts};
 use crate::support::{Running, client, json};
-use headwater_testing::doors::{Cell, Door, Need, Request, Row, State, Outcome, walk};
+use headwater_testing::doors::{Cell, FrontEnd, Need, Outcome, Request, Row, State, walk};
 use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,7 +266,7 @@ impl Statements {
     }
 }
 
-impl Door for Statements {
+impl FrontEnd for Statements {
     fn name(&self) -> &'static str {
         match self.way {
             Way::Http => "INSERT over HTTP",

@@ -11,10 +11,12 @@ use super::{Partition, Store};
 use crate::common::error::Damage;
 use crate::common::ids::SegmentId;
 use crate::metadata::tables::PartitionRecord;
-use crate::storage::fast_index::{FastIndex, NamedSegment, Repeats, UpTo, RepeatKind};
+use crate::storage::fast_index::{FastIndex, NamedSegment, RepeatKind, Repeats, UpTo};
 use crate::storage::segment::format::{Footer, HEADER_BYTES, SegmentHeader};
 use crate::{Error, ErrorKind, Result};
 use headwater_io::File;
+use headwater_types::ByteRange;
+use headwater_types::byte_range::joined;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -50,7 +52,7 @@ fn up_to(record: &PartitionRecord) -> UpTo {
 /// The ranges of a segment that the fast tier lacks.
 struct Missing {
     /// Rising stretches of the segment.
-    ranges: Vec<(u64, u64)>,
+    ranges: Vec<ByteRange>,
     footer_crc: u32,
 }
 
@@ -214,7 +216,7 @@ impl Store {
             if bytes > rows_max {
                 return Ok(());
             }
-            ranges = vec![(begin, bytes)];
+            ranges = vec![ByteRange::at(begin, bytes)];
         }
         writing.append(from, &ranges, footer_crc, &mut |offset, out| {
             self.read_bulk(id, offset, out)
@@ -242,25 +244,24 @@ impl Store {
             let footer = Footer::decode_each(&raw, |delta| {
                 let blocks = delta.added_blocks.iter();
                 let blocks = blocks.filter(|block| !gone.contains(&block.offset));
-                ranges.extend(blocks.map(|block| (block.offset, u64::from(block.bytes))));
+                ranges.extend(blocks.map(|b| ByteRange::at(b.offset, u64::from(b.bytes))));
                 left.extend(delta.removed_blocks);
             })
             .map_err(|e| Error::decode(&self.path(id), offset, e))?;
             gone.extend(left);
             footer_crc.get_or_insert(crc_of(&raw));
             let checkpoint = footer.checkpoint.bytes();
-            ranges.push((
-                offset.saturating_sub(checkpoint),
-                checkpoint + u64::from(bytes),
-            ));
+            let start = offset.saturating_sub(checkpoint);
+            ranges.push(ByteRange::at(start, checkpoint + u64::from(bytes)));
             next = self.before(id, offset, &footer)?;
         }
         if next != until {
             return Ok(None);
         }
         if until.is_none() {
-            ranges.push((0, HEADER_BYTES));
+            ranges.push(ByteRange::new(0, HEADER_BYTES));
         }
+        // A block that a group lists twice is one.
         Ok(Some(Missing {
             ranges: joined(ranges),
             footer_crc: footer_crc.unwrap_or_default(),
@@ -274,32 +275,4 @@ fn crc_of(footer: &[u8]) -> u32 {
         .last_chunk::<TRAILER_LEN>()
         .and_then(|trailer| trailer.get(TRAILER_CRC)?.try_into().ok());
     crc.map_or(0, u32::from_le_bytes)
-}
-
-/// Rising stretches, adjacent ones joined.
-fn joined(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
-    ranges.sort_unstable();
-    let mut out: Vec<(u64, u64)> = Vec::new();
-    for (offset, bytes) in ranges {
-        match out.last_mut() {
-            // A block that a group lists twice is one.
-            Some((start, len)) if *start + *len >= offset => {
-                *len = (*len).max((offset + bytes).saturating_sub(*start));
-            }
-            _ => out.push((offset, bytes)),
-        }
-    }
-    out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::joined;
-
-    #[test]
-    fn stretches_that_touch_become_one() {
-        let ranges = vec![(90, 10), (0, 64), (100, 5), (64, 6), (90, 10), (200, 1)];
-        assert_eq!(joined(ranges), [(0, 70), (90, 15), (200, 1)]);
-        assert_eq!(joined(Vec::new()), []);
-    }
 }

@@ -9,7 +9,7 @@ use super::super::checkpoint::{CheckpointIndex, PageEntries, PageLocation, Strea
 use super::super::format::{CheckpointPlace, Footer, Parts};
 use super::super::index::{PageNumber, SegmentState};
 use super::super::state::StreamState;
-use super::super::stream_contents::{StreamContents, IndexPages, PagedStream};
+use super::super::stream_contents::{IndexPages, PagedStream, StreamContents};
 use super::footers::Footers;
 use super::{FileOffset, Store};
 use crate::common::error::Damage;

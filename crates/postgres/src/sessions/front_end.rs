@@ -2,7 +2,7 @@
 
 use super::cancel::Cancels;
 use super::quota::Quota;
-use crate::host::{DoorSettings, Host, Statements};
+use crate::host::{FrontEndSettings, Host, Statements};
 use crate::metrics::Metrics;
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Parts from which a connection becomes a session.
 pub(super) struct Begins {
-    pub(super) door: Arc<Door>,
+    pub(super) front_end: Arc<FrontEnd>,
     pub(super) cancels: Arc<Cancels>,
     /// One for each session that may be.
-    pub(super) places: Arc<Semaphore>,
+    pub(super) slots: Arc<Semaphore>,
     /// Owned until the client is authenticated.
     pub(super) _start: OwnedSemaphorePermit,
     /// The time limit of that.
@@ -22,10 +22,10 @@ pub(super) struct Begins {
 }
 
 /// The front end for PostgreSQL's clients.
-pub struct Door {
+pub struct FrontEnd {
     pub(super) host: Arc<dyn Host>,
     pub(super) statements: Statements,
-    pub(super) settings: DoorSettings,
+    pub(super) settings: FrontEndSettings,
     pub(super) metrics: Metrics,
     /// Becomes true when the server stops.
     pub(super) stopping: watch::Receiver<bool>,
@@ -33,7 +33,7 @@ pub struct Door {
     pub(super) quota: Arc<Quota>,
 }
 
-impl fmt::Debug for Door {
+impl fmt::Debug for FrontEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Door")
             .field("settings", &self.settings)
@@ -41,18 +41,18 @@ impl fmt::Debug for Door {
     }
 }
 
-impl Door {
+impl FrontEnd {
     /// The front end of a server, whose sessions end once `stopping` is true or its sender was
     /// dropped.
     #[must_use]
     pub fn new(
         host: Arc<dyn Host>,
         statements: Statements,
-        settings: DoorSettings,
+        settings: FrontEndSettings,
         metrics: Metrics,
         stopping: watch::Receiver<bool>,
-    ) -> Arc<Door> {
-        Arc::new(Door {
+    ) -> Arc<FrontEnd> {
+        Arc::new(FrontEnd {
             host,
             statements,
             settings,

@@ -1,0 +1,92 @@
+//! Replays the records behind the segments: those of the log, or those that came with a state.
+
+use super::Replayer;
+use super::plan::{LogPlan, Opening};
+use super::saved_state::LoggedState;
+use super::tail::TailShown;
+use crate::Result;
+use crate::common::ids::Sequence;
+use crate::core::shard::{Shard, held_max};
+use crate::metadata::catalog::Catalog;
+use crate::storage::segment::Store;
+use crate::wal::{Needed, Replayed, replay};
+use std::collections::HashMap;
+
+/// State into which records are replayed.
+#[derive(Clone, Copy)]
+pub(super) struct ReplayTarget<'a> {
+    pub(super) logged: &'a LoggedState,
+    pub(super) catalog: &'a Catalog,
+    pub(super) store: &'a Store,
+    pub(super) shards: &'a [Shard],
+}
+
+/// Result of a replay, apart from its effects on the state.
+pub(super) struct ReplayedLog {
+    pub(super) replayed: Replayed,
+    /// The newest record, wherever it was.
+    pub(super) newest: Sequence,
+    /// Bytes of memory that the events take.
+    pub(super) memory: usize,
+    /// Events put back into memory.
+    pub(super) events: u64,
+}
+
+impl LogPlan<'_> {
+    /// Replays the records behind the segments.
+    pub(super) fn replay(self, opening: &Opening, into: ReplayTarget<'_>) -> Result<ReplayedLog> {
+        let access = self.access();
+        let defined = into.logged.needed.sequence;
+        let mut newest = defined;
+        let (needed, mut replayer) = match self {
+            LogPlan::Log(_) => (into.logged.needed, Replayer::new(opening, into, None)),
+            // The state names the pending deletes.
+            LogPlan::Carried(mut carried) => {
+                let shown = TailShown::of(&mut carried, into.store);
+                let mut replayer = Replayer::new(opening, into, Some(shown));
+                replayer.copied(&carried.deletes, &carried.tail, defined)?;
+                newest = carried.tail.last().map_or(defined, |r| r.sequence);
+                (Needed::default(), replayer)
+            }
+        };
+        let replayed = replay(
+            opening.env.log_files(),
+            &opening.log_dir(),
+            opening.options.log_file_size(),
+            needed,
+            access,
+            |sequence, kind, payload, path, offset| {
+                replayer.record(sequence, kind, payload, path, offset)
+            },
+        )?;
+        Ok(ReplayedLog {
+            newest: replayed.last.max(defined).max(newest),
+            memory: replayer.memory,
+            events: replayer.events,
+            replayed,
+        })
+    }
+}
+
+impl<'a> Replayer<'a> {
+    /// Begins a replay; `tail` for one of records that came with a state.
+    fn new(opening: &'a Opening, into: ReplayTarget<'a>, tail: Option<TailShown>) -> Replayer<'a> {
+        let logged = into.logged;
+        Replayer {
+            producers: &logged.producers,
+            newest_deletes: &logged.newest_deletes,
+            removed: &logged.removed,
+            ends: [&logged.ends, &logged.named_ends],
+            catalog: into.catalog,
+            meta: &opening.meta,
+            store: into.store,
+            shards: into.shards,
+            covers: None,
+            held_max: held_max(&opening.options, into.shards.len()),
+            streams: HashMap::new(),
+            tail,
+            memory: 0,
+            events: 0,
+        }
+    }
+}
