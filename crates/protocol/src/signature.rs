@@ -1,7 +1,7 @@
 //! Signatures by Ed25519, of notices and tickets.
 //!
-//! Invariants: each use has a context of its own before the signed bytes, so that a signature of one
-//! use is none of another.
+//! Invariants: each use has a context of its own before the signed bytes, so that a signature for
+//! one use is not valid for another.
 //! Concurrency: plain data.
 //! Failure: an invalid signature is `false`.
 

@@ -38,8 +38,8 @@ impl ByteRange {
         }
     }
 
-    /// The range of so many bytes from an offset on. It ends at `u64::MAX` where it would end
-    /// behind that.
+    /// The range of so many bytes from an offset on, which ends at `u64::MAX` where it would end
+    /// after that.
     #[inline]
     #[must_use]
     pub const fn at(offset: u64, len: u64) -> ByteRange {

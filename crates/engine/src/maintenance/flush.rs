@@ -9,7 +9,7 @@
 use crate::Result;
 use crate::common::ids::{Sequence, ShardIndex};
 use crate::core::Core;
-use crate::core::late_policy::{decide_if_due, late_merge_is_due, settle_analyzers};
+use crate::core::late_policy::{decide_if_due, late_buffer_is_due, settle_analyzers};
 use crate::maintenance::jobs::{self, Buffers, ShardView, Urgency};
 
 /// The log may grow to this many times the memory budget before old events are flushed for its
@@ -84,7 +84,7 @@ pub(crate) fn flush_if_due(core: &Core, index: ShardIndex) -> Result<bool> {
             return Ok(true);
         }
     }
-    if late_merge_is_due(core, index)? {
+    if late_buffer_is_due(core, index)? {
         let merged = step(core, index, Buffers::Late, Urgency::All)?;
         if !merged {
             // Its partition takes no groups just now: not again at once.

@@ -12,6 +12,7 @@
 //! database that does not open keeps all that it might be repaired from.
 
 mod assembly;
+mod copy_tail;
 mod files;
 mod in_memory;
 mod indexes;
@@ -23,7 +24,6 @@ mod replayed_log;
 mod retained_deletes;
 mod saved_state;
 mod segments;
-mod tail;
 mod watermark;
 
 pub(crate) use assembly::assemble;
@@ -49,13 +49,13 @@ use crate::storage::segment::{Cover, Covers, Store};
 use crate::storage::tombstone::DeleteRecord;
 use crate::wal::RecordKind;
 use crate::{Error, ErrorKind, Result};
+use copy_tail::TailShown;
 use headwater_codec::light::decode_rows;
 use headwater_codec::{Cursor, DecodeError};
 use headwater_types::{Producer, Rows, Timestamp};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use tail::TailShown;
 
 /// Counts of what recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,11 @@
 //! the additions of the plan. Nothing is planned for a row that is refused: the needs of a row are
 //! planned last, when nothing else can refuse it.
 
-use super::entry::{EntryCheck, field_at, mixed_types, refuse_inexact};
+use super::entry::{EntryCheck, field_at};
 use super::gathered::Gathered;
 use super::plan::Plan;
 use super::pressure::aged_stretches;
+use super::refusals::{mixed_types, refuse_inexact};
 use crate::common::ids::StreamId;
 use crate::common::ranges::holds;
 use crate::common::refused::{

@@ -1,9 +1,9 @@
 //! State of an entry while it is checked: its rows that are still valid, and the reasons of the
 //! refused ones.
 
-use crate::common::refused::{REFUSED_TYPE, Refused};
+use crate::common::refused::Refused;
 use crate::metadata::catalog::Table;
-use headwater_types::{Column, FieldId, FieldType, Values};
+use headwater_types::{Column, FieldId};
 
 /// Rows of an entry that are still good.
 pub(super) struct EntryCheck {
@@ -78,30 +78,4 @@ pub(super) fn field_at(table: &Table, at: usize, name: &str) -> Option<FieldId> 
         Some(field) if field.name == name => u32::try_from(at).ok().map(FieldId),
         _ => table.field_id(name),
     }
-}
-
-/// Refuses integers that a field of floats cannot hold.
-pub(super) fn refuse_inexact(name: &str, column: &Column, accepting: &mut EntryCheck) {
-    if let Values::I64(values) = column.values() {
-        for (row, value) in values.iter().enumerate() {
-            if column.is_present(row) && i128::from(*value) != (*value as f64) as i128 {
-                accepting.refuse(row, REFUSED_TYPE, || {
-                    format!("field `{name}` is f64, which cannot hold {value} exactly: write it as a float")
-                });
-            }
-        }
-    }
-}
-
-/// The refusal of a row whose value has another type than its field.
-pub(super) fn mixed_types(
-    table: &Table,
-    name: &str,
-    expected: FieldType,
-    found: FieldType,
-) -> String {
-    format!(
-        "field `{name}` of table `{}` is {expected}, found {found}: send {expected}, or use another field",
-        table.name
-    )
 }

@@ -11,6 +11,7 @@ mod entry;
 mod gathered;
 mod plan;
 mod pressure;
+mod refusals;
 pub(crate) mod table_change;
 pub(crate) mod widening;
 

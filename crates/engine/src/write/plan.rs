@@ -5,9 +5,10 @@
 //! when it is defined; it has waited for memory before, so that nothing of the plan is defined of a
 //! batch that is then refused. Writes that fit their tables plan nothing.
 
-use super::entry::{EntryCheck, field_at, mixed_types, refuse_inexact};
+use super::entry::{EntryCheck, field_at};
 use super::gathered::Gathered;
 use super::pressure::wait_for_memory;
+use super::refusals::{mixed_types, refuse_inexact};
 use crate::common::ids::TableId;
 use crate::common::refused::{REFUSED_FIELDS, REFUSED_TABLES, REFUSED_TYPE};
 use crate::core::{Core, Turn};

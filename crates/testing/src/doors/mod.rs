@@ -5,8 +5,8 @@
 //! Go's package calls the library for C for each row, which has no column of its own for that
 //! reason. Here are the model, which says what is stored after each, and the walk of one front end.
 //!
-//! Invariants: a front end names what its form cannot say ([`FrontEnd::lacks`]); a case that needs none
-//! of that is walked, so that a front end cannot leave one out by saying nothing.
+//! Invariants: a front end names what its form cannot say ([`FrontEnd::lacks`]); a case that needs
+//! none of that is walked, so that a front end cannot leave one out by saying nothing.
 //! Failure: a difference from the model is a panic that names the case.
 
 mod cases;

@@ -1,7 +1,7 @@
 //! Repair of the segments that the metadata name: each is read, and goes on without what cannot be.
 
 use super::overlay::Patch;
-use super::plan::{Planning, damage};
+use super::plan::{Planning, damage, header_of};
 use super::scan::{ScannedSegment, Whole};
 use crate::common::ids::SegmentId;
 use crate::metadata::catalog::Table;
@@ -239,17 +239,5 @@ impl Planning<'_> {
         };
         self.patches.insert(copy, patch);
         header
-    }
-}
-
-/// Returns the header that a segment should have.
-pub(super) fn header_of(id: SegmentId, record: &PartitionRecord) -> SegmentHeader {
-    SegmentHeader {
-        id,
-        table: record.table,
-        shard: record.shard,
-        level: record.level,
-        bucket: record.bucket,
-        replaces: None,
     }
 }

@@ -2,7 +2,6 @@
 
 use super::log::LogScan;
 use super::mend::{Mended, mend};
-use super::named_segments::header_of;
 use super::overlay::{Overlay, Patch};
 use super::save_log::{Covers, save};
 use super::scan::{ScannedSegment, Whole};
@@ -13,6 +12,7 @@ use crate::common::ids::{SegmentId, Sequence, StreamId};
 use crate::device::layout::{log_dir, meta_path, segment_dir};
 use crate::device::tiers::log_begun;
 use crate::metadata::catalog::{Catalog, StreamIndex, Table, decode_stream_key};
+use crate::metadata::tables::PartitionRecord;
 use crate::metadata::tables::{Meta, MetaChange, copy::MetaCopy};
 use crate::storage::segment::{LeafEntry, SegmentHeader, Store};
 use crate::wal::Needed;
@@ -413,5 +413,17 @@ impl Planning<'_> {
         }
         self.commit(change)?;
         check(self.overlay(), self.options.clone())
+    }
+}
+
+/// Returns the header that a segment should have.
+pub(super) fn header_of(id: SegmentId, record: &PartitionRecord) -> SegmentHeader {
+    SegmentHeader {
+        id,
+        table: record.table,
+        shard: record.shard,
+        level: record.level,
+        bucket: record.bucket,
+        replaces: None,
     }
 }

@@ -207,7 +207,7 @@ pub(crate) fn set_late_policy(core: &Core, choice: PolicyChoice) -> Result<()> {
 }
 
 /// True when late events of a shard have waited for their merge long enough.
-pub(crate) fn late_merge_is_due(core: &Core, index: ShardIndex) -> Result<bool> {
+pub(crate) fn late_buffer_is_due(core: &Core, index: ShardIndex) -> Result<bool> {
     let Some(longest) = core.options.late_merge_interval else {
         return Ok(false);
     };

@@ -15,6 +15,7 @@
 //! again without it.
 
 mod append;
+mod buffers;
 mod carried;
 mod commit;
 mod compact;
@@ -22,9 +23,9 @@ mod cutter;
 mod erase;
 mod free;
 mod late_merge;
+mod late_plan;
 mod partitioning;
 mod pinning;
-mod plan;
 mod rewriting;
 mod store_stream;
 mod stream_writer;
@@ -33,10 +34,10 @@ mod take;
 mod throttle;
 mod write;
 
+pub(crate) use buffers::{Buffers, ShardView, Urgency, buffers_to_store, full_buffers};
 pub(crate) use commit::commit_log_cut;
 pub(crate) use compact::{age_partition, compact_partition, compaction_wanted};
 pub(crate) use free::{CopiedSegment, free_partition, refuse_parts_of_freed, remove_unread};
-pub(crate) use plan::{Buffers, ShardView, Urgency, buffers_to_store, full_buffers};
 pub(crate) use sweep::sweep;
 pub(crate) use throttle::may_compact;
 pub(crate) use write::record;

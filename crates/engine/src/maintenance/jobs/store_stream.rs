@@ -8,23 +8,13 @@
 //! instead.
 
 use super::carried;
-use super::late_merge::{RowsToMerge, fold_units, units};
-use super::stream_writer::{StoreContext, StreamWriter};
+use super::late_merge::{RowsToMerge, fold_units};
+use super::late_plan::{LatePlan, plan_late};
+use super::stream_writer::StreamWriter;
 use crate::common::counters::Cause;
 use crate::read::merge::{Merge, Source};
-use crate::storage::segment::StreamState;
 use crate::{ErrorKind, Result};
-use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Rows};
-use std::ops::Range;
-
-/// Plan for a stream's late events.
-enum LatePlan {
-    Nothing,
-    Run,
-    Merge(Vec<Range<usize>>),
-    Fold,
-}
 
 impl StreamWriter<'_, '_> {
     /// Stores `rows` (sorted, all inside the partition) of a stream.
@@ -101,37 +91,5 @@ impl StreamWriter<'_, '_> {
         self.delta.clear_late = true;
         self.context.counters.count_merge();
         self.write_late_run(&all)
-    }
-}
-
-fn plan_late(
-    context: &StoreContext<'_>,
-    state: &StreamState,
-    late: &Rows,
-    appends: bool,
-) -> LatePlan {
-    if late.is_empty() {
-        return LatePlan::Nothing;
-    }
-    if !state.late.is_empty() {
-        return if state.late.len() + 1 > context.late_runs_max {
-            LatePlan::Fold
-        } else {
-            LatePlan::Run
-        };
-    }
-    let units = units(context.scope, state, late, appends);
-    if context.late_runs_max == 0 {
-        return LatePlan::Merge(units);
-    }
-    let rewritten: u64 = units
-        .iter()
-        .flat_map(|u| part_of(&state.main, u.clone(), "leaves to rewrite"))
-        .map(|l| u64::from(l.count))
-        .sum();
-    if rewritten as f64 <= context.rewrite_per_late * late.len() as f64 {
-        LatePlan::Merge(units)
-    } else {
-        LatePlan::Run
     }
 }

@@ -4,7 +4,7 @@
 //! nothing is removed from memory here, that is done when the job has been committed.
 //! Concurrency: the shard is locked for one stream at a time, so that writers never wait for a job.
 
-use super::plan::{self, Buffers, Urgency};
+use super::buffers::{self, Buffers, Urgency};
 use crate::common::ids::{Sequence, StreamId, TableId};
 use crate::common::ranges::holds;
 use crate::core::Core;
@@ -298,7 +298,7 @@ fn take_stream(
         FlankBound::Nothing => (None, 0),
         FlankBound::Upto(last) => (Some(last), 0),
     };
-    let all = plan::take_range(buffers, watermark, upto);
+    let all = buffers::take_range(buffers, watermark, upto);
     if all.is_empty() {
         return (ClosedRange::EMPTY, Rows::default());
     }
@@ -308,13 +308,13 @@ fn take_stream(
     }
     let flank_from = watermark.map_or(0, |w| rows.times.partition_point(|t| *t <= w.as_nanos()));
     let flank = part_of(&rows.times, flank_from.., "in-order events");
-    let cut = plan::cut(
+    let cut = buffers::cut(
         flank,
         retain,
         keep.whole_leaves_of.unwrap_or(1),
         keep.whole_leaves_of.is_some(),
     );
-    let range = plan::take_range(buffers, watermark, cut);
+    let range = buffers::take_range(buffers, watermark, cut);
     if range.is_empty() {
         return (range, Rows::default());
     }

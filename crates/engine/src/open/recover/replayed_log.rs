@@ -1,9 +1,9 @@
 //! Replays the records behind the segments: those of the log, or those that came with a state.
 
 use super::Replayer;
+use super::copy_tail::TailShown;
 use super::plan::{LogPlan, Opening};
 use super::saved_state::LoggedState;
-use super::tail::TailShown;
 use crate::Result;
 use crate::common::ids::Sequence;
 use crate::core::shard::{Shard, held_max};

@@ -1,6 +1,4 @@
-//! A source and a copy of it, each on a disk that loses power, and between them a link that loses,
-//! delays, doubles and damages what is sent, and is cut. Time goes by in steps, and the wall clocks
-//! of the two are not alike.
+//! A source and a copy on disks that lose power, and a faulty link; time goes by in steps.
 
 use crate::replication::compare::{compare, compare_by, compare_newest, nearly};
 use headwater_engine::{
@@ -71,7 +69,6 @@ pub(crate) struct Source {
     hold_bytes: u64,
     /// Nothing of the secret table may leave.
     pub(crate) withholds: bool,
-    /// As it was kept last.
     kept: Spent,
     /// Bytes that were written for that.
     pub(crate) kept_bytes: u64,
