@@ -238,7 +238,7 @@ fn raw_points(arguments: &Arguments) -> Question {
     let scans: Vec<Vec<u8>> = (0..500)
         .map(|_| {
             let from = START + random.below(arguments.points - window + 1) as i64 * SECOND;
-            let to = from + window as i64 * SECOND;
+            let to = from + i64::try_from(window).unwrap_or(0) * SECOND;
             get(&format!(
                 "/api/v1/scan?stream=big%2Cdevice%3D1&from={from}&to={to}&limit=1000"
             ))
