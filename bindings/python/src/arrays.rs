@@ -13,8 +13,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use std::borrow::Cow;
 
-/// A field: its name, its kind, units of a row (for fixed widths), the array, and which rows have
-/// no value.
+/// A field: its name, its kind, units of a row (for fixed widths), the array, and the rows without
+/// a value.
 pub(crate) type FieldArray<'py> = (
     String,
     String,
@@ -22,9 +22,9 @@ pub(crate) type FieldArray<'py> = (
     Bound<'py, PyAny>,
     Option<PyReadonlyArray1<'py, u8>>,
 );
-/// A tag by row: its key, a code for each row, the values that codes stand for.
+/// A tag by row: its key, a code for each row, the values of the codes.
 pub(crate) type TagArray<'py> = (String, PyReadonlyArray1<'py, i32>, Vec<String>);
-/// Data of a field: an array whose memory is borrowed as long as the value lives.
+/// Data of a field: an array whose memory is borrowed for the life of the value.
 pub(crate) enum FieldData<'py> {
     F64(PyReadonlyArray1<'py, f64>),
     I64(PyReadonlyArray1<'py, i64>),

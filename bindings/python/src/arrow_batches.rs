@@ -56,7 +56,7 @@ pub(crate) fn tag(name: &str, array: &ArrayRef) -> Outcome<Tag<'static>> {
     })
 }
 
-/// Which columns of Arrow data are what.
+/// Roles of the columns of Arrow data.
 pub(crate) struct Roles {
     time: usize,
     tags: Vec<usize>,

@@ -57,7 +57,7 @@ pub(crate) fn arrow(error: &ArrowError) -> Problem {
     Problem::invalid(format!("the Arrow data cannot be read: {error}"))
 }
 
-/// The types that a field can be made of, for messages.
+/// Supported types of fields, for messages.
 const TAKEN: &str =
     "integers, floats, booleans, strings, binary, and dictionaries of strings or binary are taken";
 
@@ -119,8 +119,8 @@ fn presence(array: &ArrayRef) -> Option<Bitmap> {
     Some(bits)
 }
 
-/// Calls `put` with the text of each row; nothing where a row is absent. False when the array holds
-/// no text.
+/// Calls `put` with the text of each row; `None` for an absent row. False if the array is not of
+/// text.
 pub(crate) fn each_text<'a>(array: &'a dyn Array, put: &mut impl FnMut(Option<&'a [u8]>)) -> bool {
     match array.data_type() {
         DataType::Utf8 => array
@@ -156,7 +156,7 @@ pub(crate) fn text_type(data_type: &DataType) -> Option<FieldType> {
     }
 }
 
-/// The entry of a dictionary that each row has; below 0 for none.
+/// The dictionary entry of each row; negative if absent.
 fn dictionary_codes<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Outcome<Vec<i32>> {
     let dictionary = array.as_dictionary::<K>();
     let count = dictionary.values().len();
@@ -238,7 +238,7 @@ pub(crate) fn column(name: &str, array: &ArrayRef, rows: Range<usize>) -> Outcom
             let array = array.as_boolean();
             Values::Bool(array.iter().map(Option::unwrap_or_default).collect())
         }
-        // A column of nothing has no type of its own; all its rows are absent.
+        // A column of type null has no type of its own; all its rows are absent.
         DataType::Null => Values::F64(vec![0.0; array.len()]),
         other => match text_type(other) {
             Some(FieldType::String) => Values::String(var_bytes(name, array)?),
@@ -258,7 +258,7 @@ pub(crate) fn bytes(array: &ArrayRef, rows: &Range<usize>) -> usize {
     match array.data_type() {
         DataType::Boolean => rows.len(),
         other if text_type(other).is_some() => {
-            // By what the array holds on average: exact enough to cut a batch, whose size the
+            // By the average size of the array's rows: exact enough to cut a batch, whose size the
             // engine checks.
             let total = array.get_buffer_memory_size();
             total

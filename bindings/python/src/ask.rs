@@ -89,7 +89,7 @@ impl Table {
         Ok(())
     }
 
-    /// The columns as a frame; `more` are put behind them.
+    /// The columns as a frame, followed by `more`.
     fn finish(
         self,
         tags: &TagColumns,
@@ -195,7 +195,7 @@ pub(crate) struct FieldOf<'a> {
     pub(crate) table: &'a str,
     pub(crate) tags: &'a [(String, String)],
     pub(crate) field: &'a str,
-    /// The named snapshot; `None` = as it is now.
+    /// The named snapshot; `None` = the current state.
     pub(crate) named: Option<&'a str>,
 }
 

@@ -58,7 +58,7 @@ pub(crate) fn verify_backup(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_,
     check_report(py, &report)
 }
 
-/// Makes a database of a backup.
+/// Restores a database from a backup.
 #[pyfunction]
 pub(crate) fn restore(
     py: Python<'_>,
@@ -70,7 +70,7 @@ pub(crate) fn restore(
     check_report(py, &report)
 }
 
-/// Repairs the database in a directory, or says what it would do.
+/// Repairs the database in a directory, or with `dry_run` only reports the repairs.
 #[pyfunction]
 pub(crate) fn repair(py: Python<'_>, path: PathBuf, dry_run: bool) -> PyResult<Bound<'_, PyDict>> {
     let mode = if dry_run {

@@ -1,7 +1,7 @@
 //! Columns on their way out: rows of scans gathered into Arrow record batches.
 //!
 //! Invariants: all columns of a batch have as many rows as it has times; an absent row's slot is
-//! zero or empty; a batch holds at most [`TEXT_BYTES_MAX`] of text in a column (Arrow's offsets are
+//! zero or empty; a column of a batch has at most [`TEXT_BYTES_MAX`] of text (Arrow's offsets are
 //! 32 bits), plus one row.
 
 use crate::errors::{Outcome, Problem};
@@ -49,7 +49,7 @@ pub(crate) fn required(name: &str, data_type: DataType) -> Field {
     Field::new(name, data_type, false)
 }
 
-/// A column of the schema that may lack values.
+/// A nullable column of the schema.
 pub(crate) fn optional(name: &str, data_type: DataType) -> Field {
     Field::new(name, data_type, true)
 }
@@ -64,7 +64,7 @@ pub(crate) fn dictionary(values: &[String]) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(values))
 }
 
-/// A tag of every row; codes below 0 for none.
+/// A tag of every row; negative codes are absent.
 pub(crate) fn tag_array(codes: Vec<i32>, dictionary: ArrayRef) -> Outcome<ArrayRef> {
     let absent = codes.iter().any(|c| *c < 0);
     let keys: Int32Array = if absent {
@@ -144,7 +144,7 @@ impl ColumnBuilder {
     }
 
     /// Appends rows of a column of the engine. A column of the field before it was widened from i64
-    /// to f64 is taken too.
+    /// to f64 is accepted, too.
     pub(crate) fn extend(&mut self, column: &Column, rows: Range<usize>) -> Outcome<()> {
         macro_rules! part {
             ($v:expr) => {
@@ -175,7 +175,7 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Appends one value, or none.
+    /// Appends one value, or an absent one.
     pub(crate) fn push(&mut self, value: Option<&Value>) -> Outcome<()> {
         let present = value.is_some();
         match (&mut self.slots, value) {

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 /// A condition: field, operator, value.
 type Condition<'py> = (String, String, Bound<'py, PyAny>);
-/// Options of a write: when values expire, the producer and its number, all or nothing.
+/// Options of a write: expiry of the values, the producer and its number, all or nothing.
 type WriteOptionsTuple = (Option<i64>, Option<(String, u64)>, bool);
 
 fn write_options((expires_at, producer, require_all): WriteOptionsTuple) -> WriteOptions {
@@ -89,7 +89,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Takes a part in, in pieces if need be.
+    /// Adds a part, split if necessary.
     fn take(
         &self,
         py: Python<'_>,
@@ -142,7 +142,7 @@ impl Database {
     }
 }
 
-/// The outcome; an exception says how many rows were stored before.
+/// The outcome; an exception states how many rows were stored before.
 fn told(py: Python<'_>, outcome: Outcome<()>, writer: &Writer) -> PyResult<()> {
     outcome.map_err(|problem| {
         let error = PyErr::from(problem);
@@ -151,7 +151,7 @@ fn told(py: Python<'_>, outcome: Outcome<()>, writer: &Writer) -> PyResult<()> {
                 "{} rows of this write were stored before; some more may have been",
                 writer.accepted()
             );
-            // A note that cannot be added changes nothing about the error.
+            // If the note cannot be added, the error is unchanged.
             let _ = error.value(py).call_method1("add_note", (note,));
         }
         error
@@ -200,7 +200,7 @@ impl Database {
         Ok(py.detach(|| self.shared.is_closed())?)
     }
 
-    /// Stores what is in memory and closes.
+    /// Flushes memory and closes.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.shared.close())?)
     }
@@ -256,7 +256,7 @@ impl Database {
         Ok(done(py.detach(|| writer.wait())?))
     }
 
-    /// Writes one event and waits. One that is of now has an instant of its own.
+    /// Writes one event and waits. An event without a time gets a unique instant.
     fn write_event(
         &self,
         py: Python<'_>,
@@ -453,7 +453,7 @@ impl Database {
         Ok(())
     }
 
-    /// Changes a table; a life that is given as `(None,)` becomes endless.
+    /// Changes a table; a lifetime of `(None,)` becomes unlimited.
     #[expect(clippy::too_many_arguments, reason = "the Python side names them")]
     fn alter_table(
         &self,
@@ -491,7 +491,7 @@ impl Database {
         })?)
     }
 
-    /// Drops streams; gives their number.
+    /// Drops streams; returns their number.
     fn drop_streams(&self, py: Python<'_>, table: &str, tags: Tags) -> PyResult<u64> {
         Ok(py.detach(|| {
             self.shared
@@ -499,7 +499,7 @@ impl Database {
         })?)
     }
 
-    /// Deletes a range; gives the number of streams concerned.
+    /// Deletes a range; returns the number of affected streams.
     fn delete(
         &self,
         py: Python<'_>,
@@ -518,12 +518,12 @@ impl Database {
         })?)
     }
 
-    /// Stores what is in memory in segments.
+    /// Flushes memory to segments.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.shared.with(|opened| Ok(opened.owner()?.flush()?)))?)
     }
 
-    /// Rewrites what would become smaller or tidier.
+    /// Rewrites segments that compaction makes smaller or better ordered.
     fn compact(&self, py: Python<'_>) -> PyResult<()> {
         Ok(py.detach(|| self.shared.with(|opened| Ok(opened.owner()?.compact()?)))?)
     }
@@ -552,7 +552,7 @@ impl Database {
         backup_report(py, &report)
     }
 
-    /// Keeps the state of now under a name.
+    /// Creates a named snapshot of the current state.
     fn create_snapshot<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyDict>> {
         named::create(py, &self.shared, name)
     }

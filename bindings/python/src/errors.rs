@@ -8,16 +8,16 @@ use pyo3::prelude::*;
 /// An error that becomes an exception when a call ends.
 #[derive(Debug)]
 pub(crate) enum Problem {
-    /// Of the engine.
+    /// An error of the engine.
     Engine(headwater::Error),
-    /// Of this package: a code and a message.
+    /// An error of this package: a code and a message.
     Own(&'static str, String),
     /// Already an exception.
     Raised(PyErr),
 }
 
 impl Problem {
-    /// The request itself is wrong.
+    /// Error of an invalid request.
     pub(crate) fn invalid(message: impl Into<String>) -> Problem {
         Problem::Own("invalid", message.into())
     }

@@ -1,8 +1,8 @@
 //! Rows in memory, and their way to numpy and Arrow.
 //!
 //! Invariants: a frame never changes. Arrow consumers get its buffers without a copy; numpy arrays
-//! are made of buffers that nobody else holds without a copy, and of a copy otherwise, so that
-//! every numpy array may be written to.
+//! use buffers without other references directly, and copies otherwise, so that every numpy array
+//! may be written to.
 
 use crate::columns::internal;
 use crate::errors::Outcome;
@@ -37,7 +37,7 @@ impl Frame {
         Frame { schema, batches }
     }
 
-    /// Of one batch.
+    /// Frame of one batch.
     pub(crate) fn of(batch: RecordBatch) -> Frame {
         Frame {
             schema: batch.schema(),
@@ -59,7 +59,7 @@ impl Frame {
         self.batches.iter().map(RecordBatch::num_rows).sum()
     }
 
-    /// Copies of the columns that numpy arrays are made of.
+    /// Copies of the columns, in the form from which numpy arrays are created.
     fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         to_numpy(py, &self.schema, self.batches.clone())
     }
@@ -81,8 +81,8 @@ pub(crate) fn stream_capsule(
     PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
 }
 
-/// Of each column its name, its kind, its values, and which rows have none:
-/// `(name, kind, values, absent | None)`. A tag's values are `(codes, dictionary)`.
+/// For each column its name, its kind, its values, and its absent rows: `(name, kind, values,
+/// absent | None)`. A tag's values are `(codes, dictionary)`.
 pub(crate) fn to_numpy<'py>(
     py: Python<'py>,
     schema: &SchemaRef,
@@ -120,7 +120,7 @@ pub(crate) fn to_numpy<'py>(
     Ok(out)
 }
 
-/// Which rows have no value; `None` when all have one.
+/// The absent rows; `None` if all rows have a value.
 fn absent<'py>(py: Python<'py>, parts: &[ArrayRef]) -> Option<Bound<'py, PyArray1<bool>>> {
     if parts.iter().all(|p| p.null_count() == 0) {
         return None;
@@ -135,7 +135,7 @@ fn absent<'py>(py: Python<'py>, parts: &[ArrayRef]) -> Option<Bound<'py, PyArray
     Some(PyArray1::from_vec(py, out))
 }
 
-/// The values of a primitive array: its own vector when nobody else holds it.
+/// Values of a primitive array: its own vector if there are no other references.
 fn vector<T: ArrowPrimitiveType>(array: ArrayRef) -> Vec<T::Native> {
     let own: PrimitiveArray<T> = array.as_primitive::<T>().clone();
     drop(array);
@@ -206,7 +206,7 @@ fn objects<'py, 'a>(py: Python<'py>, parts: &'a [ArrayRef]) -> PyResult<Bound<'p
     Ok(PyArray1::from_vec(py, out).into_any())
 }
 
-/// Codes, -1 where there is no value, and what they stand for. All parts have the same dictionary.
+/// Codes, -1 for absent values, and the values of the codes. All parts have the same dictionary.
 fn tag<'py>(py: Python<'py>, parts: Vec<ArrayRef>) -> PyResult<Bound<'py, PyAny>> {
     let mut codes: Vec<i32> = Vec::with_capacity(parts.iter().map(|p| p.len()).sum());
     let mut values: Vec<String> = Vec::new();

@@ -1,9 +1,9 @@
-//! Columns that come in, borrowed from numpy arrays or Arrow arrays, and what the engine's batches
-//! need of them.
+//! Input columns, borrowed from numpy arrays or Arrow arrays, and their conversion to the engine's
+//! batches.
 //!
-//! Invariants: an absent row's slot becomes zero or nothing, whatever the caller's array holds
-//! there. Nothing here touches Python: the pointers were taken while Python's lock was held, and
-//! the arrays are kept alive by the caller.
+//! Invariants: an absent row's slot becomes zero or empty, whatever the caller's array contains
+//! there. This module does not use Python: the pointers were read while Python's lock was held, and
+//! the caller keeps the arrays alive.
 
 use crate::arrow_columns::{self, from_parts};
 use crate::errors::{Outcome, Problem};
@@ -46,9 +46,9 @@ pub(crate) enum Source<'a> {
     F64(&'a [f64]),
     I64(&'a [i64]),
     U64(&'a [u64]),
-    /// Anything but 0 is true.
+    /// Booleans; nonzero bytes are true.
     Bool(&'a [u8]),
-    /// Of type string or bytes.
+    /// Strings or bytes.
     Text(FieldType, &'a Text),
     /// numpy's `U`: UCS-4, this many units each, padded with zeros.
     Utf32(&'a [u32], usize),
@@ -57,7 +57,7 @@ pub(crate) enum Source<'a> {
     Arrow(&'a ArrayRef),
 }
 
-/// A field with its values. `absent` has a byte for each row; anything but 0 means that the row has
+/// A field with its values. `absent` has a byte for each row; a nonzero byte means that the row has
 /// no value.
 pub(crate) struct Field<'a> {
     pub(crate) name: String,
@@ -65,7 +65,7 @@ pub(crate) struct Field<'a> {
     pub(crate) absent: Option<&'a [u8]>,
 }
 
-/// Values of `slice[rows]`, with zeros where `absent` says so.
+/// Values of `slice[rows]`, with zeros for absent rows.
 fn numbers<T: Copy + Default>(values: &[T], rows: &Range<usize>, absent: Option<&[u8]>) -> Vec<T> {
     let values = values.get(rows.clone()).unwrap_or_default();
     match absent.and_then(|a| a.get(rows.clone())) {
@@ -78,7 +78,7 @@ fn numbers<T: Copy + Default>(values: &[T], rows: &Range<usize>, absent: Option<
     }
 }
 
-/// Which rows are present; `None` = all.
+/// Bitmap of present rows; `None` = all.
 fn presence(rows: &Range<usize>, absent: Option<&[u8]>) -> Option<Bitmap> {
     let absent = absent?.get(rows.clone())?;
     if absent.iter().all(|a| *a == 0) {
@@ -182,14 +182,14 @@ impl Field<'_> {
     }
 }
 
-/// A tag of every row: a number into `values`, or below 0 for none.
+/// A tag of every row: an index into `values`, or negative if absent.
 pub(crate) struct Tag<'a> {
     pub(crate) key: String,
     pub(crate) codes: Cow<'a, [i32]>,
     pub(crate) values: Vec<String>,
 }
 
-/// Rows of a table that come together.
+/// Rows of a table that are passed together.
 pub(crate) struct Part<'a> {
     pub(crate) table: String,
     /// Tags of all rows.
@@ -201,12 +201,12 @@ pub(crate) struct Part<'a> {
     pub(crate) fields: Vec<Field<'a>>,
 }
 
-/// Where the rows of an entry of a batch come from.
+/// Input rows of an entry of a batch.
 #[derive(Clone)]
 pub(crate) enum Origin {
-    /// This row of the input and those after it.
+    /// Consecutive rows, from this one on.
     From(usize),
-    /// These rows behind a first one.
+    /// Selected rows, from a first one on.
     Picked(usize, Vec<u32>),
 }
 
@@ -231,7 +231,7 @@ impl Part<'_> {
         8 * rows.len() + fields
     }
 
-    /// The stream of a row whose tags by row have these codes.
+    /// The stream of a row with these codes of the tags by row.
     fn name(&self, codes: &[i32]) -> StreamName {
         let by_row = self.tags.iter().zip(codes).filter_map(|(tag, code)| {
             let value = tag.values.get(usize::try_from(*code).ok()?)?;

@@ -1,14 +1,12 @@
 //! The Python package's native half: `headwater._native`.
 //!
 //! The package itself, with its classes, documentation and types, is Python (`python/headwater/`);
-//! this crate does what must be fast or must hold the engine: columns between numpy, Arrow and the
-//! engine, snapshots, errors.
-//! Invariants: no call holds Python's lock while it waits or works for long; no lock of this crate
-//! is waited for with Python's lock held; rows never become Python objects one by one, except text
-//! in numpy's object arrays.
-//! Concurrency: every class may be used by several threads. Failure: engine errors become
-//! exceptions with their code; after a fork every call in the child says so, and nothing of the
-//! parent's database is touched.
+//! this crate has the parts that must be fast or own engine objects: columns between numpy, Arrow
+//! and the engine, snapshots, errors. Invariants: no call holds Python's lock while it waits or
+//! works for long; no lock of this crate is waited for with Python's lock held; rows never become
+//! Python objects one by one, except text in numpy's object arrays. Concurrency: every class may be
+//! used by several threads. Failure: engine errors become exceptions with their code; after a fork
+//! every call in the child fails with an error, and the parent's database is not touched.
 #![allow(
     clippy::disallowed_methods,
     reason = "its deadlines, measurements and files are of a process, not of a database"

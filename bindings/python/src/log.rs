@@ -1,9 +1,8 @@
 //! Events of the engine beside the results of calls (recovery, work in the background that failed),
 //! on their way to Python's `logging`.
 //!
-//! Invariants: threads of the engine never wait for Python. Events go into a queue of at most
-//! [`QUEUE_MAX`]; beyond that they are counted and lost. A thread of the Python side takes them
-//! out.
+//! Invariants: threads of the engine never wait for Python. Events are put into a queue of at most
+//! [`QUEUE_MAX`]; further events are counted and dropped. A thread of the Python side removes them.
 
 use pyo3::prelude::*;
 use std::collections::VecDeque;
@@ -94,12 +93,11 @@ impl Subscriber for Listener {
     fn exit(&self, _: &Id) {}
 }
 
-/// The next event, as level and text; waits for one, at most so many seconds. None when there was
-/// none.
+/// The next event, as level and text; waits for one, at most `seconds`. `None` after the timeout.
 #[pyfunction]
 pub(crate) fn next_event(py: Python<'_>, seconds: f64) -> Option<(u32, String)> {
     LISTENING.call_once(|| {
-        // Nobody else in this library listens, so this cannot fail.
+        // This library has no other listener, so this cannot fail.
         let _ = tracing::subscriber::set_global_default(Listener);
     });
     let longest = Duration::try_from_secs_f64(seconds).unwrap_or_default();

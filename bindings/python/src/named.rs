@@ -22,7 +22,7 @@ fn shown<'py>(py: Python<'py>, info: &SnapshotInfo) -> PyResult<Bound<'py, PyDic
     Ok(out)
 }
 
-/// Makes one.
+/// Creates a named snapshot.
 pub(crate) fn create<'py>(
     py: Python<'py>,
     shared: &Shared,

@@ -28,7 +28,7 @@ fn durability(value: &Bound<'_, PyAny>) -> Outcome<Durability> {
     }
 }
 
-/// The settings of a database in `path`; those not named keep their defaults.
+/// The settings of a database in `path`; those not named have their defaults.
 pub(crate) fn options(path: PathBuf, settings: Option<&Bound<'_, PyDict>>) -> Outcome<Options> {
     let mut options = Options::new(path);
     let Some(settings) = settings else {
@@ -54,7 +54,7 @@ pub(crate) fn options(path: PathBuf, settings: Option<&Bound<'_, PyDict>>) -> Ou
             }
             _ => {}
         }
-        // The budget is the one setting that is called otherwise here.
+        // Only the budget has another name here.
         let field = match key.as_str() {
             "memory_budget" => "memory_budget_bytes",
             other => other,

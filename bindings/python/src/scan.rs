@@ -1,8 +1,8 @@
 //! Scans: a query about rows, and a cursor over its answer.
 //!
-//! Invariants: a query is answered from the snapshot taken when it was made, however often; a
-//! cursor gives rows stream by stream, each by time, or those of all streams by time. Closing the
-//! database ends both.
+//! Invariants: a query is answered from the snapshot taken at its creation, however often; a cursor
+//! returns rows stream by stream, each sorted by time, or the rows of all streams sorted by time.
+//! Closing the database ends queries and cursors.
 
 use crate::columns::{
     RowsBuilder, data_type, dictionary, internal, optional, required, tag_type, time_type,
@@ -34,12 +34,12 @@ pub(crate) struct TagColumns {
     pub(crate) keys: Vec<String>,
     /// For each key its values.
     pub(crate) dictionaries: Vec<ArrayRef>,
-    /// For each stream, for each key, the number of its value; below 0 for none.
+    /// For each stream, for each key, the number of its value; negative if absent.
     pub(crate) codes: Vec<Vec<i32>>,
 }
 
 impl TagColumns {
-    /// Of these streams; of all keys, or of those that are not `fixed`.
+    /// Tags of these streams; of all keys, or of those that are not `fixed`.
     pub(crate) fn new(
         streams: &[StreamName],
         fixed: &[(String, String)],
@@ -78,8 +78,8 @@ impl TagColumns {
     }
 }
 
-/// Names of columns: `time`, then the tags, then the fields. A name that is taken gets a number, as
-/// in every front end.
+/// Names of columns: `time`, then the tags, then the fields. A duplicate name gets a number, as in
+/// every front end.
 pub(crate) fn column_names(first: &[&str], tags: &[String], fields: &[String]) -> Vec<String> {
     let mut names: Vec<String> = first.iter().map(|n| (*n).to_owned()).collect();
     for name in tags.iter().chain(fields) {
@@ -115,7 +115,7 @@ pub(crate) struct ScanRequest {
     pub(crate) with_tags: Option<bool>,
     /// Rows of all streams in the order of time, instead of stream by stream.
     pub(crate) by_time: bool,
-    /// The named snapshot; `None` = as it is now.
+    /// The named snapshot; `None` = the current state.
     pub(crate) snapshot: Option<String>,
     pub(crate) spec: ScanSpec,
 }
@@ -279,7 +279,7 @@ impl Query {
         self.plan.streams.len()
     }
 
-    /// All rows, as columns that numpy arrays are made of.
+    /// All rows, as columns from which numpy arrays are created.
     fn numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let batches = self.read_all(py)?;
         frame::to_numpy(py, &self.plan.schema, batches)
@@ -305,7 +305,7 @@ impl Query {
         frame::stream_capsule(py, Box::new(rows))
     }
 
-    /// Lets go of the snapshot.
+    /// Releases the snapshot.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| -> Outcome<()> {
             drop(self.snapshot.get()?.lock().take());
@@ -324,10 +324,10 @@ struct Reading {
 
 /// Source of rows.
 enum Source {
-    /// One stream after the other.
+    /// One stream after another.
     Streams(Box<OneByOne>),
-    /// All streams in the order of time; with rows that were read and not all given yet, and the
-    /// next of them.
+    /// All streams in the order of time; with a chunk that is not fully returned yet, and its next
+    /// row.
     Times(Box<(ReplaySteps, Option<(ReplayChunk, usize)>)>),
 }
 
@@ -336,7 +336,7 @@ enum Source {
 struct OneByOne {
     next_stream: usize,
     scan: Option<Scan>,
-    /// Rows that were read and not all given yet, and the next of them.
+    /// A chunk that is not fully returned yet, and its next row.
     chunk: Option<(ScanChunk, usize)>,
 }
 
@@ -455,7 +455,7 @@ impl Rows {
             .fill(builder, limit)
     }
 
-    /// The next rows, at most so many.
+    /// The next rows, at most `rows`.
     fn next(&self, rows: usize) -> Outcome<Option<RecordBatch>> {
         let mut builder = self.plan.builder();
         self.fill(&mut builder, rows)?;
@@ -490,7 +490,7 @@ pub(crate) struct Cursor {
 
 #[pymethods]
 impl Cursor {
-    /// The next rows, at most so many; none at the end.
+    /// The next rows, at most `rows`; `None` at the end.
     fn next(&self, py: Python<'_>, rows: usize) -> PyResult<Option<Frame>> {
         if rows == 0 {
             return Err(Problem::invalid("a batch has at least 1 row").into());

@@ -1,10 +1,10 @@
 //! An open database that several Python objects share, and its end.
 //!
 //! Invariants: a reader or writer holds `open` for reading meanwhile, never while Python code runs;
-//! after [`Shared::close`] returns nothing of the engine is alive, so the directory can be opened
+//! after [`Shared::close`] returns, no engine object is alive, so the directory can be opened
 //! again: open results and tickets are registered, and closing ends them. Fork: threads do not
-//! survive a fork, so in a child process nothing may be locked, written or dropped. [`OfProcess`]
-//! refuses access there and forgets instead of dropping.
+//! survive a fork, so in a child process no lock, write or drop is allowed. [`OfProcess`] refuses
+//! access there and leaks instead of dropping.
 
 use crate::errors::{Outcome, Problem};
 use headwater::{Database, Reader, Snapshot, TableInfo};
@@ -52,11 +52,11 @@ impl<T> Drop for OfProcess<T> {
 
 /// Owner of something of the engine that must be released when the database is closed.
 pub(crate) trait Ends: Send + Sync {
-    /// Waits for what is going on, and lets go.
+    /// Waits for operations in progress, and releases the engine object.
     fn end(&self);
 }
 
-/// Something of the engine that closing takes away.
+/// An engine object that closing removes.
 pub(crate) struct Slot<T>(Mutex<Option<T>>);
 
 impl<T> Slot<T> {
@@ -77,7 +77,7 @@ impl<T: Send> Ends for Slot<T> {
 
 /// Mode in which the database was opened.
 pub(crate) enum Opened {
-    /// By its owner.
+    /// Opened by its owner.
     Owner(Database),
     /// To read only.
     Reader(Reader),
@@ -94,7 +94,7 @@ impl Opened {
         }
     }
 
-    /// The state that a named snapshot keeps; without a name the present.
+    /// The state of a named snapshot; without a name the current state.
     pub(crate) fn snapshot(&self, name: Option<&str>) -> Outcome<Snapshot> {
         Ok(match (self, name) {
             (Opened::Owner(db), None) => db.snapshot()?,
@@ -178,8 +178,7 @@ impl Shared {
         Ok(open.is_none())
     }
 
-    /// Waits for the calls that are going on, ends what is registered, and closes. Closing again
-    /// does nothing.
+    /// Waits for calls in progress, ends registered objects, and closes. Closing again is a no-op.
     pub(crate) fn close(&self) -> Outcome<()> {
         let cell = self.cell.get()?;
         let opened = cell

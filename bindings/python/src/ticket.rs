@@ -53,7 +53,7 @@ impl TicketCell {
 
 impl Ends for TicketCell {
     fn end(&self) {
-        // The error stays in the ticket for its waiter.
+        // The ticket stores the error for its waiter.
         let _ = self.wait();
     }
 }
@@ -65,7 +65,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Of what the writer has handed in.
+    /// A ticket for the batches submitted by the writer.
     pub(crate) fn new(py: Python<'_>, shared: &Shared, writer: Writer) -> PyResult<Ticket> {
         let waiting = TicketState::Waiting(Box::new(writer));
         let cell = Arc::new(TicketCell(Mutex::new(waiting)));

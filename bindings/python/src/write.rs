@@ -1,9 +1,9 @@
 //! Rows on their way into the engine: batches within the allowed size, several of them in flight.
 //!
-//! Invariants: rows that fit into one batch are one atomic write; larger inputs are written in
-//! pieces, in their order, at most [`IN_FLIGHT`] of them waiting for their acknowledgement. A write
-//! that must be whole (`require_all`, a producer's number) is refused before anything of it is
-//! stored when it does not fit.
+//! Invariants: rows that fit one batch are one atomic write; larger inputs are written in parts, in
+//! order, with at most [`IN_FLIGHT`] unacknowledged ones. A write that must be atomic
+//! (`require_all`, a producer's number) is refused before any row is stored if it does not fit one
+//! batch.
 
 use crate::errors::{Outcome, Problem};
 use crate::input::{Origin, Part};
@@ -66,8 +66,8 @@ impl Writer {
         }
     }
 
-    /// Takes rows `rows` of a part, as many as go into a batch of their own when they do not all
-    /// fit. Gives the number taken.
+    /// Adds rows `rows` of a part: as many as fit a batch of their own if not all fit. Returns the
+    /// number added.
     pub(crate) fn take(
         &mut self,
         shared: &Shared,
@@ -104,14 +104,14 @@ impl Writer {
         Ok(rows.len())
     }
 
-    /// Takes one small entry.
+    /// Adds one small entry.
     pub(crate) fn take_entry(&mut self, entry: StreamRows) {
         self.rows += entry.times.len();
         self.batch.push(entry);
         self.origins.push(Origin::From(0));
     }
 
-    /// Hands in what was taken.
+    /// Submits the added rows.
     pub(crate) fn flush(&mut self, shared: &Shared) -> Outcome<()> {
         while self.in_flight.len() >= IN_FLIGHT {
             self.wait_one()?;
@@ -161,7 +161,7 @@ impl Writer {
         self.done.accepted
     }
 
-    /// Waits until all that was handed in is acknowledged.
+    /// Waits until all submitted batches are acknowledged.
     pub(crate) fn wait(mut self) -> Outcome<Done> {
         while !self.in_flight.is_empty() {
             self.wait_one()?;

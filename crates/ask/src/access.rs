@@ -1,8 +1,7 @@
 //! Rights of a client: the streams that it may see and change.
 //!
 //! Invariants: every query checks the rights; a client that may not see a stream cannot tell that
-//! it exists.
-//! Concurrency: called from any thread, also while a query runs.
+//! it exists. Concurrency: called from any thread, also while a query runs.
 
 use crate::error::found;
 use headwater::{FieldType, Result, Snapshot};
@@ -10,31 +9,31 @@ use std::collections::BTreeSet;
 
 /// Rights of a client, checked for each stream by its table and tags.
 pub trait Access: Send + Sync {
-    /// May it read this stream?
+    /// Whether the client may read this stream.
     fn reads(&self, table: &str, tags: &[(String, String)]) -> bool;
 
-    /// May it write to this stream, and delete from it?
+    /// Whether the client may write to this stream, and delete from it.
     fn writes(&self, table: &str, tags: &[(String, String)]) -> bool;
 
-    /// Whether the client may make, change and drop this table. A client that may sees the table's
-    /// columns while it has no streams yet.
+    /// Whether the client may create, change and drop this table. If so, the client sees the
+    /// table's columns even while the table has no streams.
     fn manages(&self, table: &str) -> bool;
 
-    /// The id of the client's token; `None` where none are in use.
+    /// The id of the client's token; `None` if tokens are not in use.
     fn token(&self) -> Option<String> {
         None
     }
 
-    /// Could there be a stream of this table that it may read, as far as the table's name says?
-    /// Each must still be checked.
+    /// Whether the client may read some stream of this table, judged by the table's name alone.
+    /// Each stream must still be checked.
     fn reads_some_of(&self, table: &str) -> bool {
         let _ = table;
         true
     }
 
-    /// The fields of a table that the client may know of, of those that it has; `None` = all. Asked
-    /// for a table of which it may read or manage something. A field that only streams have that it
-    /// may not read would tell that there are such streams.
+    /// The fields of a table that the client may know of; `None` = all of them. Called for tables
+    /// of which the client may read or manage something. A field that exists only in streams that
+    /// the client may not read is excluded, since it would reveal these streams.
     ///
     /// # Errors
     /// Errors of reading the snapshot.
@@ -44,10 +43,10 @@ pub trait Access: Send + Sync {
     }
 
     /// The fields of a table that the client may know of, with their types, in the order of the
-    /// table; `None` when there is no such table, or the client sees none of it.
+    /// table; `None` when the table does not exist or the client may not see it.
     ///
     /// # Errors
-    /// Errors of reading the snapshot, but for `not_found`.
+    /// Errors of reading the snapshot, except `not_found`.
     fn typed_fields(
         &self,
         snapshot: &Snapshot,
@@ -65,35 +64,36 @@ pub trait Access: Send + Sync {
         Ok(Some(known))
     }
 
-    /// True when it may do everything: then nothing else is checked.
+    /// True when the client has all rights: then no other check is made.
     fn all(&self) -> bool;
 
-    /// True when it may read every stream of every table, those included that come yet: then it is
-    /// shown tables and fields without streams too.
+    /// True when the client may read every stream of every table, including future streams: then
+    /// tables and fields without streams are visible too.
     fn reads_all(&self) -> bool {
         self.all()
     }
 
-    /// Whether the client may read anything at all. One that may not runs no query, not even one
+    /// Whether the client may read anything at all. Otherwise every query is refused, even a query
     /// without a table.
     fn asks(&self) -> bool {
         true
     }
 
-    /// May it write to some table whose name begins so and goes on?
+    /// Whether the client may write to some table whose name is longer than `beginning` and starts
+    /// with it.
     fn writes_some_behind(&self, beginning: &str) -> bool {
         let _ = beginning;
         true
     }
 
-    /// Askers with the same key may do the same; what was prepared for one is used for the others
-    /// then. `None` shares nothing.
+    /// Clients with the same key have the same rights; a statement prepared for one client is
+    /// reused for the others. `None` = no sharing.
     fn key(&self) -> Option<String> {
         None
     }
 }
 
-/// Everything is allowed: for programs that own the database.
+/// All rights: for programs that own the database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unrestricted;
 

@@ -1,6 +1,6 @@
 //! Limits of time and memory of a query.
 //!
-//! Concurrency: a [`Budget`] belongs to the one thread that works on the query; a [`CancelToken`]
+//! Concurrency: a [`Budget`] belongs to the one thread that executes the query; a [`CancelToken`]
 //! is shared with the client that waits for the answer.
 
 use crate::error::{Error, Kind, Result};
@@ -9,27 +9,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Memory of one query, where nothing else is said.
+/// Default memory limit of one query.
 pub const MEMORY_BYTES: usize = 128 << 20;
-/// Bytes of one retained value, about, with its share of what contains it; of texts without their
-/// bytes.
+/// Approximate bytes of one retained value, including its share of the containers; for texts
+/// without their bytes.
 pub(crate) const VALUE_BYTES: usize = 48;
-/// Memory is taken from what all queries share in parts of this size.
+/// Granularity in bytes of the reservations from the shared memory.
 const PIECE_BYTES: usize = 1 << 20;
-/// Bytes of a stream of a query: its name, and its location.
+/// Bytes of a stream of a query: its name and its location.
 const STREAM_BYTES: usize = 512;
 
-/// Tells a thread that works that nobody waits any more.
+/// Tells the executing thread that the client no longer waits.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// The work may end.
+    /// Requests the end of the work.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was cancelled.
+    /// Whether the work was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
@@ -41,7 +41,7 @@ impl CancelToken {
 pub struct CancelGuard(CancelToken);
 
 impl CancelGuard {
-    /// The token that the working thread checks.
+    /// The token that the executing thread checks.
     #[must_use]
     pub fn token(&self) -> CancelToken {
         self.0.clone()
@@ -54,22 +54,22 @@ impl Drop for CancelGuard {
     }
 }
 
-/// When work on an answer gives up.
+/// Instant at which work on an answer is ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Option<Instant>);
 
 impl Deadline {
-    /// A deadline that never comes.
+    /// A deadline that never expires.
     pub const NEVER: Deadline = Deadline(None);
 
-    /// So long from now.
+    /// The deadline after this duration.
     #[must_use]
     pub fn after(allowed: Duration) -> Deadline {
         Deadline(Instant::now().checked_add(allowed))
     }
 
     /// # Errors
-    /// [`Kind::Timeout`] when the time is over.
+    /// [`Kind::Timeout`] after the deadline.
     pub fn check(self) -> Result<()> {
         if self.0.is_none_or(|at| Instant::now() < at) {
             return Ok(());
@@ -83,19 +83,18 @@ impl Deadline {
 
 /// Memory that queries share.
 ///
-/// Invariant: no more is reserved than there is, whatever the queries.
-/// Concurrency: called from any thread.
+/// Invariant: the reservations never exceed the total. Concurrency: called from any thread.
 #[derive(Debug)]
 pub struct Memory {
     left: AtomicUsize,
-    /// Of one query.
+    /// Limit of one query, in bytes.
     one: usize,
-    /// Of all of them.
+    /// Limit of all queries together, in bytes.
     all: usize,
 }
 
 impl Memory {
-    /// So many bytes for one query, and for all of them together.
+    /// Limits in bytes for one query, and for all queries together.
     ///
     /// ```
     /// use headwater_ask::{Budget, CancelToken, Deadline, Memory};
@@ -127,22 +126,22 @@ impl Memory {
     }
 }
 
-/// Limits that remain to one query. Used by the thread that works on it.
+/// Remaining limits of one query. Used by the thread that executes it.
 #[derive(Debug)]
 pub struct Budget {
     deadline: Cell<Deadline>,
     cancel: CancelToken,
     /// Memory in use, in bytes.
     used: Cell<usize>,
-    /// Bytes that may be in use for now, at most `limit`.
+    /// Current limit in bytes, at most `limit`.
     ceiling: Cell<usize>,
     limit: usize,
-    /// The memory that queries share, and the bytes of it that this one has reserved.
+    /// The shared memory, and the bytes of it that this query has reserved.
     shared: Option<(Arc<Memory>, Cell<usize>)>,
 }
 
 impl Budget {
-    /// [`MEMORY_BYTES`], until the deadline or until it is cancelled.
+    /// A budget of [`MEMORY_BYTES`], until the deadline or a cancellation.
     #[must_use]
     pub fn new(deadline: Deadline, cancel: CancelToken) -> Budget {
         Budget {
@@ -155,7 +154,7 @@ impl Budget {
         }
     }
 
-    /// With so much memory as queries share, instead of [`MEMORY_BYTES`].
+    /// Uses the limit of the shared memory instead of [`MEMORY_BYTES`].
     #[must_use]
     pub fn within(mut self, memory: &Arc<Memory>) -> Budget {
         self.ceiling.set(memory.one);
@@ -165,16 +164,16 @@ impl Budget {
     }
 
     /// # Errors
-    /// When the time is over or the client has disconnected.
+    /// After the deadline, or when the client has disconnected.
     pub fn check(&self) -> Result<()> {
         if self.cancel.is_cancelled() {
-            // Nobody reads it.
+            // The client does not read the message.
             return Err(Error::new(Kind::Cancelled, "the client went away"));
         }
         self.deadline.get().check()
     }
 
-    /// From now on the work has until then: some of it was handed on, and it goes on with the rest.
+    /// Sets a new deadline: a part of the work was sent, and the work continues with the rest.
     pub fn renew(&self, deadline: Deadline) {
         self.deadline.set(deadline);
     }
@@ -182,8 +181,8 @@ impl Budget {
     /// Counts memory in use.
     ///
     /// # Errors
-    /// [`Kind::Limit`] when it is more than the query may keep, [`Kind::Busy`] when other queries
-    /// keep what is left.
+    /// [`Kind::Limit`] above the limit of the query, [`Kind::Busy`] when other queries use the
+    /// remaining memory.
     pub fn take_bytes(&self, bytes: usize) -> Result<()> {
         let used = self.used.get().saturating_add(bytes);
         if used > self.ceiling.get() {
@@ -219,7 +218,7 @@ impl Budget {
         ))
     }
 
-    /// Gives back memory that is not in use any more.
+    /// Releases memory that is no longer in use.
     pub fn give_bytes(&self, bytes: usize) {
         self.used.set(self.used.get().saturating_sub(bytes));
     }
@@ -230,7 +229,7 @@ impl Budget {
         self.used.get()
     }
 
-    /// Replaces everything counted since `before` bytes were in use by so many bytes.
+    /// Replaces everything counted since `before` bytes were in use by `more_bytes`.
     ///
     /// # Errors
     /// As [`Budget::take_bytes`].
@@ -240,13 +239,13 @@ impl Budget {
         self.take_bytes(more_bytes)
     }
 
-    /// No more than so many bytes may be taken in addition, until [`Budget::uncap`].
+    /// Limits further memory to this many bytes, until [`Budget::uncap`].
     pub(crate) fn cap(&self, more_bytes: usize) {
         let ceiling = self.used.get().saturating_add(more_bytes);
         self.ceiling.set(ceiling.min(self.limit));
     }
 
-    /// All of the limit may be taken.
+    /// Ends the limit of [`Budget::cap`].
     pub(crate) fn uncap(&self) {
         self.ceiling.set(self.limit);
     }
@@ -259,7 +258,7 @@ impl Budget {
         self.take_bytes(count.saturating_mul(VALUE_BYTES))
     }
 
-    /// Whether so many values would fit, without counting them.
+    /// Whether `count` more values would fit, without counting them.
     ///
     /// # Errors
     /// As [`Budget::take_bytes`].
@@ -270,7 +269,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Gives values back that are not in use any more.
+    /// Releases values that are no longer in use.
     pub fn give_values(&self, count: usize) {
         self.give_bytes(count.saturating_mul(VALUE_BYTES));
     }
@@ -322,7 +321,7 @@ mod tests {
         let error = other.take_bytes(2 * PIECE_BYTES + 1).unwrap_err();
         assert_eq!(error.kind(), Kind::Busy);
         assert!(error.message().contains("query.memory_all"), "{error}");
-        // Nothing was taken by what was refused.
+        // A refused request reserves nothing.
         other.take_bytes(2 * PIECE_BYTES).unwrap();
         drop(one);
         other.take_bytes(4 * PIECE_BYTES).unwrap();

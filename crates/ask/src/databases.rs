@@ -1,24 +1,23 @@
-//! The databases of InfluxDB's clients: names, each for some of the tables.
+//! Databases as InfluxDB's clients see them: names, each for some of the tables.
 //!
-//! One Headwater database contains the measurements of all of them. The tables of the *main* one
-//! have the names of its measurements; measurement M of another one, N, is the table `N.M`. Where
-//! names mean nothing, all of them stand for all tables.
+//! One Headwater database contains the measurements of all of them. The tables of the *main*
+//! database have the names of its measurements; measurement M of another database N is the table
+//! `N.M`. If names are ignored, each name means all tables.
 //!
 //! Invariants: a table is a measurement of exactly one database; a database that gets its name
-//! keeps its tables.
-//! Concurrency: names are plain data; their owner decides in which order they change.
+//! keeps its tables. Concurrency: names are plain data; their owner decides the order of changes.
 
 use crate::error::{Error, Kind, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Between the name of a database and that of a measurement.
+/// Separator between the name of a database and the name of a measurement.
 const DOT: char = '.';
-/// Most databases, so that no client makes names without end.
+/// Maximum number of databases, so that a client cannot create names without bound.
 pub const DATABASES_MAX: usize = 1_000;
-/// Longest name of a database in bytes: a table's name has to hold it too.
+/// Maximum bytes of a database name; a table's name includes it.
 pub const DATABASE_BYTES_MAX: usize = 128;
-/// The name of the main database until it has one, and an alias for it then.
+/// The name of the main database while it is unnamed, and later an alias for it.
 const UNNAMED: &str = "headwater";
 /// Magic before the version of the text.
 const MAGIC: &str = "headwater-databases ";
@@ -26,29 +25,29 @@ const MAGIC: &str = "headwater-databases ";
 /// Names of databases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// The one name there may be.
+    /// The only valid name, if names are restricted to one.
     only: Option<String>,
-    /// Every name means all tables.
+    /// True if every name means all tables.
     is_together: bool,
     main: Option<String>,
     others: BTreeSet<String>,
 }
 
-/// Which measurements a name stands for.
+/// The measurements of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// The tables without the name of another database before theirs.
+    /// The tables without the prefix of another database.
     Main,
-    /// The tables with this name before theirs.
+    /// The tables with this database name as prefix.
     Other(String),
 }
 
-/// Where names are persisted while statements that make and end databases are carried out.
+/// Persistent names, for statements that create and drop databases.
 pub trait Databases: Send + Sync {
-    /// The names as they are now.
+    /// The current names.
     fn names(&self) -> Arc<Names>;
 
-    /// Changes them. Nothing is changed when `change` fails.
+    /// Changes the names. If `change` fails, nothing is changed.
     ///
     /// # Errors
     /// Errors of `change`, and of storing the names.
@@ -62,7 +61,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// Names that mean nothing: each stands for all tables.
+    /// Names that are ignored: each means all tables.
     #[must_use]
     pub fn together() -> Names {
         Names {
@@ -73,7 +72,7 @@ impl Names {
         }
     }
 
-    /// Each name stands for measurements of its own; there are none yet.
+    /// Names that each mean their own measurements; initially without a database.
     #[must_use]
     pub fn apart() -> Names {
         Names {
@@ -82,7 +81,7 @@ impl Names {
         }
     }
 
-    /// There is one name, and no other one is found.
+    /// Names with exactly one valid name.
     #[must_use]
     pub fn only(name: &str) -> Names {
         Names {
@@ -91,16 +90,16 @@ impl Names {
         }
     }
 
-    /// True when a new name would stand for measurements of its own.
+    /// True when a new name would have its own measurements.
     #[must_use]
     pub fn is_apart(&self) -> bool {
         !self.is_together
     }
 
-    /// The tables behind a name that a query uses; without one, the main database.
+    /// The tables of a name in a query; without a name, the main database.
     ///
     /// # Errors
-    /// `not_found` when there is no database of this name.
+    /// `not_found` when a database of this name does not exist.
     pub fn space(&self, asked: Option<&str>) -> Result<Space> {
         let Some(asked) = asked.filter(|name| !name.is_empty()) else {
             return Ok(Space::Main);
@@ -126,7 +125,7 @@ impl Names {
         }
     }
 
-    /// True when a write under this name needs it to be [added](Names::add) first.
+    /// True when a write with this name requires [adding](Names::add) it first.
     #[must_use]
     pub fn is_new(&self, name: &str) -> bool {
         self.only.is_none()
@@ -137,7 +136,7 @@ impl Names {
             && !self.others.contains(name)
     }
 
-    /// The prefix of the names of the tables of a database that would be [added](Names::add) now.
+    /// The table prefix of a database if it were [added](Names::add) now.
     #[must_use]
     pub fn beginning(&self, name: &str) -> String {
         match self.main {
@@ -146,11 +145,11 @@ impl Names {
         }
     }
 
-    /// Adds a database. The first one is the main one.
+    /// Adds a database. The first one becomes the main one.
     ///
     /// # Errors
-    /// `invalid` for a name that cannot be one, `limit` when there are too many, `not_found` when
-    /// there may be one other only.
+    /// `invalid` for an invalid name, `limit` when there are too many, `not_found` when only
+    /// another name is valid.
     pub fn add(&mut self, name: &str) -> Result<()> {
         if !self.is_new(name) {
             return self.space(Some(name)).map(drop);
@@ -186,7 +185,8 @@ impl Names {
         Ok(())
     }
 
-    /// Takes a name away; without it the main database waits for a new one.
+    /// Removes a name; if it is the main database's, the main database is unnamed until the next
+    /// [`Names::add`].
     pub fn remove(&mut self, name: &str) {
         self.others.remove(name);
         if self.main.as_deref() == Some(name) {
@@ -203,7 +203,7 @@ impl Names {
         }
     }
 
-    /// The measurement that a table is in a database, if it is one of its.
+    /// The measurement of a table in a database; `None` if the table belongs to another database.
     #[must_use]
     pub fn measurement<'t>(&self, space: &Space, table: &'t str) -> Option<&'t str> {
         let named = table
@@ -216,7 +216,7 @@ impl Names {
         }
     }
 
-    /// The name of a table as clients see it, whatever its database.
+    /// The name of a table as clients see it, in whichever database.
     #[must_use]
     pub fn shown<'t>(&self, table: &'t str) -> &'t str {
         match table.split_once(DOT) {
@@ -232,12 +232,12 @@ impl Names {
         named.unwrap_or(UNNAMED)
     }
 
-    /// The other databases, in order.
+    /// The other databases, sorted by name.
     pub fn others(&self) -> impl Iterator<Item = &str> {
         self.others.iter().map(String::as_str)
     }
 
-    /// The names as a text to keep (docs/format/meta.md); [`Names::parse`] reads it.
+    /// The names as text for storage (docs/format/meta.md); read by [`Names::parse`].
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = format!("{MAGIC}1\n");
@@ -255,10 +255,10 @@ impl Names {
         text
     }
 
-    /// Reads what [`Names::text`] wrote.
+    /// Parses text that [`Names::text`] wrote.
     ///
     /// # Errors
-    /// The expected form.
+    /// Description of the expected format.
     pub fn parse(text: &str) -> std::result::Result<Names, String> {
         let mut lines = text.lines();
         let head = lines.next().and_then(|line| line.strip_prefix(MAGIC));
@@ -280,7 +280,7 @@ impl Names {
             let (kind, name) = line.split_once(' ').unwrap_or((line, ""));
             let added = match kind {
                 "main" if names.main.is_none() && names.others.is_empty() => names.add(name),
-                // There may be others without a main one, whose name was taken away.
+                // Others may exist without a main database, whose name was removed.
                 "other" if !name.is_empty() && !name.contains(DOT) => {
                     names.others.insert(name.to_owned());
                     Ok(())
@@ -297,7 +297,7 @@ impl Names {
     }
 }
 
-/// There is no database of this name, or the client may not know of it.
+/// The error for a database that does not exist, or that the client may not know of.
 pub(crate) fn not_found(asked: &str, why: &str) -> Error {
     Error::new(Kind::NotFound, format!("database not found: {asked}{why}"))
 }
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(names.measurement(&yard, "cpu"), None);
         assert_eq!(names.measurement(&Space::Main, "cpu"), Some("cpu"));
         assert_eq!(names.measurement(&Space::Main, "yard.cpu"), None);
-        // A dot in a name means nothing where no database is called so.
+        // A dot in a name has no meaning if no database has the prefix as name.
         assert_eq!(names.measurement(&Space::Main, "a.b"), Some("a.b"));
         assert_eq!(names.measurement(&Space::Main, "yard."), Some("yard."));
         assert_eq!(names.shown("yard.a.b"), "a.b");
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(names.space(Some("any")).unwrap(), Space::Main);
         assert_eq!(names.main(), "headwater");
         assert!(names.is_new("any"));
-        // The first may have any name, the others none that could be a table's beginning.
+        // The first may have any name, the others only names that cannot be a table's prefix.
         names.add("a.b").unwrap();
         assert_eq!(names.main(), "a.b");
         assert!(names.add("c.d").unwrap_err().to_string().contains("dot"));

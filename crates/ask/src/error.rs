@@ -1,41 +1,41 @@
 //! Errors of queries: a kind for programs, a message for people.
 //!
-//! Invariant: what may not be seen has the kind and the words of what is not there.
+//! Invariant: for a hidden object, kind and message are the same as for one that does not exist.
 
 use headwater::ErrorKind;
 
-/// The result of asking.
+/// Result of a query.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Kind of a refusal, and so what to do about it. Kinds are added, never removed.
+/// Kind of a refusal, which tells the client how to react. Kinds are added, never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// The query cannot be understood, or uses what does not exist in its language.
+    /// The query is malformed, or uses something that does not exist in its language.
     Query,
-    /// The language has it, this database does not.
+    /// Part of the language, but not supported by this database.
     Unsupported,
-    /// The client may not read anything.
+    /// The client has no read rights.
     Access,
-    /// Nobody may change anything here.
+    /// The database is read-only.
     ReadOnly,
-    /// There is no such thing, or the client may not see it.
+    /// The object does not exist, or the client may not see it.
     NotFound,
-    /// The engine calls it invalid.
+    /// The engine refuses an argument as invalid.
     Invalid,
-    /// More is asked for than one answer may hold.
+    /// The answer exceeds a limit.
     Limit,
-    /// The time for an answer is over.
+    /// The deadline for the answer has passed.
     Timeout,
-    /// Nobody waits for the answer any more.
+    /// The client no longer waits for the answer.
     Cancelled,
-    /// The engine is busy: ask again.
+    /// The engine is busy; the client should retry.
     Busy,
     /// The disk is full.
     Full,
     /// The database is closed.
     Closed,
-    /// The data exist on another node, and were not copied to this one yet.
+    /// The data exist on another node, and are not copied to this one yet.
     Elsewhere,
     /// Damage, failing devices, defects.
     Internal,
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// True where the query is not the reason, so that another query would not help.
+    /// True if the query is not the cause, so that another query would not help.
     #[must_use]
     pub fn is_of_server(self) -> bool {
         match self {
@@ -117,7 +117,7 @@ impl From<ErrorKind> for Kind {
     }
 }
 
-/// A query that is not answered.
+/// Reason for which a query was refused or failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -128,7 +128,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of a kind.
+    /// Creates an error of a kind.
     #[must_use]
     pub fn new(kind: Kind, message: impl Into<String>) -> Error {
         Error {
@@ -138,17 +138,17 @@ impl Error {
         }
     }
 
-    /// A query that cannot be understood.
+    /// A malformed query.
     pub(crate) fn query(message: impl Into<String>) -> Error {
         Error::new(Kind::Query, message)
     }
 
-    /// More than one answer may hold.
+    /// An answer above a limit.
     pub(crate) fn limit(message: impl Into<String>) -> Error {
         Error::new(Kind::Limit, message)
     }
 
-    /// Its kind.
+    /// Kind of the error.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -171,10 +171,10 @@ impl From<headwater::Error> for Error {
     }
 }
 
-/// `Some` for what is there; what is not found is `None`, other errors stay.
+/// Converts `not_found` into `None`; other errors stay.
 ///
 /// # Errors
-/// All but `not_found`.
+/// All errors except `not_found`.
 pub(crate) fn found<T>(result: headwater::Result<T>) -> headwater::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),

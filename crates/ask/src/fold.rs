@@ -1,13 +1,13 @@
 //! The fold: the aggregates of one stream after another, merged by intervals.
 //!
-//! Every language that queries many streams in bins of time ends here: InfluxQL and OpenTSDB with
+//! Every language that queries many streams in time bins uses the fold: InfluxQL and OpenTSDB with
 //! windows on the clock of a time zone, SQL's grouped queries with the engine's own bins.
 //!
-//! Invariants: what comes from the pyramid and what comes from rows gives the same numbers, as the
-//! engine's law 3 says of tiles and scans; buckets rise by number; of equal instants the one of the
-//! first stream stays first, and that of the last one last; memory in use is reported to a
+//! Invariants: values from the pyramid and values from rows give the same numbers, as the engine's
+//! law 3 says of tiles and scans; buckets are sorted ascending by number; among equal instants,
+//! `first` is from the first stream and `last` from the last one; memory in use is reported to a
 //! [`Meter`]. Concurrency: a [`Fold`] is plain data; threads that share the streams of a query
-//! merge their buckets in the end.
+//! merge their buckets at the end.
 
 mod rows;
 
@@ -22,47 +22,48 @@ use headwater::{
 use rows::Rows;
 use std::cmp::Ordering;
 
-/// Intervals of a stream that are made before it is counted what they take.
+/// Maximum number of intervals of a stream that are built before their memory is counted.
 const STRETCH_INTERVALS: i128 = 200_000;
 
-/// Values that a bucket stands for when a [`Budget`] counts.
+/// Number of values that a [`Budget`] counts for a bucket.
 pub(crate) const BUCKET_VALUES: usize = 6;
 
-/// Value that a query takes from an end of time.
+/// Value that a query reads at an end of time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndOf {
     /// The instant of a row.
     Time,
-    /// A present value of a field; of equal instants that of the first or the last stream.
+    /// The nearest present value of a field; among equal instants from the first or the last
+    /// stream.
     Field(String),
-    /// A present value of a field; of equal instants the greatest, whatever stream has it.
+    /// The nearest present value of a field; among equal instants the greatest of all streams.
     Greatest(String),
-    /// The value of a field in the row itself, if it has one.
+    /// The value of a field in the row itself; may be missing.
     InRow(String),
-    /// A tag of the row's stream, if it has it.
+    /// A tag of the row's stream; may be missing.
     Tag(String),
 }
 
 /// The earliest or the latest row, or present value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The latest.
+    /// True for the latest, false for the earliest.
     pub last: bool,
-    /// Of what.
+    /// Value to read at this end.
     pub of: EndOf,
 }
 
 /// The row at an end of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndValue {
-    /// When, ns since 1970.
+    /// Instant of the row, ns since 1970.
     pub time: i64,
-    /// The value; `None` where only the instant was asked for, or the row has no value there.
+    /// The value; `None` if only the instant was requested, or the row has no value there.
     pub value: Option<Value>,
 }
 
-/// Whether an end with a value is to be taken instead of another one of the same instant: the
-/// greater value, and of booleans false at the first and true at the last.
+/// Whether a value replaces another one of the same instant: the greater value wins; for booleans,
+/// false at the first end and true at the last.
 pub(crate) fn goes_before(last: bool, new: ValueRef<'_>, held: ValueRef<'_>) -> bool {
     if let (ValueRef::Bool(new), ValueRef::Bool(held)) = (new, held) {
         return new != held && new == last;
@@ -70,7 +71,7 @@ pub(crate) fn goes_before(last: bool, new: ValueRef<'_>, held: ValueRef<'_>) -> 
     compare(new, held) == Some(Ordering::Greater)
 }
 
-/// The ends that languages with first and last values of one field ask for.
+/// The ends for languages that request the first and last values of one field.
 pub(crate) fn first_and_last(field: &str) -> Vec<End> {
     let end = |last| End {
         last,
@@ -92,13 +93,13 @@ pub(crate) fn last(bucket: &Bucket) -> Option<&EndValue> {
 /// Aggregates and ends of an interval.
 #[derive(Clone, Debug)]
 pub struct Bucket {
-    /// Its rows, if they were asked for.
+    /// Number of rows, if requested.
     pub rows: u64,
-    /// One per field.
+    /// Aggregates, one per field.
     pub aggregates: Vec<Aggregate>,
-    /// (field, lowest, highest), by total order, of NaN values, where they were asked for.
+    /// (field, lowest, highest), by total order, of NaN values, if requested.
     pub nan: Vec<(usize, f64, f64)>,
-    /// The rows at the ends that are asked for, in their order.
+    /// The rows at the requested ends, in the order of the request.
     pub ends: Vec<Option<EndValue>>,
 }
 
@@ -110,7 +111,7 @@ impl Bucket {
         found.unwrap_or(Aggregate::EMPTY)
     }
 
-    /// Adds what a later stream has.
+    /// Merges the bucket of a later stream.
     fn merge(&mut self, other: Bucket, ends: &[End]) {
         let found = self.ends.iter_mut().zip(other.ends).zip(ends);
         for ((mine, theirs), end) in found {
@@ -148,18 +149,18 @@ impl Bucket {
     }
 }
 
-/// Intervals that hold something, by number, rising.
+/// Non-empty intervals, sorted ascending by number.
 #[derive(Clone, Debug, Default)]
 pub struct Buckets(Vec<(i128, Bucket)>);
 
 impl Buckets {
-    /// One interval.
+    /// Buckets of one interval.
     #[must_use]
     pub fn one(number: i128, bucket: Bucket) -> Buckets {
         Buckets(vec![(number, bucket)])
     }
 
-    /// True when there is none.
+    /// True when there are no buckets.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -176,13 +177,13 @@ impl Buckets {
         self.0.iter().map(|(number, bucket)| (*number, bucket))
     }
 
-    /// The number of the first one.
+    /// The number of the first bucket.
     #[must_use]
     pub fn first(&self) -> Option<i128> {
         self.0.first().map(|(number, _)| *number)
     }
 
-    /// Adds a bucket, which mostly lies behind the others.
+    /// Adds a bucket, which usually is after the others.
     fn add(&mut self, number: i128, bucket: Bucket, ends: &[End]) {
         if self.0.last().is_none_or(|(last, _)| *last < number) {
             self.0.push((number, bucket));
@@ -198,7 +199,7 @@ impl Buckets {
         }
     }
 
-    /// Brings in the buckets of a later stream, or of a later part of the streams.
+    /// Merges the buckets of a later stream, or of a later part of the streams.
     pub fn merge(&mut self, more: Buckets, ends: &[End]) {
         if self.0.is_empty() {
             *self = more;
@@ -233,25 +234,26 @@ impl IntoIterator for Buckets {
 
 /// Limits of a fold: its memory, and whether it continues.
 pub trait Meter {
-    /// Why it ends.
+    /// Error that ends the fold.
     type Error;
 
-    /// Asked before each stream: false ends the fold without an error, since nobody waits for it.
+    /// Called before each stream: false ends the fold without an error, since the client no longer
+    /// waits.
     ///
     /// # Errors
-    /// When there is no time left.
+    /// After the deadline.
     fn goes_on(&self) -> std::result::Result<bool, Self::Error>;
 
-    /// Room for so many buckets of one stream, before they are brought together with the others.
+    /// Reserves memory for `buckets` buckets of one stream, before they are merged with the others.
     ///
     /// # Errors
-    /// When there is none.
+    /// When the memory is exhausted.
     fn reserve(&self, buckets: usize) -> std::result::Result<(), Self::Error>;
 
-    /// Reports that of the reserved buckets so many are new and stay.
+    /// Reports that `kept` of the reserved buckets are new and stay.
     ///
     /// # Errors
-    /// When there is no memory for them.
+    /// When the memory is exhausted.
     fn settle(&self, reserved: usize, kept: usize) -> std::result::Result<(), Self::Error>;
 
     /// Converts an error of the engine.
@@ -279,23 +281,23 @@ impl Meter for Budget {
     }
 }
 
-/// Aggregates and ends that a query takes of each stream.
+/// Aggregates and ends that a query reads from each stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fold {
     /// Fields that are aggregated.
     pub fields: Vec<String>,
-    /// Rows are counted too, and intervals of rows without any of the fields are there.
+    /// True if rows are counted too, and intervals of rows without any of the fields are included.
     pub rows: bool,
-    /// First and last values and rows. Where intervals are divided, of the one field only.
+    /// First and last values and rows. If intervals are subdivided, of the one field only.
     pub ends: Vec<End>,
-    /// Places among the fields of those whose NaN are looked at, since their order matters.
+    /// Indexes of the fields whose NaN values are collected, since their order matters.
     pub nan: Vec<usize>,
-    /// The table keeps rows of equal instants.
+    /// True if the table keeps rows of equal instants.
     pub keeps: bool,
 }
 
 impl Fold {
-    /// A bucket without anything.
+    /// An empty bucket.
     #[must_use]
     pub fn nothing(&self) -> Bucket {
         Bucket {
@@ -306,7 +308,7 @@ impl Fold {
         }
     }
 
-    /// Bytes of a bucket, about.
+    /// Approximate bytes of a bucket.
     #[must_use]
     pub fn bucket_bytes(&self) -> usize {
         size_of::<(i128, Bucket)>()
@@ -314,8 +316,8 @@ impl Fold {
             + self.ends.len() * size_of::<Option<EndValue>>()
     }
 
-    /// Adds a stream; false when nobody waits any more. A stream or a field that is not there adds
-    /// nothing.
+    /// Adds a stream; false when the client no longer waits. A stream or a field that does not
+    /// exist adds nothing.
     ///
     /// # Errors
     /// Errors of the meter and of the engine.
@@ -336,7 +338,7 @@ impl Fold {
         Ok(true)
     }
 
-    /// Adds a stream of that name where it has events.
+    /// Adds the stream of that name, if it has events.
     ///
     /// # Errors
     /// Errors of the budget and of the engine.
@@ -362,8 +364,8 @@ impl Fold {
         self.add_in_stretches(snapshot, &handle, windows, budget, into)
     }
 
-    /// Adds the intervals of a long range that hold something, a stretch after the other: where
-    /// there may be many, the range is halved, so that few are made before they are counted.
+    /// Adds the non-empty intervals of a long range, part by part: if there may be many, the range
+    /// is halved, so that few intervals are built before they are counted.
     fn add_in_stretches(
         &self,
         snapshot: &Snapshot,
@@ -409,7 +411,7 @@ impl Fold {
         Ok(most)
     }
 
-    /// Brings one stream's buckets in. Also for rows that were read already and folded by
+    /// Merges one stream's buckets. Also for rows that were read already and folded by
     /// [`Fold::fold_rows`].
     ///
     /// # Errors
@@ -426,7 +428,7 @@ impl Fold {
         meter.settle(count, into.len() - before)
     }
 
-    /// Takes a part of the rows of a stream into its buckets; the fold is of one field.
+    /// Adds some rows of a stream to its buckets; the fold is of one field.
     pub(crate) fn fold_rows(
         &self,
         times: &[i64],
@@ -476,7 +478,7 @@ impl Fold {
         }
     }
 
-    /// One field, as the front ends of time series need it.
+    /// Folds one field, as the front ends of time series need it.
     fn one_field(
         &self,
         snapshot: &Snapshot,
@@ -506,7 +508,7 @@ impl Fold {
                     nan: Vec::new(),
                     ends: self.ends.iter().map(end).collect(),
                 };
-                // A bin may begin before the stretch in which it was asked for.
+                // A bin may begin before the range for which it was requested.
                 let begins = bin.start.max(range.first).as_nanos();
                 out.add(windows.number(begins).into(), bucket, &self.ends);
             }
@@ -514,7 +516,7 @@ impl Fold {
         Ok(out)
     }
 
-    /// Rows and several fields in one walk, as SQL needs them.
+    /// Folds rows and several fields in one pass, as SQL needs them.
     fn rows_and_fields(
         &self,
         snapshot: &Snapshot,
@@ -545,7 +547,7 @@ impl Fold {
         Ok(out)
     }
 
-    /// The rows at the ends; nothing where there is no row.
+    /// The rows at the ends only; empty without rows.
     fn ends_alone(
         &self,
         snapshot: &Snapshot,
@@ -611,8 +613,8 @@ impl Fold {
         Ok(out)
     }
 
-    /// The extremes of NaN values by total order, where they are asked for: an aggregate only
-    /// counts them, and what sign they have decides on which side of all numbers they are.
+    /// The extremes of NaN values by total order, if requested: an aggregate only counts them, and
+    /// their sign decides whether they sort before or after all numbers.
     fn nan_extremes(
         &self,
         snapshot: &Snapshot,
@@ -662,7 +664,7 @@ fn halves(range: ClosedRange) -> (ClosedRange, ClosedRange) {
     )
 }
 
-/// Where a bin lies, as far as it is asked for.
+/// The span of a bin within the requested range.
 fn span(bins: &Bins, number: i128, range: &ClosedRange) -> ClosedRange {
     if *bins == Bins::Whole {
         return *range;

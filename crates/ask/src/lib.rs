@@ -1,9 +1,9 @@
-//! Queries over many streams of a Headwater database: InfluxQL, OpenTSDB's queries, and the one
-//! evaluator that these, the HTTP routes and SQL's grouped queries sit on.
+//! Queries over many streams of a Headwater database: InfluxQL, OpenTSDB's queries, and the
+//! evaluator that they share with the HTTP routes and SQL's grouped queries.
 //!
-//! The evaluator goes from the streams that the client may read to bins of time, folds what the
-//! engine knows of each stream into the bins of its group, finds the first and the last value where
-//! they are asked for, and stops when the budget is used up or nobody waits any more.
+//! The evaluator splits the readable streams into bins of time, folds the engine's aggregates of
+//! each stream into the bins of its group, looks up the first and the last value if requested, and
+//! stops when the budget is exhausted or the client no longer waits.
 //!
 //! ```
 //! use headwater::{Batch, Database, Options, StreamName, Timestamp};
@@ -24,13 +24,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Invariants: it knows no HTTP, no DataFusion and no runtime; every loop over streams, chunks or
-//! rows checks the [`Budget`], so that a query ends when its time is over, when it became too
-//! large, and soon after its client disconnected; only streams that the client may read are walked.
-//! Concurrency: the thread that calls works on the query, and may wait for the disk; callers with a
-//! runtime call from a thread for blocking work.
-//! Failure: an [`Error`] with a [`Kind`], whose code is stable. Pages: docs/http/influxql.md,
-//! docs/http/opentsdb.md, docs/aggregates.md.
+//! Invariants: independent of HTTP, DataFusion and any async runtime; every loop over streams,
+//! chunks or rows checks the [`Budget`], so that a query ends at its deadline, when it is too
+//! large, and soon after its client disconnected; only streams that the client may read are
+//! visited. Concurrency: the calling thread executes the query, and may wait for the disk; callers
+//! with a runtime call from a thread for blocking work. Failure: an [`Error`] with a [`Kind`],
+//! whose code is stable. Pages: docs/http/influxql.md, docs/http/opentsdb.md, docs/aggregates.md.
 #![allow(
     clippy::disallowed_methods,
     reason = "its deadlines, measurements and files are of a process, not of a database"

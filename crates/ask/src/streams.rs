@@ -5,7 +5,7 @@ use crate::budget::Budget;
 use crate::error::{Error, found};
 use headwater::{ClosedRange, Snapshot, StreamName};
 
-/// Names looked at together.
+/// Number of names that are checked together.
 const NAMES_AT_ONCE: usize = 4_096;
 
 /// The tables that may have streams for the client, by name.
@@ -15,11 +15,11 @@ pub(crate) fn tables(snapshot: &Snapshot, access: &dyn Access) -> Vec<String> {
     tables
 }
 
-/// Hands the streams of a table that the client may read to `each`, in the order of the catalog,
-/// until it says false.
+/// Passes the streams of a table that the client may read to `each`, in the order of the catalog,
+/// until it returns false.
 ///
 /// # Errors
-/// When the budget is used up, and what `each` and the engine say.
+/// When the budget is exhausted, and errors of `each` and the engine.
 pub(crate) fn walk(
     snapshot: &Snapshot,
     access: &dyn Access,

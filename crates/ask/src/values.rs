@@ -1,12 +1,12 @@
-//! Values as languages of queries compare them: whole numbers exactly, texts that are numbers as
-//! numbers where one is needed.
+//! Comparison of values in query languages: integers exactly, texts that are numbers as numbers if
+//! a number is required.
 //!
-//! Invariant: nothing is compared with what is of another kind.
+//! Invariant: values of different kinds are never compared.
 
 use headwater::ValueRef;
 use std::cmp::Ordering;
 
-/// A number as a float. A text that is a number counts as one, since some clients write numbers in
+/// A value as a float. A text that is a number counts as one, since some clients write numbers in
 /// quotes.
 pub(crate) fn number(value: ValueRef<'_>) -> Option<f64> {
     match value {
@@ -18,7 +18,7 @@ pub(crate) fn number(value: ValueRef<'_>) -> Option<f64> {
     }
 }
 
-/// A whole number.
+/// A value as an integer.
 pub(crate) fn integer(value: ValueRef<'_>) -> Option<i128> {
     match value {
         ValueRef::I64(v) => Some(v.into()),

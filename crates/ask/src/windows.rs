@@ -1,43 +1,43 @@
 //! Intervals of equal width on the clock of a time zone.
 //!
-//! Invariants: every instant of the range lies in one stretch, within which the zone's clock runs
-//! evenly, and so in one interval; intervals are those of [`headwater_wire::clocks`], and their
-//! numbers follow one another as their beginnings do. Where a clock is set back, two stretches of
-//! time share an interval that is wider than an hour.
+//! Invariants: every instant of the range is in exactly one clock segment, within which the zone
+//! has a constant offset from UTC, and so in one interval; intervals follow
+//! [`headwater_wire::clocks`], and their numbers increase with their beginnings. Where a clock is
+//! set back, two segments share an interval that is wider than an hour.
 
 use headwater::{Bins, ClosedRange, Timestamp};
 use headwater_wire::clocks::{Intervals, Width};
 use headwater_wire::zone::Zone;
 
-/// Stretches of a range: twice a year for all years there are.
+/// Maximum number of clock segments of a range: two per year for all years.
 const STRETCHES_MAX: usize = 2_000;
 
-/// A stretch of time within which the clock of the zone is a fixed time ahead of UTC.
+/// A clock segment: a span of time with a constant offset of the zone from UTC.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     range: ClosedRange,
     ahead_ns: i64,
-    /// Added to the number of widths that have passed on the clock, so that numbers follow one
-    /// another from stretch to stretch.
+    /// Added to the number of widths that have passed on the clock, so that numbers are consecutive
+    /// across segments.
     adds: i128,
 }
 
 /// Division of a range into intervals.
 #[derive(Clone, Debug)]
 pub struct Windows {
-    /// The whole of it.
+    /// The whole range.
     pub(crate) range: ClosedRange,
     /// Width and offset; `None` = one interval.
     every: Option<(i64, i64)>,
     stretches: Vec<Stretch>,
-    /// Of a zone that is not UTC.
+    /// Intervals on the clock of a zone other than UTC.
     clock: Option<Intervals>,
-    /// The engine's own bins: they are asked for as they are, and keep their numbers.
+    /// The engine's own bins: requested unchanged, with the same numbers.
     own: Option<Bins>,
 }
 
 impl Windows {
-    /// A range in bins of the engine, under its numbers.
+    /// A range in bins of the engine, with the same numbers.
     #[must_use]
     pub fn of_bins(range: ClosedRange, bins: Bins) -> Windows {
         Windows {
@@ -46,7 +46,7 @@ impl Windows {
         }
     }
 
-    /// The whole range at once.
+    /// The whole range as one interval.
     #[must_use]
     pub fn whole(range: ClosedRange) -> Windows {
         Windows {
@@ -58,7 +58,7 @@ impl Windows {
         }
     }
 
-    /// Intervals of `width_ns`, above 0.
+    /// Intervals of `width_ns`, which must be positive.
     #[must_use]
     pub fn every(range: ClosedRange, width_ns: i64, offset_ns: i64, zone: Option<Zone>) -> Windows {
         let zone = zone.filter(|zone| !zone.is_utc());
@@ -80,7 +80,7 @@ impl Windows {
         }
     }
 
-    /// Whether there are intervals at all.
+    /// Whether the range is divided into intervals.
     pub(crate) fn is_divided(&self) -> bool {
         self.every.is_some()
     }
@@ -106,14 +106,14 @@ impl Windows {
         }
     }
 
-    /// The reads of the engine: stretches of time, and their bins.
+    /// The reads of the engine: ranges of time, and their bins.
     pub(crate) fn bins(&self) -> impl Iterator<Item = (ClosedRange, Bins)> + '_ {
         self.stretches.iter().map(|stretch| {
             let bins = match self.every {
                 None => self.own.unwrap_or(Bins::Whole),
                 Some((width_ns, offset_ns)) => Bins::Every {
                     width_ns,
-                    // Any beginning will do, so the one nearest to 1970 cannot be out of range.
+                    // Any bin may be the origin; the one nearest to 1970 cannot be out of range.
                     origin_ns: narrow(
                         (i128::from(offset_ns) - i128::from(stretch.ahead_ns))
                             .rem_euclid(i128::from(width_ns)),
@@ -124,7 +124,7 @@ impl Windows {
         })
     }
 
-    /// The number of the interval that an instant lies in.
+    /// The number of the interval that contains an instant.
     pub(crate) fn number(&self, at: i64) -> i64 {
         let Some(every) = self.every else {
             return 0;
@@ -136,7 +136,7 @@ impl Windows {
         narrow(stretch.map_or(0, |stretch| stretch.number(at, every)))
     }
 
-    /// The number of a bin that the engine found, and that begins at an instant.
+    /// The number of the interval of an engine's bin, given the bin's beginning.
     pub(crate) fn number_of(&self, bin: i128, begins: Timestamp) -> i128 {
         match self.own {
             Some(_) => bin,
@@ -144,7 +144,7 @@ impl Windows {
         }
     }
 
-    /// When an interval begins.
+    /// The beginning of an interval.
     pub(crate) fn start(&self, number: i64) -> i64 {
         let Some((width, offset)) = self.every else {
             return self.range.first.as_nanos();
@@ -166,13 +166,13 @@ impl Windows {
         }
     }
 
-    /// The number of intervals of the range, whether something lies in them or not.
+    /// The number of intervals of the range, including empty ones.
     pub(crate) fn intervals(&self) -> i128 {
         let (first, last) = (self.range.first.as_nanos(), self.range.last.as_nanos());
         i128::from(self.number(last)) - i128::from(self.number(first)) + 1
     }
 
-    /// The same intervals, beginning so many of their widths earlier.
+    /// The same intervals, beginning `widths` widths earlier.
     pub(crate) fn beginning_earlier(&self, widths: u32) -> Windows {
         let first = self.range.first.as_nanos();
         self.over(ClosedRange::nanos(
@@ -181,7 +181,7 @@ impl Windows {
         ))
     }
 
-    /// The same intervals, ending so many of their widths later.
+    /// The same intervals, ending `widths` widths later.
     pub(crate) fn ending_later(&self, widths: u32) -> Windows {
         let last = self.range.last.as_nanos();
         self.over(ClosedRange::nanos(
@@ -195,7 +195,7 @@ impl Windows {
         i128::from(width) * i128::from(count)
     }
 
-    /// The same intervals under the same numbers over a longer range.
+    /// The same intervals with the same numbers over a longer range.
     fn over(&self, range: ClosedRange) -> Windows {
         let Some((width_ns, offset_ns)) = self.every else {
             return Windows::whole(range);
@@ -221,7 +221,7 @@ pub(crate) fn narrow(value: i128) -> i64 {
 }
 
 impl Stretch {
-    /// Of a clock that is never set.
+    /// A single segment, for a clock with a constant offset.
     fn even(range: ClosedRange) -> Stretch {
         Stretch {
             range,
@@ -240,7 +240,7 @@ impl Stretch {
         self.passed(at, every) + self.adds
     }
 
-    /// The stretch that follows, in which the clock is so far ahead.
+    /// The next segment, in which the clock is ahead by another offset.
     fn followed_by(
         &self,
         range: ClosedRange,
@@ -256,7 +256,7 @@ impl Stretch {
         let (last, first) = (self.range.last.as_nanos(), range.first.as_nanos());
         let (before, behind) = (self.passed(last, every), next.passed(first, every));
         let further = match of.last_as_long_as_wide() {
-            // An interval goes on where both clocks have it begin at once.
+            // An interval continues if both clocks place its beginning at the same instant.
             true => i128::from(of.begin(last) != of.begin(first)),
             false => (behind - before).min(1),
         };
@@ -265,7 +265,7 @@ impl Stretch {
     }
 }
 
-/// Cuts a range where the clock of the zone is set.
+/// Splits a range where the clock of the zone is changed.
 fn stretches(range: ClosedRange, of: &Intervals, every: (i64, i64)) -> Vec<Stretch> {
     let zone = of.zone();
     let ahead_ns = |at: i64| i64::from(zone.offset_seconds(at.into())) * 1_000_000_000;
@@ -338,13 +338,13 @@ mod tests {
             "2024-04-01T22:00:00Z",
         ];
         assert_eq!(starts, expected.map(at));
-        // Each instant lies in the interval that begins last before it.
+        // Each instant is in the last interval that begins before it.
         for hour in 0..96 {
             let time = range.first.as_nanos() + hour * HOUR;
             let number = windows.number(time);
             assert!(windows.start(number) <= time && time < windows.start(number + 1));
         }
-        // The stretches before and after share one day.
+        // The segments before and after share one day.
         let bins: Vec<_> = windows.bins().collect();
         assert_eq!(bins.len(), 2);
         assert_eq!(
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn intervals_are_those_of_the_clock_whatever_it_does() {
         let set = [
-            // Half an hour, a day that is left out, and an hour at a minute past midnight.
+            // A shift of half an hour, a skipped day, and an hour at a minute past midnight.
             ("Australia/Lord_Howe", "2024-04-06T15:00:00Z"),
             ("Australia/Lord_Howe", "2024-10-05T15:30:00Z"),
             ("Pacific/Apia", "2011-12-30T10:00:00Z"),

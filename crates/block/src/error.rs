@@ -1,14 +1,13 @@
 //! Why a device does not open, is not served, or does not end well.
 //!
-//! Invariants: codes are stable; a message says what, where, what was expected and what to do.
-//! Concurrency: plain values.
-//! Failure: none of its own.
+//! Invariants: codes are stable; a message states the failure, its location, the expected state and
+//! the remedy. Concurrency: plain values. Failure: none of its own.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// Kind of an error, by what the caller can do about it.
+/// Kind of an error, by the caller's possible reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BlockErrorKind {
@@ -16,7 +15,7 @@ pub enum BlockErrorKind {
     Invalid,
     /// Another process has the device open.
     Locked,
-    /// Bytes on the medium are not what was written.
+    /// Bytes on the medium differ from the written ones.
     Corrupt,
     /// No space left.
     Full,

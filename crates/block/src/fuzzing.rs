@@ -48,8 +48,8 @@ pub fn device(bytes: &[u8], repair: bool) {
     }
 }
 
-/// Bytes of a client: a negotiation, and requests behind it. All of it ends, and no request that is
-/// taken reaches beyond the device.
+/// Bytes of a client: a negotiation, followed by requests. Processing always ends, and no accepted
+/// request exceeds the device.
 pub fn client(bytes: &[u8]) {
     const SIZE: u64 = 1 << 20;
     let export = Export {
@@ -61,7 +61,7 @@ pub fn client(bytes: &[u8]) {
         answered: 0,
     };
     let Ok(Outcome::Begin(agreed)) = negotiate(&mut stream, &export, &|| false) else {
-        // Requests are looked at all the same.
+        // Requests are processed regardless.
         requests(bytes, SIZE, &Agreed::default());
         return;
     };
@@ -97,7 +97,7 @@ fn requests(bytes: &[u8], size: u64, agreed: &Agreed) {
     }
 }
 
-/// A client that has said everything, and takes every answer.
+/// A client that has sent all its bytes, and receives every answer.
 struct Said<'a> {
     rest: &'a [u8],
     answered: usize,

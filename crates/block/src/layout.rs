@@ -13,7 +13,7 @@ pub(crate) struct Layout {
     pub(crate) size: u64,
     /// Number of sets.
     pub(crate) sets: u32,
-    /// Bytes that lie together in a set.
+    /// Number of contiguous bytes in a set.
     pub(crate) stripe_bytes: u32,
 }
 
@@ -31,14 +31,14 @@ pub(crate) struct SetRange {
 }
 
 impl Layout {
-    /// Blocks of each set: those of all stripes that it could get.
+    /// Number of blocks of each set: enough for the largest share of stripes of any set.
     pub(crate) fn blocks_of_a_set(&self) -> u64 {
         let stripes = self.size.div_ceil(u64::from(self.stripe_bytes));
         let own = stripes.div_ceil(u64::from(self.sets));
         own * u64::from(self.stripe_bytes) / long(BLOCK_BYTES)
     }
 
-    /// True when the range lies within the device.
+    /// Whether the range is within the device.
     pub(crate) fn holds(&self, offset: u64, length: u64) -> bool {
         offset
             .checked_add(length)
@@ -68,7 +68,7 @@ impl Layout {
         })
     }
 
-    /// The sets that a range lies in.
+    /// The sets that contain a part of a range.
     pub(crate) fn sets_of(self, offset: u64, length: u64) -> Vec<u32> {
         let mut sets = Vec::new();
         for range in self.ranges(offset, length) {

@@ -1,14 +1,13 @@
 //! A block device in files, and a server that hands it to others by the NBD protocol.
 //!
-//! Purpose: databases and file systems of others can sit on queue sets and on whatever medium
-//! [`headwater_io::Files`] stands for.
-//! Invariants: what a flush, or a write with FUA, acknowledged survives a power cut, whichever
-//! connection wrote it. After a cut every block of 4 KiB is as one write left it, never a mixture
-//! of two. See docs/block-device.md for its use and docs/format/device.md for its bytes.
-//! Concurrency: [`Device`] and [`Server`] are shared; a queue set carries out one request at a time
-//! for its stripes.
-//! Failure: [`BlockError`] at start and end, errors of the protocol for clients in between. After a
-//! failed sync a set takes no more writes until it is opened again.
+//! Purpose: databases and file systems of others can use queue sets and any medium that implements
+//! [`headwater_io::Files`]. Invariants: writes acknowledged by a flush, or written with FUA,
+//! survive a power cut, whichever connection wrote them. After a cut every block of 4 KiB has the
+//! content of one write, never a mixture of two. See docs/block-device.md for its use and
+//! docs/format/device.md for its bytes. Concurrency: [`Device`] and [`Server`] are shared; a queue
+//! set carries out one request at a time for its stripes. Failure: [`BlockError`] at start and end,
+//! errors of the protocol for clients in between. After a failed sync a set refuses writes until it
+//! is opened again.
 
 mod device;
 mod error;

@@ -1,8 +1,7 @@
 //! Between lengths in memory and lengths on a medium.
 //!
-//! Invariants: nothing is cut without a word; a length that memory cannot have reads as the
-//! largest, which every later look at a slice refuses.
-//! Concurrency and failure: plain functions.
+//! Invariants: no number is truncated silently; a length that does not fit memory saturates, and
+//! every later slice access refuses it. Concurrency and failure: plain functions.
 
 /// A length in memory, on the medium.
 pub(crate) fn long(length: usize) -> u64 {

@@ -1,11 +1,10 @@
-//! A server: a listener, a reading and a sending thread for each connection, and a stop in order.
+//! A server: a listener, a reading and a sending thread for each connection, and an orderly stop.
 //!
-//! Invariants: connections are bounded; each ends by itself, and no client keeps another waiting.
-//! When the server has been stopped, every request that was taken was carried out, and everything
-//! is durable.
-//! Concurrency: one lock, over the list of connections, held for list operations only.
-//! Failure: starting fails with a [`BlockError`]; a connection that fails is closed and, where that
-//! is not usual, logged.
+//! Invariants: connections are bounded; each ends independently, and no client blocks another.
+//! After the server was stopped, every accepted request was carried out, and all data is durable.
+//! Concurrency: one lock, over the list of connections, held for list operations only. Failure:
+//! starting fails with a [`BlockError`]; a failed connection is closed and, if the failure is
+//! unusual, logged.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Read, Write};
@@ -24,7 +23,7 @@ use crate::nbd::negotiate::{Export, Outcome, negotiate};
 use crate::nbd::transmit::{send_replies, take_requests};
 use crate::socket::{Address, Listener, Socket};
 
-/// Pause of a listener that could not accept, as when there are no more descriptors.
+/// Pause of a listener that could not accept, for example without free descriptors.
 const REST: Duration = Duration::from_millis(100);
 
 /// Options for serving a device.
@@ -32,13 +31,13 @@ const REST: Duration = Duration::from_millis(100);
 pub struct ServeOptions {
     /// Address to listen on.
     pub listen: Address,
-    /// Name of the export; clients that name nothing get it, too.
+    /// Name of the export; clients that send an empty name get it, too.
     pub export: String,
     /// Most connections at once; further ones are closed at once.
     pub connections_max: usize,
     /// Longest negotiation of a client.
     pub negotiation: Duration,
-    /// Time that connections have to take their replies when the server is stopped.
+    /// Time that connections have to receive their replies when the server is stopped.
     pub grace: Duration,
 }
 
@@ -61,7 +60,7 @@ impl ServeOptions {
 pub struct Server {
     shared: Arc<Shared>,
     listener: Arc<Listener>,
-    /// `None` = it was stopped.
+    /// Thread that accepts connections; `None` = stopped.
     acceptor: Mutex<Option<Box<dyn Joiner>>>,
     address: Address,
 }
@@ -87,11 +86,11 @@ struct Connections {
 }
 
 impl Server {
-    /// Begins to serve a device.
+    /// Starts to serve a device.
     ///
     /// # Errors
-    /// Kind `io` when the address cannot be listened on or a thread cannot be started, `invalid`
-    /// when there are no threads at all.
+    /// Kind `io` if listening fails or a thread cannot be started, `invalid` if there are no
+    /// threads.
     pub fn start(
         env: &Env,
         device: Arc<Device>,
@@ -143,8 +142,8 @@ impl Server {
         self.shared.connections.lock().open.len()
     }
 
-    /// Stops: takes no more connections and requests, carries out what was taken, and closes the
-    /// device with everything durable.
+    /// Stops: refuses new connections and requests, carries out accepted requests, makes all data
+    /// durable and closes the device.
     ///
     /// # Errors
     /// When that fails; see [`Device::close`].
@@ -166,7 +165,7 @@ impl Server {
         }
         let shut_down = |how| {
             for socket in self.shared.connections.lock().open.values() {
-                // It may have ended by itself.
+                // The connection may have ended by itself.
                 let _ = socket.shut_down(how);
             }
         };
@@ -223,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// Gives a connection a thread of its own.
+    /// Starts a thread for a connection.
     fn begin(self: &Arc<Shared>, number: u64, socket: Socket) {
         let open = Open {
             shared: Arc::clone(self),
@@ -239,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// True when there are no more connections; false when that took too long.
+    /// True if all connections have ended; false after the timeout.
     fn wait_for_the_last(&self, patience: Option<Duration>) -> bool {
         let mut connections = self.connections.lock();
         let begun = self.clock.monotonic();
@@ -305,7 +304,7 @@ impl Open {
         let flow = Arc::clone(flow);
         let body = Box::new(move || {
             send_replies(&mut output, &flow, || {
-                // So that nobody waits for requests of a client that takes no replies.
+                // Stops reading requests of a client that receives no replies.
                 let _ = reading.shut_down(Shutdown::Both);
             });
         });

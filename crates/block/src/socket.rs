@@ -1,8 +1,8 @@
 //! Listening sockets and connections: sockets of the file system, and TCP on this machine.
 //!
-//! Invariants: TCP is on a loopback address, since the protocol has no authentication.
-//! Concurrency: a connection may be read, written and shut down by different threads.
-//! Failure: what the system says.
+//! Invariants: TCP is on a loopback address, since the protocol has no authentication. Concurrency:
+//! a connection may be read, written and shut down by different threads. Failure: errors of the
+//! system.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -120,8 +120,8 @@ impl Listener {
         }
     }
 
-    /// Lets nobody else in. On Linux a listening socket is shut down as a connected one is; the
-    /// types do not say so.
+    /// Refuses further connections. On Linux a listening socket is shut down like a connected one,
+    /// which the types do not express.
     fn shut_down(&self) -> io::Result<()> {
         match self {
             Listener::Unix(listener, _) => {
@@ -145,9 +145,9 @@ impl Drop for Listener {
     }
 }
 
-/// Listens at a socket that nobody but its owner may connect to. The socket gets its mode before it
-/// has a name (Linux gives the file the mode of the socket), so that at no instant others find it
-/// open.
+/// Listens at a socket to which only its owner may connect. The mode of the socket is set before it
+/// has a name (Linux copies the mode of the socket to the file), so that other users can never
+/// connect.
 fn private_listener(path: &Path) -> io::Result<UnixListener> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
     let socket = rustix::net::socket_with(
@@ -162,8 +162,8 @@ fn private_listener(path: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(socket))
 }
 
-/// Removes the socket of a server that has ended. One that is there, and what is no socket, stays:
-/// then listening fails.
+/// Removes the socket of a server that has ended. A socket in use, or a file of another type, is
+/// not removed: then listening fails.
 fn remove_left_over(path: &Path) -> io::Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
         return Ok(());
@@ -197,7 +197,7 @@ impl Socket {
         }
     }
 
-    /// Sets the longest wait of a read and of a write; `None` = for ever.
+    /// Sets the timeouts of reads and writes; `None` = unlimited.
     pub(crate) fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
         match self {
             Socket::Unix(socket) => {
@@ -256,7 +256,7 @@ mod tests {
         assert!(open.contains("other machines"), "{open}");
     }
 
-    /// The socket is closed to others already while it is made, whatever the umask.
+    /// The socket is private from its creation on, whatever the umask.
     #[test]
     fn a_socket_is_its_owners_alone_from_the_first_instant() {
         use std::os::unix::fs::PermissionsExt;

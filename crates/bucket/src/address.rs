@@ -1,6 +1,6 @@
 //! Address of a bucket, as text: `s3://BUCKET/PREFIX?endpoint=…&region=…` or `file:///DIRECTORY`.
 //!
-//! Invariant: secrets are no part of an address: they come from the environment.
+//! Invariant: secrets are not part of an address: they are read from the environment.
 
 use crate::directory::Directory;
 use crate::error::BucketError;
@@ -25,11 +25,11 @@ pub enum Address {
         bucket: String,
         /// Prefix of all keys.
         prefix: String,
-        /// Address of the store; `None` = as the environment has it, else that of AWS.
+        /// Address of the store; `None` = from the environment, else AWS.
         endpoint: Option<String>,
-        /// Its region; `None` = as the environment has it.
+        /// Region of the store; `None` = from the environment.
         region: Option<String>,
-        /// Whether the bucket is part of the path; `None` = if there is an endpoint.
+        /// Whether the bucket is part of the path; `None` = only if there is an endpoint.
         is_path_style: Option<bool>,
     },
 }
@@ -78,12 +78,12 @@ impl FromStr for Address {
 }
 
 /// The store at an address, with credentials of the environment: `AWS_ACCESS_KEY_ID`,
-/// `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`; `AWS_REGION` and `AWS_ENDPOINT_URL` where the
-/// address says nothing.
+/// `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`; `AWS_REGION` and `AWS_ENDPOINT_URL` apply if the
+/// address does not set them.
 ///
 /// # Errors
-/// `invalid` without credentials, or for an address that is none; `unreachable` for a directory
-/// that cannot be made.
+/// `invalid` for missing credentials or an invalid address; `unreachable` for a directory that
+/// cannot be created.
 pub fn open_store(
     address: &Address,
     variable: &dyn Fn(&str) -> Option<String>,

@@ -1,11 +1,10 @@
 //! Garbage collection of packs that no head names. A state machine as [`crate::Holder`] is, which
 //! any node may run.
 //!
-//! Invariants: the least epoch is raised by a put of the head before anything is deleted; then no
-//! head can come to name a pack of an epoch below that which it does not name by then, so that a
-//! deleted pack is never needed. The holder's packs in flight are uploaded again. Failure: a failed
-//! deletion is tried again by the next collection; a put without an answer is resolved by reading
-//! the head.
+//! Invariants: the minimum epoch is raised by a put of the head before any object is deleted; after
+//! that no head can start to name a pack of a lower epoch, so a deleted pack is never needed. The
+//! holder's packs in flight are uploaded again. Failure: a failed deletion is retried by the next
+//! collection; a put without an answer is resolved by reading the head.
 
 use crate::contents::decode_head;
 use crate::error::{BucketError, BucketErrorKind};
@@ -58,7 +57,7 @@ pub struct Collector {
     phase: Phase,
     is_asking: bool,
     tries: u32,
-    /// Of the head that was put: what it names, and its least epoch.
+    /// Packs named by the head that was put, and its minimum epoch.
     named: BTreeSet<(u64, u64)>,
     min_epoch: u64,
     garbage: VecDeque<(String, u64)>,
@@ -95,7 +94,7 @@ impl Collector {
         }
     }
 
-    /// The next request to the store. The answer goes to [`Collector::take`].
+    /// Next request to the store. Pass the answer to [`Collector::take`].
     pub fn ask(&mut self) -> Option<Request> {
         if self.is_asking {
             return None;
@@ -121,7 +120,7 @@ impl Collector {
         request
     }
 
-    /// Takes the answer to the request in flight.
+    /// Processes the answer to the request in flight.
     pub fn take(&mut self, answer: Answer) {
         self.is_asking = false;
         if let Answer::Failed(failure) = &answer {
@@ -153,7 +152,7 @@ impl Collector {
 
     fn read(&mut self, found: Option<Object>) -> Phase {
         let Some(object) = found else {
-            // Without a head there is no telling what is garbage.
+            // Without a head, garbage cannot be determined.
             return Phase::Done;
         };
         let before = match decode_head(self.group, &object.bytes) {
@@ -177,7 +176,7 @@ impl Collector {
             Some(object) if object.etag == expected => Phase::Raising { head, expected },
             Some(object) => match decode_head(self.group, &object.bytes) {
                 Ok(now) if now.nonce == head.nonce => self.raised(&head),
-                // Another head was put before.
+                // Another head was put before this one.
                 Ok(_) => self.read_again(),
                 Err(error) => Phase::Failed(error),
             },
@@ -210,7 +209,7 @@ impl Collector {
     fn listed(&mut self, page: Page) -> Phase {
         let last = page.objects.last().map(|object| object.key.clone());
         for object in page.objects {
-            // What is no pack is not ours.
+            // Keys that are not pack keys belong to others.
             if let Some(pack) = pack_of_key(self.group, &object.key) {
                 self.found.packs += 1;
                 if pack.0 < self.min_epoch && !self.named.contains(&pack) {

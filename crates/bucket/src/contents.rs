@@ -1,11 +1,11 @@
 //! Contents of the packs of a head: for each copy its description, its present ranges, and the pack
 //! with each byte of them.
 //!
-//! Invariants: of several extents with the same byte the one of the latest pack counts, as long as
-//! the byte is present; if it was not for a while, it is as if it had never been put. Extents of
-//! another history than the newest one do not count any more. Bytes that are read back have the
-//! checksum with which they were put, or are an error. Concurrency: plain data. Failure: *gone*
-//! when a pack is not there any more: the head is to be read again.
+//! Invariants: if several extents have the same byte, the extent of the latest pack is valid, as
+//! long as the byte is present; a byte that was absent for a while counts as never put. Extents of
+//! older histories are not valid. Bytes read back match the checksum with which they were put, or
+//! are an error. Concurrency: plain data. Failure: *gone* if a pack does not exist any more: the
+//! head is to be read again.
 
 use crate::error::{BucketError, BucketErrorKind};
 use crate::head::{Head, PackEntry};
@@ -38,8 +38,8 @@ struct CopyExtents {
     state: u64,
     description: (u64, PackLocation),
     present: Vec<Range>,
-    /// Locations of the present ranges, by segment, apart. A range that is not present any more is
-    /// forgotten: if it is put again, its bytes may differ.
+    /// Locations of the present ranges, by segment, disjoint. A range that is not present any more
+    /// is removed: if it is put again, its bytes may differ.
     parts: BTreeMap<u64, Vec<Part>>,
 }
 
@@ -54,14 +54,14 @@ pub struct Contents {
 pub struct Restored {
     /// The number of its state.
     pub state: u64,
-    /// Its description.
+    /// Description of the copy.
     pub description: Vec<u8>,
 }
 
 /// Receives the ranges of a copy as it is read back.
 pub type Each<'a, E> = dyn FnMut(Range, &[u8]) -> Result<(), E> + 'a;
 
-/// Subtracts ranges from others; both by segment and offset, apart.
+/// Subtracts ranges from others; both sorted by segment and offset, and disjoint.
 #[must_use]
 pub fn without_ranges(ranges: &[Range], taken: &[Range]) -> Vec<Range> {
     let mut left = ranges.to_vec();
@@ -78,7 +78,7 @@ pub fn without_ranges(ranges: &[Range], taken: &[Range]) -> Vec<Range> {
     left
 }
 
-/// Of a range what is left when another is taken out.
+/// Remainder of a range without another one.
 fn without(range: Range, taken: Range, left: &mut Vec<Range>) {
     let until = taken.offset.min(range.end());
     if range.offset < until {
@@ -122,7 +122,7 @@ fn inside(parts: &[Part], ranges: &[Range]) -> Vec<Part> {
     both
 }
 
-/// Puts an extent over parts of its segment.
+/// Replaces parts of a segment by an extent.
 fn put_over(parts: &mut Vec<Part>, piece: Extent) {
     let mut left = Vec::new();
     for part in parts.drain(..) {
@@ -138,7 +138,7 @@ fn put_over(parts: &mut Vec<Part>, piece: Extent) {
 }
 
 impl CopyExtents {
-    /// Where a range stands, by offset; and what of it stands nowhere.
+    /// Locations of a range, by offset; and the parts without a location.
     fn find(&self, range: Range) -> (Vec<Part>, Vec<Range>) {
         let parts = self.parts.get(&range.segment);
         let found = inside(parts.map_or(&[], Vec::as_slice), &[range]);
@@ -155,7 +155,8 @@ impl CopyExtents {
 }
 
 impl Contents {
-    /// Puts what a pack holds over what there is. Packs come by their numbers.
+    /// Applies a pack's index over the current contents. Packs must be applied in the order of
+    /// their numbers.
     pub fn apply(&mut self, pack: u64, index: &PackIndex) {
         for entry in &index.entries {
             self.apply_entry(pack, entry);
@@ -198,7 +199,7 @@ impl Contents {
         self.copies.keys().map(String::as_str)
     }
 
-    /// Ranges to be put of a copy that has this present: all that are in no pack of its history.
+    /// Present ranges of a copy that still have to be put: those in no pack of its history.
     #[must_use]
     pub fn lacks(&self, name: &str, history: u64, present: &[Range]) -> Vec<Range> {
         match self.copies.get(name).filter(|c| c.history == history) {
@@ -210,7 +211,7 @@ impl Contents {
         }
     }
 
-    /// True when all of this is said of a copy by now.
+    /// Whether the packs already have this description and these ranges of a copy.
     #[must_use]
     pub fn says(&self, name: &str, history: u64, description: &[u8], present: &[Range]) -> bool {
         self.copies.get(name).is_some_and(|known| {
@@ -222,8 +223,8 @@ impl Contents {
         })
     }
 
-    /// Ranges of a copy that count and are in one of these packs; `None` when there are none, nor
-    /// its description.
+    /// Valid ranges of a copy in the given packs; `None` if these have neither ranges nor the
+    /// description of the copy.
     #[must_use]
     pub fn in_packs(&self, name: &str, packs: &BTreeSet<u64>) -> Option<Vec<Range>> {
         let known = self.copies.get(name)?;
@@ -235,7 +236,7 @@ impl Contents {
         (!found.is_empty() || packs.contains(&known.description.0)).then_some(found)
     }
 
-    /// The packs of which something counts, by their numbers.
+    /// Numbers of the packs with valid content.
     #[must_use]
     pub fn used(&self) -> BTreeSet<u64> {
         self.copies.values().flat_map(CopyExtents::used).collect()
@@ -270,11 +271,11 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Reads a copy back whole; `None` when there is none. Present ranges are passed on by segment
-    /// and offset; parts may touch. An error of `each` ends it.
+    /// Reads a whole copy; `None` if it does not exist. Present ranges are passed on by segment and
+    /// offset; parts may be adjacent. An error of `each` ends it.
     ///
     /// # Errors
-    /// `gone`, `damaged`, `unreachable`, and those of `each`.
+    /// `gone`, `damaged`, `unreachable`, and errors of `each`.
     pub fn restore<E: From<BucketError>>(
         &self,
         store: &dyn ObjectStore,
@@ -400,7 +401,7 @@ fn read_index(
     }
 }
 
-/// Reads the head of a group; `None` when there is none.
+/// Reads the head of a group; `None` if it does not exist.
 ///
 /// # Errors
 /// `damaged`, `unreachable`.
@@ -427,11 +428,11 @@ pub(crate) fn decode_head(group: u32, bytes: &[u8]) -> Result<Head, BucketError>
     }
 }
 
-/// Consistent head and contents of a group; `None` when there is no head. Packs that a newer head
-/// has removed meanwhile are resolved by reading that head.
+/// Consistent head and contents of a group; `None` if there is no head. Packs that a newer head has
+/// removed meanwhile are resolved by reading that head.
 ///
 /// # Errors
-/// `damaged`, `unreachable`; `gone` when heads change faster than they can be read.
+/// `damaged`, `unreachable`; `gone` if heads change faster than they can be read.
 pub fn read_group(
     store: &dyn ObjectStore,
     group: u32,

@@ -1,8 +1,8 @@
 //! A store that counts its requests, by kind and day: the basis of a bucket's cost.
 //!
-//! Invariants: a request is counted when it is sent, whatever its result; bytes of a body when they
-//! were sent or received. Days are those of UTC. Concurrency: shared freely. Failure: when the
-//! clock jumps, the counts are under the days of the clock.
+//! Invariants: a request is counted when it is sent, whatever its result; bytes of a body once sent
+//! or received. Days are UTC. Concurrency: shared freely. Failure: if the clock jumps, counts are
+//! assigned to the days of the clock.
 
 use crate::store::{Etag, Object, ObjectStore, Page, Put, StoreFailure};
 use headwater_io::Clock;
@@ -16,14 +16,14 @@ const DAY_NANOS: i64 = 86_400_000_000_000;
 /// Days that are retained.
 const DAYS_MAX: usize = 31;
 
-/// Of one kind of requests.
+/// Counts of one kind of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindCounts {
     /// Number of requests.
     pub requests: u64,
     /// Requests without an answer.
     pub failures: u64,
-    /// Bytes of objects, there or back.
+    /// Bytes of objects, in either direction.
     pub bytes: u64,
 }
 
@@ -32,7 +32,7 @@ pub struct KindCounts {
 pub struct DayCounts {
     /// Objects and ranges of them.
     pub get: KindCounts,
-    /// Puts, of packs and heads.
+    /// Puts of packs and heads.
     pub put: KindCounts,
     /// Lists of keys.
     pub list: KindCounts,
@@ -59,7 +59,7 @@ impl<S: ObjectStore> Counted<S> {
         }
     }
 
-    /// By day, since 1970 UTC, the newest last.
+    /// Counts by day, since 1970 UTC, the newest last.
     #[must_use]
     pub fn days(&self) -> Vec<(i64, DayCounts)> {
         let days = self.days.lock();
@@ -126,7 +126,7 @@ impl<S: ObjectStore> ObjectStore for Counted<S> {
 
     fn create_from(&self, key: &str, file: &File) -> Result<Put, StoreFailure> {
         let answered = self.store.create_from(key, file);
-        // What cannot be measured could not be sent.
+        // A file without a readable length could not be sent.
         let bytes = file.metadata().map_or(0, |told| told.len());
         self.count(|day| &mut day.put, answered, |_| bytes)
     }

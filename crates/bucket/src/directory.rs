@@ -3,8 +3,8 @@
 //!
 //! Invariants: a put is made under an exclusive lock of the directory, and is synced before it is
 //! answered. A read returns a whole version: files are replaced by renaming. Concurrency: any
-//! number of processes and threads. Failure: a put that was cut short leaves a file below `.new`,
-//! which is no object and is overwritten by the next put.
+//! number of processes and threads. Failure: an interrupted put leaves a file below `.new`, which
+//! is not an object and is overwritten by the next put.
 
 use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure};
 use headwater_types::Timestamp;
@@ -91,7 +91,7 @@ impl Directory {
         };
         for entry in entries {
             let path = entry.map_err(|e| failed(folder, &e))?.path();
-            // A hidden file is no object: the lock, or a put in progress.
+            // A hidden file is not an object: the lock, or a put in progress.
             if !is_hidden(&path) {
                 self.look_at(&path, found)?;
             }
@@ -102,7 +102,7 @@ impl Directory {
     fn look_at(&self, path: &Path, found: &mut Vec<Listed>) -> Result<(), StoreFailure> {
         let name = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
         match std::fs::metadata(path) {
-            // It was taken away meanwhile.
+            // The file was removed meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) => Err(failed(path, &error)),
             Ok(meta) if meta.is_dir() => self.walk(path, found),
@@ -118,7 +118,7 @@ impl Directory {
     }
 }
 
-/// An instant of the file system; `None` = it is out of our range.
+/// An instant of the file system; `None` = outside the supported range.
 fn instant(of: SystemTime) -> Option<Timestamp> {
     let since = of.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let nanos = i64::try_from(since.as_nanos()).ok()?;
@@ -130,7 +130,7 @@ fn is_hidden(path: &Path) -> bool {
     name.is_none_or(|name| name.starts_with('.'))
 }
 
-/// Makes a directory, and makes its name durable.
+/// Creates a directory, and makes its name durable.
 fn make_dir(path: &Path) -> Result<(), StoreFailure> {
     if path.is_dir() {
         return Ok(());
@@ -198,7 +198,7 @@ impl ObjectStore for Directory {
     }
 
     fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreFailure> {
-        // What begins so lies below the last directory of the prefix.
+        // Matching keys are below the last directory of the prefix.
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
         let mut found = Vec::new();
         self.walk(&self.root.join(folder), &mut found)?;

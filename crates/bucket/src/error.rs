@@ -1,6 +1,7 @@
 //! Errors of a bucket.
 //!
-//! Invariant: each error has a kind with a stable code, and says what, where, and what to do.
+//! Invariant: each error has a kind with a stable code, and states the failure, its location, and
+//! the remedy.
 
 use std::fmt;
 
@@ -8,17 +9,17 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BucketErrorKind {
-    /// An address or a setting that makes no sense.
+    /// An invalid address or setting.
     Invalid,
     /// The store does not answer, or answers that it cannot now.
     Unreachable,
-    /// The store refuses the credentials, or there is no such bucket.
+    /// The store refuses the credentials, or the bucket does not exist.
     Denied,
-    /// The bytes in the bucket are not the ones that were put there.
+    /// The bytes in the bucket are not the bytes that were put.
     Damaged,
     /// A pack of the head was deleted, since there is a newer head: read that.
     Gone,
-    /// Another node holds the group now.
+    /// Another node has the group now.
     Lost,
 }
 

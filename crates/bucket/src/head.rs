@@ -1,8 +1,8 @@
-//! The head of a group: the packs that count, the copies in them, and the node that may change it.
+//! The head of a group: the valid packs, the copies in them, and the node that may change it.
 //!
-//! Invariants: an encoded head is decoded to an equal one; malformed bytes are refused before
-//! anything is allocated that they do not pay for. A head follows another only under the conditions
-//! of [`Head::follows`]. Format: docs/format/bucket.md.
+//! Invariants: an encoded head is decoded to an equal one; malformed bytes are refused before more
+//! memory is allocated than their length justifies. A head follows another only under the
+//! conditions of [`Head::follows`]. Format: docs/format/bucket.md.
 
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
@@ -15,21 +15,21 @@ const MAGIC: [u8; 6] = *b"HWHEAD";
 const VERSION: u8 = 1;
 const CRC_BYTES: usize = 4;
 
-/// Which node holds a group, and for how long after it said so.
+/// Lease of a group: the node that has it, and its duration from each renewal on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The node: a number by chance, given when it was started.
+    /// The node: a random number drawn at its start.
     pub node: u64,
     /// Name of the node, for people.
     pub name: String,
-    /// For how long it holds the group, in milliseconds; 0 = it gave it back.
+    /// Duration of the lease, in milliseconds; 0 = released.
     pub millis: u32,
-    /// End of the lease by the node's own clock, for people: nothing depends on it.
+    /// End of the lease by the node's own clock, for information only.
     pub until: Timestamp,
 }
 
 impl Lease {
-    /// For how long it holds the group.
+    /// Duration of the lease.
     #[must_use]
     pub fn length(&self) -> Duration {
         Duration::from_millis(u64::from(self.millis))
@@ -39,9 +39,9 @@ impl Lease {
 /// A pack that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackEntry {
-    /// Its number in the group; later ones go before earlier ones.
+    /// Number of the pack in the group; later packs take precedence.
     pub number: u64,
-    /// Under which epoch it was born.
+    /// Epoch in which the pack was created.
     pub epoch: u64,
     /// The rest of its key.
     pub id: u64,
@@ -54,11 +54,11 @@ pub struct PackEntry {
 /// A copy of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyEntry {
-    /// Of which history: what was put for another one counts no more.
+    /// History of the copy: ranges put for another history are not valid.
     pub history: u64,
     /// The number of its newest state.
     pub state: u64,
-    /// The pack that says what is present, and holds its description.
+    /// Pack with the list of present ranges and the description.
     pub pack: u64,
     /// Bytes that are present.
     pub bytes: u64,
@@ -73,7 +73,7 @@ pub struct Head {
     pub commit: u64,
     /// A random number that identifies this attempt.
     pub nonce: u64,
-    /// Rises when another node takes the group, and when garbage is to be collected.
+    /// Incremented when another node acquires the group, and before garbage is collected.
     pub epoch: u64,
     /// Packs of epochs below are garbage, unless they are named here.
     pub min_epoch: u64,
@@ -81,14 +81,14 @@ pub struct Head {
     pub lease: Lease,
     /// The number of the next pack.
     pub next_pack: u64,
-    /// Packs that count, by their numbers, rising.
+    /// Valid packs, by ascending number.
     pub packs: Vec<PackEntry>,
     /// Copies of the group, by name.
     pub copies: BTreeMap<String, CopyEntry>,
 }
 
 impl Head {
-    /// As bytes.
+    /// Encoded head.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
@@ -126,7 +126,7 @@ impl Head {
     /// Reads a head.
     ///
     /// # Errors
-    /// For bytes that are none.
+    /// If the bytes are not a valid head.
     pub fn decode(bytes: &[u8]) -> Result<Head, DecodeError> {
         let body = checked(bytes, "checksum of a head")?;
         let mut cursor = Cursor::new(body);
@@ -166,8 +166,8 @@ impl Head {
         })
     }
 
-    /// True when this may replace a head: it is the next one, epochs do not fall, the node changes
-    /// only with the epoch, and packs that are new in it were created under an epoch that is not
+    /// Whether this head may replace `before`: its number is the next one, epochs do not decrease,
+    /// the node changes only with the epoch, and new packs were created in an epoch that is not
     /// collected.
     #[must_use]
     pub fn follows(&self, before: &Head) -> bool {

@@ -1,14 +1,15 @@
-//! The keeper of a group, or a node that waits to become it: takes the lease, renews it, commits
-//! packs, releases it. A state machine without sockets, clocks and threads: the caller carries out
-//! its requests and brings the answers, one of the head and one of a pack at a time, in parallel: a
-//! lease is renewed however long the upload of a pack takes.
+//! The keeper of a group, or a node that waits to become it: acquires the lease, renews it, commits
+//! packs, releases it. A state machine without sockets, clocks and threads: the caller executes its
+//! requests and passes the answers, one request of the head and one of a pack at a time, in
+//! parallel: a lease is renewed however long the upload of a pack takes.
 //!
-//! Invariants: a head replaces only the one that this node knows, so that one of many nodes wins. A
-//! change is reported as committed only when its head was seen in the bucket. A node whose lease
-//! has expired by its own clock puts nothing more before it has taken the group again, under the
-//! next epoch. Safety does not depend on clocks: they decide only which node tries. Failure: a put
-//! without an answer is resolved by reading the head: its nonce identifies the attempt. If it is
-//! the one before, the same bytes are put again, so that a late first put does no harm.
+//! Invariants: a head replaces only the head that this node knows, so exactly one of several nodes
+//! wins. A change is reported as committed only after its head was seen in the bucket. A node whose
+//! lease has expired by its own clock puts no object before it has acquired the group again, under
+//! the next epoch. Safety does not depend on clocks: they decide only which node tries. Failure: a
+//! put without an answer is resolved by reading the head: its nonce identifies the attempt. If the
+//! head is still the previous one, the same bytes are put again, so that a late first put does no
+//! harm.
 
 use crate::contents::decode_head;
 use crate::error::{BucketError, BucketErrorKind};
@@ -33,7 +34,7 @@ pub struct Me {
     pub node: u64,
     /// Name of the node.
     pub name: String,
-    /// For how long it takes the group each time.
+    /// Duration of the lease at each acquisition or renewal, in milliseconds.
     pub lease_millis: u32,
 }
 
@@ -44,14 +45,14 @@ pub struct Change {
     pub packs: Vec<Pack>,
     /// Removed copies.
     pub gone: Vec<String>,
-    /// Packs of which nothing counts any more, by their numbers.
+    /// Numbers of the packs without valid content.
     pub dropped: BTreeSet<u64>,
 }
 
 /// A committed change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The head that says so.
+    /// The head that commits the change.
     pub head: Head,
     /// The new packs: their numbers and indexes.
     pub packs: Vec<(u64, PackIndex)>,
@@ -88,7 +89,7 @@ struct Committing {
 #[derive(Clone, Debug)]
 enum Why {
     Take,
-    /// In the middle of an upload, which goes on then.
+    /// Renewal during an upload, which continues afterwards.
     Renew(Option<Committing>),
     Commit(Committing),
     GiveBack,
@@ -100,7 +101,7 @@ struct Attempt {
     why: Why,
     head: Head,
     bytes: Arc<[u8]>,
-    /// In the place of this one; `None` = there is none.
+    /// Version to be replaced; `None` = there must be no head.
     expected: Option<Etag>,
     /// When it was sent first.
     sent: Option<Duration>,
@@ -108,14 +109,14 @@ struct Attempt {
 
 #[derive(Debug)]
 enum Phase {
-    /// Has no lease, and checks whether it may take the group.
+    /// Without the lease; checks whether it may acquire the group.
     Away,
     Putting(Box<Attempt>),
     /// Reads the head, since the result of a put is unknown.
     ReadingBack(Box<Attempt>),
     Holding,
     Uploading(Committing),
-    /// The group was given back.
+    /// The group was released.
     Done,
     Failed(BucketError),
 }
@@ -136,7 +137,7 @@ pub struct Holder {
     phase: Phase,
     known: Option<(Head, Etag)>,
     seen: Option<Seen>,
-    /// Until when it may put by its own clock.
+    /// End of the lease by its own clock.
     held_until: Duration,
     renew_at: Duration,
     not_before: Duration,
@@ -182,7 +183,7 @@ impl Holder {
         Duration::from_millis(u64::from(self.me.lease_millis))
     }
 
-    /// True while it holds the group, by its own clock.
+    /// Whether the node holds the group, by its own clock.
     #[must_use]
     pub fn is_holding(&self, now: Now) -> bool {
         let holds = match &self.phase {
@@ -201,23 +202,23 @@ impl Holder {
         matches!(self.phase, Phase::Holding) && self.is_holding(now) && !self.wants_to_go
     }
 
-    /// The head that it knows, if it has had the lease of the group.
+    /// The head that the node knows, if it has ever had the lease of the group.
     #[must_use]
     pub fn head(&self) -> Option<&Head> {
         self.known.as_ref().map(|(head, _)| head)
     }
 
-    /// True once, after it has lost the group: what was not committed is not.
+    /// True once after the group was lost: uncommitted changes are not carried out.
     pub fn take_lost(&mut self) -> bool {
         std::mem::take(&mut self.has_lost)
     }
 
-    /// Once, what was committed.
+    /// Returns each committed change once.
     pub fn take_committed(&mut self) -> Option<Committed> {
         self.committed.take()
     }
 
-    /// Why it does nothing any more.
+    /// Error that ended the holder.
     #[must_use]
     pub fn failed(&self) -> Option<&BucketError> {
         match &self.phase {
@@ -232,14 +233,14 @@ impl Holder {
         self.trouble.as_deref()
     }
 
-    /// True when the group was given back.
+    /// Whether the group was released.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Done)
     }
 
-    /// Commits a change, which [`Holder::take_committed`] reports. False when it is not ready:
-    /// nothing was begun then.
+    /// Commits a change, which [`Holder::take_committed`] reports. False if the holder is not
+    /// ready: the change is ignored then.
     pub fn commit(&mut self, now: Now, change: Change) -> bool {
         if !self.is_ready(now) {
             return false;
@@ -262,7 +263,7 @@ impl Holder {
         true
     }
 
-    /// Releases the lease as soon as nothing is in flight, so that another node need not wait.
+    /// Releases the lease as soon as no request is in flight, so that another node need not wait.
     pub fn give_back(&mut self) {
         self.wants_to_go = true;
         if matches!(self.phase, Phase::Away) && !self.is_asking {
@@ -282,7 +283,7 @@ impl Holder {
         }
     }
 
-    /// The pack to put now, if any. The answer goes to [`Holder::take_pack`].
+    /// Next pack to put, if any. Pass the answer to [`Holder::take_pack`].
     pub fn next_pack(&mut self, now: Now) -> Option<Request> {
         let may = now.monotonic >= self.upload_not_before && now.monotonic < self.held_until;
         if self.uploading.is_some() || !may {
@@ -297,8 +298,8 @@ impl Holder {
         Some(Request::Create { key, bytes })
     }
 
-    /// Takes the answer to the upload of a pack. The answer is ignored when the pack is not needed
-    /// any more, since the group was lost or the pack got another name.
+    /// Processes the answer to the upload of a pack. The answer is ignored if the pack is not
+    /// needed any more, since the group was lost or the pack got another name.
     pub fn take_pack(&mut self, now: Now, answer: &Answer) {
         let name = self.uploading.take();
         if let Answer::Failed(failure) = answer {
@@ -317,7 +318,7 @@ impl Holder {
         }
     }
 
-    /// The next request about the head, if any. The answer goes to [`Holder::take`].
+    /// Next request about the head, if any. Pass the answer to [`Holder::take`].
     pub fn next(&mut self, now: Now) -> Option<Request> {
         if self.is_asking || now.monotonic < self.not_before {
             return None;
@@ -345,12 +346,12 @@ impl Holder {
         request
     }
 
-    /// Goes on by itself, where nothing is waited for.
+    /// Advances the phase if no answer is awaited.
     fn turn(&mut self, now: Now) {
         let has_right = now.monotonic < self.held_until;
         let puts = match &self.phase {
             Phase::Holding | Phase::Uploading(_) => true,
-            // What was sent may have been carried out: that is found out first.
+            // A sent put may have been carried out: its result is resolved first.
             Phase::Putting(attempt) => !matches!(attempt.why, Why::Take),
             _ => false,
         };
@@ -381,7 +382,7 @@ impl Holder {
         self.phase = Phase::Away;
     }
 
-    /// Puts the head that follows the one that is known.
+    /// Puts the successor of the known head.
     fn put(&mut self, now: Now, why: Why) {
         let Some((before, etag)) = self.known.clone() else {
             return;
@@ -424,7 +425,7 @@ impl Holder {
         head
     }
 
-    /// Takes the answer to the request in flight.
+    /// Processes the answer to the request in flight.
     pub fn take(&mut self, now: Now, answer: Answer) {
         self.is_asking = false;
         if let Answer::Failed(failure) = &answer {
@@ -459,11 +460,11 @@ impl Holder {
         wait.min(WAIT_MOST).min(self.length() / 8)
     }
 
-    /// Whether another holds the group: it does as long as its heads change.
+    /// Whether another node holds the group: it does as long as its heads change.
     fn looked(&mut self, now: Now, found: Option<Object>) -> Phase {
         let Some(object) = found else {
             return match &self.known {
-                // One that was there does not go by itself.
+                // A head that existed does not vanish by itself.
                 Some(_) => Phase::Failed(vanished(self.group)),
                 None => self.create(now),
             };
@@ -586,7 +587,7 @@ impl Holder {
 }
 
 impl Committing {
-    /// The numbers that its packs have in a head that it was applied to.
+    /// Numbers of its packs in a head to which the change was applied.
     fn numbers(&self, head: &Head) -> Vec<u64> {
         let mine = |entry: &&PackEntry| {
             let is = |p: &Sending| p.id == entry.id && p.epoch == entry.epoch;

@@ -23,7 +23,7 @@ pub fn pack_key(group: u32, epoch: u64, id: u64) -> String {
     format!("group/{group:08x}/pack/{epoch:016x}-{id:016x}")
 }
 
-/// Epoch and number of a pack, by its key; `None` for a key that is not one of a pack of the group.
+/// Epoch and number of a pack, from its key; `None` if the key is not a pack key of the group.
 #[must_use]
 pub fn pack_of_key(group: u32, key: &str) -> Option<(u64, u64)> {
     let rest = key.strip_prefix(&packs_prefix(group))?;
@@ -36,19 +36,19 @@ pub fn pack_of_key(group: u32, key: &str) -> Option<(u64, u64)> {
     Some((number(epoch)?, number(id)?))
 }
 
-/// The weight of a node for a group: the same wherever it is computed.
+/// Weight of a node for a group: the same on every node.
 fn weight(node: u64, group: u32) -> u64 {
     let low = crc32c_append(crc32c_append(0, &node.to_le_bytes()), &group.to_le_bytes());
     let high = crc32c_append(low, &node.to_be_bytes());
-    // CRCs of like inputs are alike in a regular way, which the mixing takes away.
+    // CRCs of similar inputs are similar in a regular way; the mixing removes this.
     let mut x = (u64::from(high) << 32) | u64::from(low);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
 }
 
-/// To which of the live nodes a group belongs (rendezvous hashing): when a node comes or goes, no
-/// group moves but those that it gets or had. `None` without nodes.
+/// Node to which a group belongs, of the live nodes (rendezvous hashing): when a node joins or
+/// leaves, only its own groups move. `None` without nodes.
 #[must_use]
 pub fn place(group: u32, live: &[u64]) -> Option<u64> {
     let by_weight = |node: &&u64| (weight(**node, group), **node);

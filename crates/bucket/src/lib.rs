@@ -7,8 +7,8 @@
 //! several nodes one wins.
 //!
 //! Invariants: every pack that a head names is in the bucket. A node that lost its lease cannot
-//! commit. A read returns the bytes that were put, or an error. No async runtime comes with this
-//! crate. Format: docs/format/bucket.md.
+//! commit. A read returns the bytes that were put, or an error. This crate has no async runtime.
+//! Format: docs/format/bucket.md.
 #![allow(
     clippy::disallowed_methods,
     reason = "objects in a directory are files of no database, and their locks are those of the system"
@@ -36,7 +36,7 @@ pub use counts::{Counted, DayCounts, KindCounts};
 pub use directory::Directory;
 pub use error::{BucketError, BucketErrorKind};
 pub use head::{CopyEntry, Head, Lease, PackEntry};
-/// The outside world, of which clocks and chance are taken.
+/// Environment that supplies clocks and random numbers.
 pub use headwater_io::Env;
 pub use headwater_types::Now;
 pub use holder::{Change, Committed, Holder, Me};

@@ -1,5 +1,5 @@
-//! A store in memory, and stores that are worse: random faults, and a store that violates its
-//! conditions, with which tests show that they would notice it.
+//! A store in memory, and stores with defects: random faults, and a store that violates its
+//! conditions, with which tests prove that they detect such a violation.
 //!
 //! Invariants: [`Memory`] observes its conditions. Every answer of [`Faulty`] is true; it may not
 //! answer at all, carry out an unanswered request late, and list new objects late. Concurrency:
@@ -20,7 +20,7 @@ const PAGE: usize = 100;
 #[derive(Debug, Default)]
 pub struct Memory {
     inner: Mutex<Objects>,
-    /// `None` = no times of puts are reported.
+    /// Clock of put times; `None` = put times are not reported.
     clock: Option<Arc<dyn Clock>>,
 }
 
@@ -126,13 +126,13 @@ impl ObjectStore for Memory {
 /// Frequency of faults, in a thousand requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// The store refuses for now (503); nothing was done.
+    /// The store refuses temporarily (503), and does not carry the request out.
     pub refused: u64,
-    /// Nothing is answered, and nothing was done.
+    /// The request is neither answered nor carried out.
     pub not_done: u64,
     /// The request was carried out, and the answer is lost.
     pub answer_lost: u64,
-    /// Nothing is answered to a put, and it is carried out some requests later.
+    /// A put is not answered, and is carried out some requests later.
     pub done_late: u64,
     /// A body is cut in the middle.
     pub cut: u64,
@@ -202,12 +202,12 @@ impl<S: ObjectStore> Faulty<S> {
         *self.faults.lock() = faults;
     }
 
-    /// The store behind it.
+    /// The underlying store.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// Carries out now what was to be carried out late.
+    /// Carries out all delayed requests now.
     pub fn settle(&self) {
         let late: Vec<Late> = self.late.lock().drain(..).collect();
         late.iter().for_each(|late| self.carry_out_late(late));
@@ -240,7 +240,7 @@ impl<S: ObjectStore> Faulty<S> {
         let mut is = |often: u64| {
             let hit = drawn < often;
             drawn = drawn.saturating_sub(often);
-            // What was hit hits nothing else.
+            // A request has at most one fault.
             drawn = if hit { 1000 } else { drawn };
             hit
         };
@@ -331,7 +331,8 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
                 let mut page = self.store.list(prefix, after)?;
                 page.objects
                     .retain(|_| self.chance.next_u64().is_multiple_of(2));
-                // Behind what is listed there is the rest, as far as is known.
+                // More objects follow only if the page is not empty: the next page continues after
+                // its last key.
                 page.more &= !page.objects.is_empty();
                 Ok(page)
             }
@@ -352,17 +353,17 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
     }
 }
 
-/// A store without conditions: it looks first and puts then, and others come between. A race that
-/// has one winner with it shows nothing.
+/// A store without atomic conditions: it reads first and puts then, and other requests may run in
+/// between. A race with a single winner on this store proves nothing.
 #[derive(Debug)]
 pub struct Careless<S> {
     store: S,
-    /// Which puts have looked and found that they may, by key and condition.
+    /// Puts that have read and found their condition true, by key and condition.
     between: Mutex<BTreeSet<String>>,
 }
 
 impl<S: ObjectStore> Careless<S> {
-    /// As careless as a store before which there is nothing that keeps conditions.
+    /// Creates a store that ignores conditions, on top of `store`.
     #[must_use]
     pub fn new(store: S) -> Careless<S> {
         Careless {

@@ -1,9 +1,9 @@
 //! Packs: objects that never change, with the new ranges of many copies since the packs before, and
 //! an index at the end.
 //!
-//! Invariants: an encoded index is decoded to an equal one; malformed bytes are refused before
-//! anything is allocated that they do not pay for. Every named range of bytes has a checksum of its
-//! own. Format: docs/format/bucket.md.
+//! Invariants: an encoded index is decoded to an equal one; malformed bytes are refused before more
+//! memory is allocated than their length justifies. Every named range of bytes has a checksum of
+//! its own. Format: docs/format/bucket.md.
 
 use crate::head::checked;
 use headwater_codec::checksum::crc32c;
@@ -20,14 +20,14 @@ const VERSION: u8 = 1;
 pub struct Range {
     /// The segment.
     pub segment: u64,
-    /// Its first byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
 }
 
 impl Range {
-    /// Makes a range of bytes of a segment.
+    /// Creates a range of bytes of a segment.
     #[must_use]
     pub fn of(segment: u64, bytes: ByteRange) -> Range {
         Range {
@@ -37,7 +37,7 @@ impl Range {
         }
     }
 
-    /// The first byte behind it.
+    /// First byte after the range.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
@@ -60,13 +60,13 @@ pub struct PackLocation {
 pub struct IndexEntry {
     /// The copy.
     pub name: String,
-    /// Of which history.
+    /// History of the copy.
     pub history: u64,
     /// The number of its state.
     pub state: u64,
-    /// Where its description stands.
+    /// Location of the description.
     pub description: PackLocation,
-    /// Everything that is present of it, in this pack or those before, by segment and offset.
+    /// All present ranges of the copy, in this pack or earlier ones, by segment and offset.
     pub present: Vec<Range>,
     /// Extents of the copy in this pack, which replace the same bytes of earlier packs.
     pub pieces: Vec<(Range, PackLocation)>,
@@ -75,7 +75,7 @@ pub struct IndexEntry {
 /// The index of a pack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackIndex {
-    /// By the names of copies, rising.
+    /// Entries, sorted by copy name.
     pub entries: Vec<IndexEntry>,
 }
 
@@ -84,13 +84,13 @@ pub struct PackIndex {
 pub struct Addition {
     /// The copy.
     pub name: String,
-    /// Of which history.
+    /// History of the copy.
     pub history: u64,
     /// The number of its state.
     pub state: u64,
     /// The description of the copy, from which it is restored, but for bytes of segments.
     pub description: Vec<u8>,
-    /// Everything that is present of it, by segment and offset, apart.
+    /// All present ranges of the copy, by segment and offset, disjoint.
     pub present: Vec<Range>,
     /// Bytes that are missing in the bucket.
     pub pieces: Vec<(Range, Vec<u8>)>,
@@ -155,7 +155,7 @@ impl Pack {
 }
 
 impl PackIndex {
-    /// As bytes.
+    /// Encoded index.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = INDEX_MAGIC.to_vec();
@@ -184,7 +184,7 @@ impl PackIndex {
     /// Reads the index of a pack.
     ///
     /// # Errors
-    /// For bytes that are none.
+    /// If the bytes are not a valid index.
     pub fn decode(bytes: &[u8]) -> Result<PackIndex, DecodeError> {
         let mut cursor = Cursor::new(checked(bytes, "checksum of an index")?);
         if cursor.take(INDEX_MAGIC.len(), "an index")? != INDEX_MAGIC {

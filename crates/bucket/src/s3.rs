@@ -1,11 +1,11 @@
 //! A store with S3's protocol over HTTP: signed addresses (AWS signature 4) of `rusty-s3`, requests
 //! by `ureq`.
 //!
-//! Invariants: a put carries its condition as a signed header, so that no proxy can remove it. A
-//! body that is shorter than announced is a failure, never an object. Redirects are not followed.
-//! Under `https:` the certificate is verified first. Concurrency: any number of requests at once;
-//! each waits for its answer. Failure: temporary errors of a server, timeouts, and cut connections
-//! are transient; a refusal is permanent.
+//! Invariants: a put sends its condition as a signed header, so that no proxy can remove it. A body
+//! that is shorter than announced is a failure, never an object. Redirects are not followed. Under
+//! `https:` the certificate is verified first. Concurrency: any number of requests at once; each
+//! waits for its answer. Failure: temporary errors of a server, timeouts, and cut connections are
+//! transient; a refusal is permanent.
 
 use crate::error::BucketError;
 use crate::store::{Etag, Listed, Object, ObjectStore, Page, Put, StoreFailure, unreadable};
@@ -26,11 +26,11 @@ use ureq::{Agent, AsSendBody, Body};
 const SIGNED_FOR: Duration = Duration::from_secs(300);
 /// Time limit of a request.
 const WITHIN: Duration = Duration::from_secs(60);
-/// Bytes in a second with which a put may take longer.
+/// Minimum rate of a put in bytes per second, which extends its time limit.
 const SLOWEST: u64 = 1 << 20;
 /// Bytes of a body, at the most.
 const BODY_MAX: u64 = 1 << 30;
-/// Bytes of what a server says of an error that are passed on.
+/// Maximum length in bytes of a server's error text that is passed on.
 const SAID_MAX: usize = 200;
 
 /// Account of the requests.
@@ -46,7 +46,7 @@ pub struct Credentials {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The secret is shown nowhere.
+        // The secret is never printed.
         write!(f, "Credentials({})", self.key)
     }
 }
@@ -156,7 +156,7 @@ impl S3 {
         let answer = answered.map_err(|e| no_answer(key, &e))?;
         match answer.status().as_u16() {
             200 => etag_of(key, &answer).map(Put::Stored),
-            // There is something else than what was named, or nothing.
+            // The object differs from the expected one, or does not exist.
             412 => Ok(Put::Refused),
             404 => missing(key, answer).map(|_| Put::Refused),
             _ => Err(refusal(key, answer)),
@@ -216,7 +216,7 @@ impl S3 {
     }
 }
 
-/// Not found: the object, or the bucket.
+/// Answer for a missing object, or an error for a missing bucket.
 fn missing(key: &str, answer: Response<Body>) -> Result<Option<Object>, StoreFailure> {
     let text = said(answer);
     match text.contains("NoSuchBucket") {
@@ -227,13 +227,13 @@ fn missing(key: &str, answer: Response<Body>) -> Result<Option<Object>, StoreFai
     }
 }
 
-/// An instant in a list; `None` = out of our range.
+/// An instant in a list; `None` = outside the supported range.
 fn instant(told: jiff::Timestamp) -> Option<Timestamp> {
     let nanos = i64::try_from(told.as_nanosecond()).ok()?;
     Some(Timestamp::from_nanos(nanos))
 }
 
-/// Time limit of a put of so many bytes.
+/// Time limit of a put of `bytes` bytes.
 fn within(bytes: u64) -> Duration {
     WITHIN + Duration::from_secs(bytes / SLOWEST)
 }
@@ -248,7 +248,7 @@ fn said(answer: Response<Body>) -> String {
         .with_config()
         .limit(64 << 10)
         .read_to_string();
-    // What cannot be read says nothing: the status stands beside it.
+    // An unreadable body is ignored: the status is reported.
     let body = body.unwrap_or_else(|e| e.to_string());
     body.chars().take(SAID_MAX).collect()
 }
@@ -257,7 +257,7 @@ fn refusal(key: &str, answer: Response<Body>) -> StoreFailure {
     let status = answer.status();
     let text = format!("{key}: the bucket answers {status}: {}", said(answer));
     match status.as_u16() {
-        // Too much at once, an error of its own, or two puts at the same time.
+        // Too many requests, an error of the server, or two concurrent puts.
         408 | 409 | 429 | 500.. => StoreFailure::passing(text),
         _ => StoreFailure::lasting(text),
     }
@@ -300,7 +300,7 @@ fn body_of(key: &str, answer: Response<Body>) -> Result<Object, StoreFailure> {
 }
 
 fn tls() -> Result<TlsConfig, BucketError> {
-    // Those that cannot be read are no use to others either; none at all is an error.
+    // Unreadable certificates are skipped; an empty list is an error.
     let found = rustls_native_certs::load_native_certs().certs;
     if found.is_empty() {
         return Err(BucketError::invalid(
@@ -377,7 +377,7 @@ impl ObjectStore for S3 {
             });
             let objects: Vec<Listed> = objects.collect();
             let next = parsed.next_continuation_token;
-            // Of a page of which nothing is known there is no key to go on behind.
+            // An empty page has no last key to continue after.
             match next {
                 Some(next) if objects.is_empty() && further.as_ref() != Some(&next) => {
                     further = Some(next);

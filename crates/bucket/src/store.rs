@@ -1,10 +1,9 @@
 //! The trait of an object store, and requests to it as values.
 //!
-//! Invariants: a put is conditional or is none: an object is created where there is none, or
-//! replaces exactly the named version. A read returns a whole version, never a mixture.
-//! Concurrency: stores are shared freely; the store itself orders puts to one key. Failure: a
-//! request that failed may have been carried out all the same, and may even be carried out later.
-//! The writer finds out by reading.
+//! Invariants: every put is conditional: it creates an object that does not exist, or replaces
+//! exactly the named version. A read returns a whole version, never a mixture. Concurrency: stores
+//! are shared freely; the store itself orders puts to one key. Failure: a failed request may have
+//! been carried out, and may even be carried out later. The writer resolves this by reading.
 
 use crate::error::{BucketError, BucketErrorKind};
 use headwater_types::Timestamp;
@@ -20,7 +19,7 @@ pub struct Etag(pub String);
 /// A version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its bytes.
+    /// Content of the object.
     pub bytes: Vec<u8>,
     /// Which version it is.
     pub etag: Etag,
@@ -31,14 +30,14 @@ pub struct Object {
 pub enum Put {
     /// The object is stored.
     Stored(Etag),
-    /// The condition does not hold; nothing was changed.
+    /// The condition is false; no object was changed.
     Refused,
 }
 
 /// An object that is in the store, without its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its key.
+    /// Key of the object.
     pub key: String,
     /// Bytes of the object.
     pub bytes: u64,
@@ -51,21 +50,21 @@ pub struct Listed {
 pub struct Page {
     /// The objects.
     pub objects: Vec<Listed>,
-    /// There are more behind the last one.
+    /// More objects follow the last one.
     pub more: bool,
 }
 
-/// Why a request has no answer.
+/// Reason why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreFailure {
-    /// A retry is in vain: the store refuses the client, or there is no such bucket.
+    /// A retry is useless: the store refuses the client, or the bucket does not exist.
     pub is_final: bool,
-    /// In words, with the key.
+    /// Message with the key.
     pub text: String,
 }
 
 impl StoreFailure {
-    /// One that may pass.
+    /// A transient failure.
     #[must_use]
     pub fn passing(text: impl Into<String>) -> StoreFailure {
         StoreFailure {
@@ -74,7 +73,7 @@ impl StoreFailure {
         }
     }
 
-    /// One that does not pass by itself.
+    /// A permanent failure.
     #[must_use]
     pub fn lasting(text: impl Into<String>) -> StoreFailure {
         StoreFailure {
@@ -105,26 +104,26 @@ impl From<StoreFailure> for BucketError {
 
 /// A store of objects with conditional puts.
 pub trait ObjectStore: Send + Sync + fmt::Debug {
-    /// An object; `None` when there is none of this key.
+    /// An object; `None` if the key does not exist.
     ///
     /// # Errors
     /// When the store does not answer, or the body was cut.
     fn get(&self, key: &str) -> Result<Option<Object>, StoreFailure>;
 
-    /// So many bytes of an object from one on; `None` when there is none of this key.
+    /// `bytes` bytes of an object from offset `from`; `None` if the key does not exist.
     ///
     /// # Errors
-    /// When the store does not answer, the object has not so many bytes, or the body was cut.
+    /// If the store does not answer, the object is shorter, or the body was cut.
     fn get_range(&self, key: &str, from: u64, bytes: u64) -> Result<Option<Vec<u8>>, StoreFailure>;
 
-    /// Puts an object where there is none of this key.
+    /// Creates an object if the key does not exist.
     ///
     /// # Errors
     /// When the store does not answer: the object may be there all the same.
     fn create(&self, key: &str, bytes: &[u8]) -> Result<Put, StoreFailure>;
 
-    /// Puts the bytes of a file, from its first one on, where there is no object of this key. A
-    /// store of S3's protocol sends them as they are read; others hold them in memory.
+    /// Creates an object from the bytes of a file, from its start, if the key does not exist. A
+    /// store of S3's protocol streams them; others read them into memory.
     ///
     /// # Errors
     /// When the file cannot be read, or the store does not answer: the object may be there all the
@@ -138,26 +137,26 @@ pub trait ObjectStore: Send + Sync + fmt::Debug {
         self.create(key, &bytes)
     }
 
-    /// Puts an object in the place of a version.
+    /// Replaces a version of an object.
     ///
     /// # Errors
     /// When the store does not answer: the object may be there all the same.
     fn replace(&self, key: &str, bytes: &[u8], expected: &Etag) -> Result<Put, StoreFailure>;
 
-    /// Objects whose keys begin so and are behind another, by their keys.
+    /// Objects whose keys start with `prefix` and are greater than `after`, by key.
     ///
     /// # Errors
     /// When the store does not answer.
     fn list(&self, prefix: &str, after: &str) -> Result<Page, StoreFailure>;
 
-    /// Takes an object away, if there is one.
+    /// Deletes an object, if it exists.
     ///
     /// # Errors
     /// When the store does not answer.
     fn delete(&self, key: &str) -> Result<(), StoreFailure>;
 }
 
-/// The bytes to be put cannot be read: a retry is in vain.
+/// Error for bytes that cannot be read: a retry is useless.
 pub(crate) fn unreadable(key: &str, error: &std::io::Error) -> StoreFailure {
     StoreFailure::lasting(format!("{key}: the file to be put cannot be read: {error}"))
 }
@@ -167,7 +166,7 @@ pub(crate) fn unreadable(key: &str, error: &std::io::Error) -> StoreFailure {
 pub enum Request {
     /// As [`ObjectStore::get`].
     Get {
-        /// Of which object.
+        /// Key of the object.
         key: String,
     },
     /// As [`ObjectStore::create`].
@@ -183,14 +182,14 @@ pub enum Request {
         key: String,
         /// Content of the object.
         bytes: Arc<[u8]>,
-        /// In the place of which version.
+        /// Expected version of the object.
         expected: Etag,
     },
     /// As [`ObjectStore::list`].
     List {
         /// Prefix of the keys.
         prefix: String,
-        /// Behind which key.
+        /// Key after which the list starts.
         after: String,
     },
     /// As [`ObjectStore::delete`].
@@ -203,15 +202,15 @@ pub enum Request {
 /// An answer, as a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Of a get: the object, if there is one.
+    /// Answer of a get: the object, if it exists.
     Got(Option<Object>),
-    /// Of a put.
+    /// Answer of a put.
     Put(Put),
-    /// Of a list.
+    /// Answer of a list.
     Listed(Page),
-    /// Of a delete.
+    /// Answer of a delete.
     Deleted,
-    /// There is none: it may have been carried out or not.
+    /// No answer: the request may have been carried out or not.
     Failed(StoreFailure),
 }
 

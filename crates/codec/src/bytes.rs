@@ -1,17 +1,17 @@
 //! Reading and writing byte layouts: little-endian integers, LEB128 varints, length-prefixed bytes.
 //!
 //! Invariants: a [`Cursor`] never reads outside its slice and never panics; after the first failure
-//! every later call fails with the same error, so that a decoder may check once at the end of a
-//! fixed group. Lengths read from bytes are checked against what is left before anything is
+//! every later call fails with the same error, so a decoder may check once at the end of a fixed
+//! group. Lengths read from bytes are checked against the remaining bytes before memory is
 //! allocated.
 
-/// Why bytes could not be decoded: what was expected, and at which offset of the slice.
+/// Decoding error: the expected content, and the offset in the slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected {expected} at byte {offset}")]
 pub struct DecodeError {
     /// The element that was expected.
     pub expected: &'static str,
-    /// Offset inside the slice handed to the decoder.
+    /// Offset inside the slice passed to the decoder.
     pub offset: usize,
 }
 
@@ -43,13 +43,13 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Bytes not read yet.
+    /// Number of unread bytes.
     #[must_use]
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// Fails this reader: what follows is not as `expected`.
+    /// Fails this reader: the next bytes are not as `expected`.
     pub fn fail(&mut self, expected: &'static str) -> DecodeError {
         let offset = self.at;
         *self.failed.get_or_insert(DecodeError { expected, offset })
@@ -145,7 +145,7 @@ impl<'a> Cursor<'a> {
                 return Ok(value);
             }
         }
-        // It ends too early, or is longer than 64 bits.
+        // The number is cut off, or is longer than 64 bits.
         self.at += rest.len().min(VARINT_BYTES_MAX);
         Err(self.fail(expected))
     }
@@ -162,7 +162,7 @@ impl<'a> Cursor<'a> {
     /// A varint that must be at most `max`.
     ///
     /// # Errors
-    /// As [`Cursor::varint`], or when it is larger.
+    /// As [`Cursor::varint`], or if the number is larger than `max`.
     pub fn varint_up_to(&mut self, max: u64, expected: &'static str) -> Result<usize, DecodeError> {
         let value = self.varint(expected)?;
         match usize::try_from(value) {
@@ -190,7 +190,7 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(bytes).map_err(|_| self.fail(expected))
     }
 
-    /// Ends the reading: everything must have been read.
+    /// Ends the reading: fails unless all bytes were read.
     ///
     /// # Errors
     /// The first failure, or bytes left over.

@@ -1,10 +1,10 @@
 //! Floats that are decimals: `value = integer / 10^places`, verified bit for bit.
 //!
 //! A decimal of up to 15 digits that was read from text is the double nearest to `i / 10^k`, and
-//! one division by a power of ten that is itself exact (k ≤ 22) gives that double back. So small
-//! integers stand for the doubles, and they compress.
-//! Invariants: `from_integer(integer, places)` has the bits of the value for every value accepted;
-//! accepted integers lie within ±2^51; -0.0, NaN and infinities are never accepted.
+//! one division by a power of ten that is itself exact (k ≤ 22) restores that double. So doubles
+//! are encoded as small integers, which compress well. Invariants: `from_integer(integer, places)`
+//! has the bits of the value for every value accepted; accepted integers are within ±2^51; -0.0,
+//! NaN and infinities are never accepted.
 
 /// Most decimal places looked for.
 pub(crate) const MAX_PLACES: u8 = 12;
@@ -13,11 +13,11 @@ const POWERS: [f64; MAX_PLACES as usize + 1] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12,
 ];
 
-/// 1.5·2^52: adding it rounds a double below 2^51 to an integer that then stands in the low bits.
+/// 1.5·2^52: adding it rounds a double below 2^51 to an integer in the low bits.
 const ROUND: f64 = 6_755_399_441_055_744.0;
 const LIMIT: f64 = 2_251_799_813_685_248.0; // 2^51
 
-/// The power of ten for a number of places; `None` above [`MAX_PLACES`].
+/// The power of ten for a number of decimal places; `None` above [`MAX_PLACES`].
 #[inline]
 pub(crate) fn power(places: u8) -> Option<f64> {
     POWERS.get(usize::from(places)).copied()
@@ -50,7 +50,7 @@ pub(crate) fn places_of(value: f64, least: u8) -> Option<u8> {
     (least..=MAX_PLACES).find(|places| to_integer(value, *places).is_some())
 }
 
-/// One value as places and integer.
+/// Decimal places and integer of a value.
 pub(crate) fn single(value: f64) -> Option<(u8, i64)> {
     (0..=MAX_PLACES).find_map(|places| Some((places, to_integer(value, places)?)))
 }
@@ -58,18 +58,18 @@ pub(crate) fn single(value: f64) -> Option<(u8, i64)> {
 /// Form of the decimals, besides their integers.
 pub(crate) struct Decimals {
     pub(crate) places: u8,
-    /// Index and bits of the values that are no decimals, rising.
+    /// Index and bits of the values that are not decimals, in ascending order.
     pub(crate) exceptions: Vec<(u32, u64)>,
 }
 
-/// Values looked at before all are tried.
+/// Number of values that are tried first.
 const SAMPLE: usize = 32;
-/// One value in so many may be an exception.
+/// At most one of `EXCEPTION_SHARE` values may be an exception.
 const EXCEPTION_SHARE: usize = 8;
 
-/// `values` as decimals, or `None` when too many are none. `integers` then holds one per value; an
-/// exception repeats the integer before it. Earlier content of `integers` is discarded, so that one
-/// vector serves many columns.
+/// `values` as decimals, or `None` if too many are not decimals. `integers` then has one entry per
+/// value; an exception repeats the previous integer. Earlier content of `integers` is discarded, so
+/// that one vector serves many columns.
 pub(crate) fn decimals(values: &[f64], integers: &mut Vec<i64>) -> Option<Decimals> {
     let allowed = values.len() / EXCEPTION_SHARE;
     let mut places = 0;
@@ -97,7 +97,7 @@ pub(crate) fn decimals(values: &[f64], integers: &mut Vec<i64>) -> Option<Decima
         };
         match places_of(*value, places) {
             Some(more) if more > places => {
-                // The integers so far gain zeros; decimals stay decimals unless they grow too
+                // The integers so far gain zeros; decimals are still decimals unless they grow too
                 // large.
                 places = more;
                 exceptions.clear();
@@ -118,7 +118,7 @@ pub(crate) fn decimals(values: &[f64], integers: &mut Vec<i64>) -> Option<Decima
     }
 }
 
-/// Converts from index `from` on, in blocks; returns the index of the first value that is no
+/// Converts from index `from` on, in blocks; returns the index of the first value that is not a
 /// decimal, or the length.
 fn convert(values: &[f64], integers: &mut [i64], from: usize, power: f64) -> usize {
     const STEP: usize = 64;

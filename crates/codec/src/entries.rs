@@ -1,12 +1,12 @@
 //! Blocks of entries of an index: keys in the order of their bytes, each with the numbers of the
 //! rows that have it.
 //!
-//! Format: docs/format/index.md. Keys that are all of eight bytes are packed as integers, others
-//! say what they share with the one before; the numbers of all keys stand end to end, packed.
-//! Invariants: keys rise, and so do the numbers of one key; an entry is a key and a number, and no
-//! two are the same; a block has 1 to [`ENTRIES_MAX`] entries.
-//! Failure: bytes that are no such block are a [`DecodeError`]; a decoder takes no more memory than
-//! [`ENTRIES_MAX`] of the longest keys need.
+//! Format: docs/format/index.md. If all keys have eight bytes, they are packed as integers;
+//! otherwise each key omits the prefix it shares with the previous one. The numbers of all keys are
+//! concatenated and packed. Invariants: keys ascend, and so do the numbers of one key; an entry is
+//! a key and a number, without duplicates; a block has 1 to [`ENTRIES_MAX`] entries. Failure: bytes
+//! that are not a valid block are a [`DecodeError`]; a decoder needs no more memory than
+//! [`ENTRIES_MAX`] of the longest keys.
 
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::checksum::crc32c;
@@ -19,7 +19,7 @@ pub const KEY_BYTES_MAX: usize = 64;
 
 /// Keys are integers, packed.
 const INTEGERS: u8 = 1;
-/// Each key says how many bytes it shares with the one before.
+/// Each key states the number of bytes it shares with the previous one.
 const SHARED: u8 = 2;
 
 /// The entries of a block.
@@ -57,8 +57,8 @@ impl Entries {
         self.rows.len() >= ENTRIES_MAX
     }
 
-    /// Adds an entry behind all others. False, and nothing is added, when it does not stand behind
-    /// them, the key is too long, or there is no room.
+    /// Appends an entry. False, without a change, if it is not greater than the last entry, the key
+    /// is too long, or the block is full.
     #[must_use]
     pub fn push(&mut self, key: &[u8], row: u32) -> bool {
         if self.is_full() || key.len() > KEY_BYTES_MAX {
@@ -96,7 +96,7 @@ impl Entries {
             .and_then(|(end, _)| self.bytes.get(start..*end))
     }
 
-    /// Each key, rising, with the rows that have it, rising.
+    /// Each key, ascending, with its rows, ascending.
     pub fn keys(&self) -> impl Iterator<Item = (&[u8], &[u32])> {
         let starts = std::iter::once((0, 0)).chain(self.ends.iter().copied());
         starts.zip(&self.ends).filter_map(|(start, end)| {
@@ -147,7 +147,7 @@ impl Entries {
     /// Decodes the output of [`Entries::encode`].
     ///
     /// # Errors
-    /// When the bytes are no block of entries, or are damaged.
+    /// If the bytes are not a valid block of entries.
     pub fn decode(bytes: &[u8]) -> Result<Entries, DecodeError> {
         let Some((covered, crc)) = bytes.split_last_chunk::<4>() else {
             return Err(Cursor::new(bytes).fail("a block of index entries"));
@@ -224,7 +224,7 @@ fn integer(key: &[u8]) -> Option<i64> {
     Some((u64::from_be_bytes(bytes) ^ (1 << 63)).cast_signed())
 }
 
-/// The key of which [`integer`] gave this.
+/// Inverse of [`integer`].
 fn key_of(integer: i64) -> [u8; 8] {
     (integer.cast_unsigned() ^ (1 << 63)).to_be_bytes()
 }

@@ -1,10 +1,9 @@
 //! Encodings of Headwater's values as bytes: leaves of rows, blocks of buckets, columns of the log,
-//! and the checksums behind them. Pure functions on bytes and slices: no I/O, no clocks, no
-//! threads.
+//! and their checksums. Pure functions on bytes and slices: no I/O, no clocks, no threads.
 //!
-//! Invariant: every codec gives back every bit it was given, NaN payloads and -0.0 too; no decoder
-//! panics or allocates beyond a bound on any bytes.
-//! Failure: bytes that are no such thing are a [`DecodeError`], which says what was expected.
+//! Invariant: every codec restores every bit of its input, NaN payloads and -0.0 too; no input
+//! makes a decoder panic or allocate beyond a bound. Failure: invalid bytes are a [`DecodeError`],
+//! which states the expected content.
 
 pub mod block;
 pub mod bytes;

@@ -1,12 +1,11 @@
 //! Between columns with absent rows and the values that are present, end to end.
 //!
-//! Invariant: spreading what was compacted gives the column back; absent slots hold zero or
-//! nothing.
+//! Invariant: spreading compacted values restores the column; absent slots are zero or empty.
 
 use headwater_types::{Bitmap, Column, Values, VarBytes};
 use std::borrow::Cow;
 
-/// Calls `f` with the index of each set bit, rising.
+/// Calls `f` with the index of each set bit, ascending.
 #[inline(always)]
 fn each_set(bits: &Bitmap, mut f: impl FnMut(usize)) {
     for (index, word) in bits.words().iter().enumerate() {
@@ -69,8 +68,8 @@ fn scatter_text(values: &VarBytes, bits: &Bitmap) -> Option<VarBytes> {
     VarBytes::from_parts(ends, values.bytes().to_vec())
 }
 
-/// The column whose present values these are; `None` when their number is not that of the set bits,
-/// or text is not UTF-8.
+/// Column with these present values; `None` if their number is not the number of set bits, or text
+/// is not UTF-8.
 pub(crate) fn spread(values: Values, bits: Option<Bitmap>) -> Option<Column> {
     let Some(bits) = bits else {
         return Column::from_parts(values, None);
@@ -98,7 +97,7 @@ pub(crate) fn put_bits(bits: &Bitmap, out: &mut Vec<u8>) {
     out.truncate(end);
 }
 
-/// The bits that [`put_bits`] wrote; `None` when there are too few bytes.
+/// Bits encoded by [`put_bits`]; `None` if there are too few bytes.
 pub(crate) fn bits_from(bytes: &[u8], len: usize) -> Option<Bitmap> {
     let words = bytes
         .chunks(8)

@@ -26,7 +26,7 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl Dictionary {
-    /// The dictionary of `strings`, or `None` when more than `most` are distinct.
+    /// The dictionary of `strings`, or `None` if more than `most` are distinct.
     pub(crate) fn of(strings: &VarBytes, most: usize) -> Option<Dictionary> {
         const FREE: u32 = u32::MAX;
         let size = (most.max(1) * 2 + 2).next_power_of_two();
@@ -58,8 +58,7 @@ impl Dictionary {
     }
 }
 
-/// The strings that `codes` name; `None` when a code has no entry or they come to more than `limit`
-/// bytes.
+/// Strings of `codes`; `None` if a code has no entry or their total exceeds `limit` bytes.
 pub(crate) fn look_up(entries: &VarBytes, codes: &[i64], limit: usize) -> Option<VarBytes> {
     let mut total = 0usize;
     for code in codes {
@@ -88,7 +87,7 @@ pub(crate) fn lengths(strings: &VarBytes) -> Vec<i64> {
         .collect()
 }
 
-/// Ends from lengths; `None` when one is negative or they come to more than `limit` bytes.
+/// Ends from lengths; `None` if one is negative or the total exceeds `limit` bytes.
 pub(crate) fn ends(lengths: &[i64], limit: usize) -> Option<Vec<u32>> {
     let limit = limit.min(u32::MAX as usize) as u64;
     let mut at = 0u64;

@@ -1,7 +1,7 @@
-//! The values of a column as text: for JSON, for CSV, for people.
+//! The values of a column as text: for JSON, for CSV and for people.
 //!
-//! Invariant: a column is converted once for each batch to one of few types; what none of them
-//! holds is shown as Arrow shows it.
+//! Invariant: a column is converted once per batch to one of few types; values of other types are
+//! shown as Arrow shows them.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Float64Array, Int64Array, ListArray,
@@ -40,8 +40,8 @@ impl TimeText {
     }
 }
 
-/// The word for a type in answers: those of fields (`f64 i64 u64 bool string bytes`), `time` for
-/// instants, and a few that only expressions have.
+/// Name of a type in answers: a field type (`f64 i64 u64 bool string bytes`), `time` for instants,
+/// and a few types that only expressions have.
 #[must_use]
 pub fn type_name(data_type: &DataType) -> &'static str {
     match data_type {
@@ -78,7 +78,7 @@ pub fn type_name(data_type: &DataType) -> &'static str {
     }
 }
 
-/// Whether values stand on the right side of a column for people.
+/// Whether values are right-aligned in a table for people.
 #[must_use]
 pub fn is_number(data_type: &DataType) -> bool {
     matches!(type_name(data_type), "i64" | "u64" | "f64" | "decimal")
@@ -96,20 +96,20 @@ enum Kind {
     U64(UInt64Array),
     F64(Float64Array),
     Text(StringArray),
-    /// Numbers that only text holds exactly.
+    /// Numbers that only text represents exactly.
     Decimal(StringArray),
     Bytes(BinaryArray),
-    /// With a zone: an instant.
+    /// True with a zone: an instant.
     Instant(TimestampNanosecondArray, bool),
     List(ListArray, Box<Cells>),
     Struct(StructArray, Vec<(String, Cells)>),
 }
 
 impl Cells {
-    /// The values of a column.
+    /// Converts the values of a column.
     ///
     /// # Errors
-    /// When Arrow cannot show values of this type.
+    /// When Arrow cannot show values of the column's type.
     pub fn of(array: &ArrayRef) -> Result<Cells, ArrowError> {
         let to = |data_type: &DataType| cast(array, data_type);
         let kind = match array.data_type() {
@@ -142,7 +142,7 @@ impl Cells {
                         let times = times.as_primitive::<TimestampNanosecondType>().clone();
                         Kind::Instant(times, zone.is_some())
                     }
-                    // Too far from 1970 for nanoseconds.
+                    // The instant is too far from 1970 for nanoseconds.
                     Err(_) => Kind::Text(to(&DataType::Utf8)?.as_string::<i32>().clone()),
                 }
             }
@@ -181,7 +181,7 @@ impl Cells {
         Ok(Cells(kind))
     }
 
-    /// Whether a row has no value.
+    /// Whether the value of a row is missing.
     #[must_use]
     pub fn is_null(&self, row: usize) -> bool {
         match &self.0 {
@@ -246,9 +246,8 @@ impl Cells {
         }
     }
 
-    /// Appends the value of a row as a cell of CSV. A missing value is an empty cell, an empty text
-    /// is `""`, so that they differ. A row of one cell without a value is an empty line, as
-    /// PostgreSQL writes and reads it.
+    /// Appends the value of a row as a CSV cell. A missing value is an empty cell, an empty text is
+    /// `""`. A row with a single missing cell is an empty line, as PostgreSQL writes and reads it.
     pub(super) fn push_csv(&self, out: &mut Vec<u8>, row: usize, time: TimeText) {
         if self.is_null(row) {
             return;
@@ -260,7 +259,7 @@ impl Cells {
         }
     }
 
-    /// The value of a row for people; nothing where there is none.
+    /// The value of a row for people; empty for a missing value.
     #[must_use]
     pub fn text(&self, row: usize, time: TimeText) -> String {
         let mut out = Vec::new();
@@ -312,12 +311,12 @@ fn push_instant(out: &mut Vec<u8>, nanos: i64, zoned: bool, time: TimeText) {
         TimeText::Rfc3339 => write!(out, "{}", Rfc3339(Timestamp::from_nanos(nanos))),
     };
     if !zoned && time == TimeText::Rfc3339 {
-        // Without the Z: it is no instant.
+        // Without the Z: the value is not an instant.
         out.pop();
     }
 }
 
-/// A text as a cell, in quotes where it would be read as something else.
+/// Appends a text as a cell, in quotes if it would otherwise be read as something else.
 pub(super) fn push_csv_text(out: &mut Vec<u8>, text: &str) {
     let is_plain = !text.is_empty()
         && !text

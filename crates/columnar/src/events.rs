@@ -13,12 +13,12 @@ use headwater::{Column, FieldType, ScanChunk, StreamName, ValueRef};
 use headwater_wire::free_name;
 use std::sync::Arc;
 
-/// Rows of a batch; a chunk is never cut.
+/// Rows of a batch; a chunk is never split.
 const BATCH_ROWS: usize = 8_192;
 
 /// The columns of rows of a table: `time` (instants in UTC, nanoseconds), a dictionary of texts for
-/// each tag, the fields. A field that is called like a column before it gets `_1`, `_2`, … behind
-/// its name: columns of files are found by name.
+/// each tag, the fields. A field with the name of an earlier column gets the suffix `_1`, `_2`, …,
+/// because readers look columns of files up by name.
 #[must_use]
 pub fn event_schema(tags: &[String], fields: &[(String, FieldType)]) -> SchemaRef {
     let mut columns = vec![Field::new("time", time_type(), false)];
@@ -80,7 +80,8 @@ enum FieldBuilder {
 }
 
 impl EventBatches {
-    /// For rows with these tags and fields; scans must request exactly these fields, in this order.
+    /// A collector for rows with these tags and fields; scans must request exactly these fields, in
+    /// this order.
     #[must_use]
     pub fn new(tags: &[String], fields: &[(String, FieldType)]) -> EventBatches {
         EventBatches {
@@ -121,10 +122,10 @@ impl EventBatches {
         }
     }
 
-    /// The rows collected, once they are enough for a batch.
+    /// Takes the collected rows if they fill a batch.
     ///
     /// # Errors
-    /// When the chunks had other fields than was said.
+    /// When the fields of the chunks differ from the fields of [`EventBatches::new`].
     pub fn full(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
         if self.times.len() < BATCH_ROWS {
             return Ok(None);
@@ -132,7 +133,7 @@ impl EventBatches {
         self.take().map(Some)
     }
 
-    /// The rows collected, perhaps none.
+    /// Takes the collected rows; the batch may be empty.
     ///
     /// # Errors
     /// As [`EventBatches::full`].
@@ -160,8 +161,8 @@ impl FieldBuilder {
         }
     }
 
-    /// Appends these rows of a column of the builder's type; a value of another type would be a
-    /// mistake of the scan and is absent.
+    /// Appends these rows of a column of the builder's type; a value of another type would be a bug
+    /// of the scan, and is missing.
     fn append(&mut self, column: &Column, rows: &[usize]) {
         for row in rows {
             let value = column.get(*row);

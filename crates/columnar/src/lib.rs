@@ -1,15 +1,15 @@
-//! Rows as others read them: JSON, CSV, Arrow streams and Parquet files, batch by batch.
+//! Output formats of rows: JSON, CSV, Arrow streams and Parquet files, batch by batch.
 //!
-//! Purpose: one writer for the server, the command line and exports, so that an answer looks alike
-//! everywhere.
+//! Purpose: one writer for the server, the command line and exports, so that answers look the same
+//! in all of them.
 //!
-//! Invariants: the output of [`Writer`] is whole after [`Writer::finish`] and only then; a writer
-//! has one batch in memory, or for Parquet one row group of about [`ROW_GROUP_BYTES`]. Integers
-//! keep all their digits, floats read back to the same bits; values that JSON lacks (NaN,
+//! Invariants: the output of [`Writer`] is complete only after [`Writer::finish`]; a writer has one
+//! batch in memory, or for Parquet one row group of about [`ROW_GROUP_BYTES`]. Integers keep all
+//! their digits, floats are read back to the same bits; values that JSON cannot represent (NaN,
 //! infinities) are `null` there.
 //!
-//! Failure: an error of a column that cannot be written names its type; nothing written before it
-//! is taken back.
+//! Failure: an error of a column that cannot be written names its type; bytes that were written
+//! before stay.
 #![allow(
     clippy::disallowed_methods,
     reason = "its deadlines, measurements and files are of a process, not of a database"
@@ -36,9 +36,9 @@ use parquet::file::properties::WriterProperties;
 use std::io;
 use std::sync::Arc;
 
-/// A row group of a Parquet file is closed when it takes about this many bytes.
+/// Bytes at which a row group of a Parquet file is closed, about.
 pub const ROW_GROUP_BYTES: usize = 8 << 20;
-/// And at this many rows.
+/// Rows at which a row group of a Parquet file is closed.
 const ROW_GROUP_ROWS: usize = 1 << 20;
 
 /// Formats of rows.
@@ -57,7 +57,7 @@ pub enum Format {
 impl Format {
     const ALL: [Format; 4] = [Format::Json, Format::Csv, Format::Arrow, Format::Parquet];
 
-    /// `json csv arrow parquet`.
+    /// Name of the format: `json`, `csv`, `arrow` or `parquet`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl Format {
         Format::ALL.into_iter().find(|f| f.name() == name)
     }
 
-    /// The format of a file by how its name ends; `.arrow` and `.arrows` are Arrow streams.
+    /// The format of a file by its extension; `.arrow` and `.arrows` are Arrow streams.
     ///
     /// ```
     /// use headwater_columnar::Format;
@@ -93,7 +93,7 @@ impl Format {
         }
     }
 
-    /// The media type of the form.
+    /// The media type of the format.
     #[must_use]
     pub fn content_type(self) -> &'static str {
         match self {
@@ -104,7 +104,7 @@ impl Format {
         }
     }
 
-    /// The first form that an `Accept` header names; preferences by `q` are not weighed.
+    /// The first format that an `Accept` header names; weights (`q`) are ignored.
     ///
     /// ```
     /// use headwater_columnar::Format;
@@ -130,12 +130,12 @@ pub enum OutputError {
     /// Arrow cannot write or convert a column.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
-    /// Parquet cannot hold a column.
+    /// Parquet cannot represent a column.
     #[error(transparent)]
     Parquet(#[from] ParquetError),
 }
 
-/// Writes batches of one schema in one form.
+/// Writes batches of one schema in one format.
 pub struct Writer {
     kind: Kind,
     rows: u64,
@@ -156,12 +156,12 @@ enum Kind {
     Parquet(Box<ArrowWriter<Sink>>, NanRows, Sink),
 }
 
-/// Where the writers of Arrow and Parquet put their bytes, to be taken from there.
+/// Buffer that the writers of Arrow and Parquet write to, and that is drained from here.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
 impl Sink {
-    /// Replaces the metadata of a Parquet file, which are still here.
+    /// Replaces the metadata of a Parquet file, which are still in the buffer.
     fn replace_end(&self, end: &[u8]) -> Result<(), ParquetError> {
         let mut bytes = self.0.lock();
         let kept = bytes.len().checked_sub(nan::end_len(&bytes)?);
@@ -188,10 +188,10 @@ impl io::Write for Sink {
 }
 
 impl Writer {
-    /// A writer of batches of `schema`. Nothing is written yet. `time` is for JSON and CSV.
+    /// A writer of batches of `schema`. No byte is written yet. `time` applies to JSON and CSV.
     ///
     /// # Errors
-    /// When the form cannot hold a column of the schema.
+    /// When the format cannot represent a column of the schema.
     pub fn new(format: Format, schema: &SchemaRef, time: TimeText) -> Result<Writer, OutputError> {
         let kind = match format {
             Format::Json => Kind::Json {
@@ -227,7 +227,7 @@ impl Writer {
         self.rows
     }
 
-    /// Appends the rows of a batch to `out`, or holds them back for the next row group.
+    /// Appends the rows of a batch to `out`, or buffers them for the next row group.
     ///
     /// # Errors
     /// When a column cannot be written.
@@ -282,11 +282,11 @@ impl Writer {
         Ok(())
     }
 
-    /// As [`Writer::finish`], for an answer that was cut: JSON says so with `"more":true`; the
+    /// As [`Writer::finish`], for an answer that was cut: JSON reports it with `"more":true`; the
     /// other formats cannot.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Writer::finish`].
     pub fn finish_early(self, out: &mut Vec<u8>) -> Result<(), OutputError> {
         if let Kind::Json { mut head, .. } = self.kind {
             out.append(&mut head);
@@ -296,8 +296,8 @@ impl Writer {
         self.finish(out)
     }
 
-    /// Ends an answer that failed on the way, where the format can say so: in JSON behind the rows,
-    /// as `"error":` and then `error`, which is JSON. The other formats end where they are.
+    /// Ends an answer that failed midway. JSON reports it after the rows, as `"error":` and then
+    /// `error`, which is JSON. The other formats end after the last row.
     pub fn fail(self, error: &str, out: &mut Vec<u8>) {
         if let Kind::Json { mut head, .. } = self.kind {
             out.append(&mut head);

@@ -1,12 +1,12 @@
 //! Statistics of floats with NaN in a Parquet file.
 //!
-//! Bounds leave NaN out, and readers take the bounds for those of all values: DuckDB and pyarrow
+//! Bounds exclude NaN, and readers take the bounds for the bounds of all values: DuckDB and pyarrow
 //! skip a chunk with 1 and NaN in a query for values other than 1. The writer of the files always
-//! writes bounds, and whether rows that come one after the other have NaN is not known before their
-//! end; so the metadata, which ends the file, is rewritten.
+//! writes bounds, and whether consecutive rows have NaN is unknown before their end; so the
+//! metadata, which ends the file, is rewritten.
 //!
-//! Invariant: a chunk with NaN has no bounds, neither in the metadata nor by pages; all others keep
-//! theirs.
+//! Invariant: a chunk with NaN does not have bounds, neither in the metadata nor by pages; all
+//! other chunks keep theirs.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float16Type, Float32Type, Float64Type};
@@ -15,14 +15,14 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataWriter};
 use std::ops::Range;
 
-/// Length of what stands behind the metadata: their length, and the mark of the format.
+/// Bytes after the metadata: the length of the metadata, and the magic of the format.
 pub const END_BYTES: usize = 8;
 
-/// In which rows of a file columns have NaN.
+/// Ranges of rows of a file with NaN, by column.
 #[derive(Debug, Default)]
 pub struct NanRows {
     rows: usize,
-    /// Per column the stretches of rows with NaN, rising; `None` = unknown.
+    /// Per column the ranges of rows with NaN, sorted ascending; `None` = unknown.
     columns: Vec<Option<Vec<Range<usize>>>>,
 }
 
@@ -45,11 +45,11 @@ fn has_nan(array: &ArrayRef) -> Option<bool> {
     })
 }
 
-/// Rows that are looked at together: a chunk of which a stretch has rows is one with NaN.
+/// Granularity in rows: a chunk that overlaps a range with NaN is treated as having NaN.
 const STRETCH: usize = 1_024;
 
 impl NanRows {
-    /// Takes in the next rows of the file.
+    /// Adds the next rows of the file.
     pub fn add(&mut self, batch: &RecordBatch) {
         self.columns
             .resize_with(batch.num_columns(), || Some(Vec::new()));
@@ -82,11 +82,11 @@ impl NanRows {
     }
 
     /// The end of a file, from its metadata on, without the bounds of chunks with NaN; `None` = the
-    /// file is right as it is. `metadata` are the metadata that the writer of the file wrote, the
-    /// locations of its indexes included.
+    /// file needs no change. `metadata` are the metadata that the writer of the file wrote,
+    /// including the locations of its indexes.
     ///
     /// # Errors
-    /// When the metadata are not those of the rows.
+    /// When the metadata do not match the rows.
     pub fn end(&self, metadata: &ParquetMetaData) -> Result<Option<Vec<u8>>> {
         let mut groups = Vec::with_capacity(metadata.num_row_groups());
         let (mut first, mut changed) = (0, false);
@@ -115,7 +115,7 @@ impl NanRows {
             return Ok(None);
         }
         let builder = metadata.clone().into_builder().set_row_groups(groups);
-        // They stand in the file already, and the chunks say where.
+        // The indexes are in the file already, and the chunks have their locations.
         let metadata = builder
             .set_column_index(None)
             .set_offset_index(None)
@@ -133,10 +133,10 @@ fn bare(chunk: ColumnChunkMetaData) -> Result<ColumnChunkMetaData> {
     builder.set_column_index_length(None).build()
 }
 
-/// Number of bytes of a file's metadata and everything behind them, by the file's last bytes.
+/// Bytes of a file's metadata and everything after them, derived from the file's last bytes.
 ///
 /// # Errors
-/// When these are not the end of a Parquet file.
+/// When the bytes are not the end of a Parquet file.
 pub fn end_len(last: &[u8]) -> Result<usize> {
     match last.last_chunk() {
         Some([a, b, c, d, b'P', b'A', b'R', b'1']) => {

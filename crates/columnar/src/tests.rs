@@ -33,7 +33,7 @@ fn written(format: Format, time: TimeText, batches: &[RecordBatch]) -> Vec<u8> {
     out
 }
 
-/// One row with a value of each kind and one without any.
+/// A batch with one row with a value of each kind and one row without values.
 fn everything() -> RecordBatch {
     let instants = TimestampNanosecondArray::from(vec![Some(1_500_000_000), None]);
     let tags: DictionaryArray<Int32Type> = vec![Some("a,\"b"), None].into_iter().collect();
@@ -146,7 +146,7 @@ fn a_chunk_of_parquet_with_nan_has_no_bounds() {
             ])
         })
         .collect();
-    // One row group for each batch: the rows in one file of several groups.
+    // One row group per batch: the rows in one file of several groups.
     let properties = WriterProperties::builder()
         .set_max_row_group_row_count(Some(2))
         .build();
@@ -184,7 +184,7 @@ fn a_chunk_of_parquet_with_nan_has_no_bounds() {
     let rows: usize = read.iter().map(RecordBatch::num_rows).sum();
     assert_eq!(rows, 5);
 
-    // What has no NaN stays as it was written.
+    // Columns without NaN stay as they were written.
     let mut none = NanRows::default();
     let plain = batch(vec![("f", Arc::new(Float64Array::from(vec![1.0])))]);
     none.add(&plain);
@@ -193,7 +193,7 @@ fn a_chunk_of_parquet_with_nan_has_no_bounds() {
     writer.write(&plain).unwrap();
     assert!(none.end(&writer.close().unwrap()).unwrap().is_none());
     assert!(nan::end_len(b"PAR1").is_err());
-    // The form for all: the same by the writer of answers.
+    // The general format: the writer of answers gives the same result.
     let answer = written(Format::Parquet, TimeText::Rfc3339, &batches);
     let answer = ParquetRecordBatchReaderBuilder::try_new(bytes::Bytes::from(answer)).unwrap();
     let group = answer.metadata().row_group(0);

@@ -1,4 +1,4 @@
-//! The open database, as embedders hold it.
+//! The open database, as embedders use it.
 
 use crate::common::ids::Sequence;
 use crate::common::refused::Refused;
@@ -58,22 +58,21 @@ impl std::fmt::Debug for Inner {
 pub struct Written {
     /// Rows stored.
     pub accepted: u64,
-    /// Accepted rows that put a value into a field at a time at which another row of the same
-    /// batch, before them, had put one: the batch named the same stream and time more than once.
+    /// Accepted rows that replaced a value of an earlier row of the same batch, in the same field
+    /// at the same time: the batch named the same stream and time more than once.
     pub replaced: u64,
-    /// Rows not stored, and why.
+    /// Rows not stored, and the reasons.
     pub refused: Vec<Refused>,
-    /// The batch was numbered by its producer, and had been stored before: nothing was stored
-    /// again.
+    /// The batch was numbered by its producer, and had been stored before: it was not stored again.
     pub repeated: bool,
 }
 
 /// A write in progress. The write goes on whether or not it is waited for; it is acknowledged when
-/// [`Ticket::wait`] says so.
+/// [`Ticket::wait`] returns successfully.
 ///
 /// Tickets are futures too, for callers that have an async runtime: awaiting one costs no thread,
-/// and gives the result of [`Ticket::wait`]. In an environment without threads, polling it does the
-/// waiting.
+/// and returns the result of [`Ticket::wait`]. In an environment without threads, polling it does
+/// the waiting.
 ///
 /// ```
 /// use headwater_types::Batch;
@@ -95,7 +94,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Rows that are not stored, and why. Known at once.
+    /// Rows that are not stored, and the reasons. Known at once.
     #[must_use]
     pub fn refused(&self) -> &[Refused] {
         &self.refused
@@ -113,7 +112,7 @@ impl Ticket {
         self.replaced
     }
 
-    /// True when the batch was numbered by its producer and had been accepted before: nothing is
+    /// True when the batch was numbered by its producer and had been accepted before: it is not
     /// stored again.
     #[must_use]
     pub fn is_repeated(&self) -> bool {
@@ -121,7 +120,7 @@ impl Ticket {
     }
 
     /// Waits for the acknowledgement: the accepted rows are as durable as the database promises,
-    /// and every later snapshot finds them.
+    /// and visible to every later snapshot.
     ///
     /// # Errors
     /// When the log could not be written; the rows may or may not survive then.
@@ -171,7 +170,7 @@ impl Future for Ticket {
 }
 
 impl Database {
-    /// Opens the database in a directory of this machine, or makes it; recovers it if it was not
+    /// Opens the database in a directory of this machine, or creates it; recovers it if it was not
     /// closed.
     ///
     /// ```
@@ -195,7 +194,7 @@ impl Database {
         Database::open_in(Env::system(), options)
     }
 
-    /// As [`Database::open`], in another environment: in memory, or with faults.
+    /// Opens like [`Database::open`], in another environment: in memory, or with faults.
     ///
     /// # Errors
     /// As [`Database::open`].
@@ -209,7 +208,7 @@ impl Database {
             threads: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
         };
-        // When one cannot be started, dropping `inner` ends the others.
+        // When a thread cannot be started, dropping `inner` ends the others.
         spawn_workers(&inner.core, &mut inner.threads.lock())?;
         retention::begin_to_believe(&inner.core)?;
         retention::review_all_horizons(&inner.core);
@@ -222,26 +221,26 @@ impl Database {
         &self.inner.core
     }
 
-    /// As [`Database::core`], for operations that write or wait; fails in a process that was forked
-    /// from the one that opened it.
+    /// The core like [`Database::core`], for operations that write or wait; fails in a forked child
+    /// of the process that opened the database.
     pub(crate) fn own_core(&self) -> Result<&Arc<Core>> {
         let core = self.core();
         core.guard.check()?;
         Ok(core)
     }
 
-    /// Counts of what recovery repaired at the opening.
+    /// Counts of the repairs of recovery at the opening.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         &self.inner.recovery
     }
 
-    /// Submits a batch: all of it that is accepted is one atomic write. The ticket lists the
-    /// refused rows and can be waited on; a writer may have several in flight.
+    /// Submits a batch: its accepted part is one atomic write. The ticket lists the refused rows
+    /// and can be waited on; a writer may have several in flight.
     ///
     /// # Errors
     /// `busy` when memory stays used up, `full`, `closed`, `invalid` when the batch is malformed or
-    /// too large. Nothing of the batch is stored then.
+    /// too large. No row of the batch is stored then.
     pub fn write(&self, batch: Batch) -> Result<Ticket> {
         let ticket = self.submit(batch)?;
         if self.core().log.is_busy() {
@@ -274,7 +273,7 @@ impl Database {
         })
     }
 
-    /// A consistent view of everything acknowledged so far.
+    /// A consistent view of all data acknowledged so far.
     ///
     /// # Errors
     /// `closed` after [`Database::close`].
@@ -289,9 +288,9 @@ impl Database {
         Ok(Snapshot::open(Arc::clone(self.core())))
     }
 
-    /// The version of a range of a stream, as [`Snapshot::version`] would give it in a snapshot
-    /// taken now, found without waiting for anything that could wait for I/O. `None` when that is
-    /// not possible, which says nothing about the stream.
+    /// The version of a range of a stream, as [`Snapshot::version`] would return it in a snapshot
+    /// taken now, determined without any wait for I/O. `None` when that is not possible, which is
+    /// no statement about the stream.
     #[must_use]
     pub fn quick_version(
         &self,
@@ -304,7 +303,7 @@ impl Database {
         crate::read::version::quick(self.core(), stream, range)
     }
 
-    /// Clock that gives instants to rows without one: an opening gives none twice.
+    /// Clock that provides instants for rows without one: unique within an opening.
     pub fn instants(&self) -> &Arc<Instants> {
         &self.core().instants
     }
@@ -323,8 +322,8 @@ impl Database {
     /// Declares a table.
     ///
     /// # Errors
-    /// `invalid` when there is one of that name, or for a bad name, a field twice, a leaf size out
-    /// of range.
+    /// `invalid` when there is a table of that name, or for a bad name, a field twice, a leaf size
+    /// out of range.
     pub fn create_table(&self, spec: &TableSpec) -> Result<TableInfo> {
         let core = self.own_core()?;
         core.log.check()?;
@@ -376,12 +375,12 @@ impl Database {
         self.define(&turn, &spec.name, change)
     }
 
-    /// Changes a table: adds fields, changes the leaf size. Stored rows stay as they are.
+    /// Changes a table: adds fields, changes the leaf size. Stored rows do not change.
     ///
     /// # Errors
-    /// `not_found` without such a table; `invalid` for a field that is there with another type (i64
-    /// may become f64 where no stored value loses digits by it), or for another setting of
-    /// `duplicates` once the table has streams.
+    /// `not_found` without such a table; `invalid` for an existing field with another type (i64 may
+    /// become f64 where no stored value loses digits by it), or for another setting of `duplicates`
+    /// once the table has streams.
     pub fn alter_table(&self, name: &str, change: &TableChange) -> Result<TableInfo> {
         let core = self.own_core()?;
         core.log.check()?;
@@ -443,12 +442,11 @@ impl Database {
             .map_or(info, |table| core.catalog.table_info(&table)))
     }
 
-    /// Deletes the events of a range: those written before this call. Later writes to the range
+    /// Deletes the events of a range that were written before this call. Later writes to the range
     /// stay. The delete is in force for every later snapshot when this returns; space is freed a
-    /// little later. Gives the number of streams concerned.
+    /// little later. Returns the number of streams concerned.
     ///
-    /// In a stretch of which only aggregates are retained, a bucket at the edge of the range stays
-    /// as it was.
+    /// In a stretch with only aggregates, a bucket at the edge of the range does not change.
     ///
     /// # Errors
     /// `not_found` without such a table, `invalid` for an empty range, `full`, `io`, `closed`.
@@ -456,8 +454,8 @@ impl Database {
         deletes::delete(self.own_core()?, spec)
     }
 
-    /// As [`Database::delete`], of these streams and of no others. Gives the number of those that
-    /// exist.
+    /// Deletes like [`Database::delete`], of exactly these streams. Returns the number of existing
+    /// streams.
     ///
     /// # Errors
     /// As [`Database::delete`]; `invalid` for a stream of another table.
@@ -471,7 +469,7 @@ impl Database {
     }
 
     /// Drops the streams of a table that have these tags, and all their events. A later write with
-    /// the same tags makes a new stream. Gives their number.
+    /// the same tags makes a new stream. Returns the number of dropped streams.
     ///
     /// # Errors
     /// `not_found` without such a table, `invalid` without tags, `full`, `io`, `closed`.
@@ -479,8 +477,8 @@ impl Database {
         deletes::drop_streams(self.own_core()?, table, tags)
     }
 
-    /// As [`Database::drop_streams`], these streams and no others, also one without tags. Gives the
-    /// number of those that exist.
+    /// Drops like [`Database::drop_streams`], exactly these streams, also one without tags. Returns
+    /// the number of existing streams.
     ///
     /// # Errors
     /// As [`Database::drop_streams`]; `invalid` for a stream of another table.
@@ -488,7 +486,7 @@ impl Database {
         deletes::drop_named_streams(self.own_core()?, table, streams)
     }
 
-    /// Drops a table with all its streams and events. Its name is free then.
+    /// Drops a table with all its streams and events. Its name can be reused then.
     ///
     /// # Errors
     /// `not_found` without such a table, `full`, `io`, `closed`.
@@ -544,7 +542,7 @@ impl Database {
         crate::read::describe::partitions(self.core())
     }
 
-    /// Bytes of memory the database may use, as it was opened.
+    /// Bytes of memory the database may use, as set at its opening.
     #[must_use]
     pub fn memory_budget_bytes(&self) -> usize {
         self.core().options.memory_budget_bytes
@@ -560,7 +558,7 @@ impl Database {
     /// Counters and sizes.
     ///
     /// # Errors
-    /// When a file cannot be looked at.
+    /// When the metadata of a file cannot be read.
     pub fn stats(&self) -> Result<Stats> {
         Stats::collect(self.own_core()?)
     }
@@ -582,9 +580,9 @@ impl Database {
         late_policy::late_report(self.core())
     }
 
-    /// Changes the origin of the policy for late data, until the database is closed. Nothing is
-    /// written for it and nobody waits: events in memory are divided again when their stream is
-    /// written to or stored the next time.
+    /// Changes the origin of the policy for late data, until the database is closed. This causes no
+    /// writes and no waits: events in memory are divided again at the next write or flush of their
+    /// stream.
     ///
     /// # Errors
     /// `invalid` when the policy is out of range.
@@ -592,20 +590,20 @@ impl Database {
         late_policy::set_late_policy(self.own_core()?, choice)
     }
 
-    /// Stores every event in memory and closes the database; further writes say `closed`. Snapshots
-    /// stay readable.
+    /// Stores every event in memory and closes the database; further writes fail with `closed`.
+    /// Snapshots stay readable.
     ///
     /// # Errors
     /// When the last flush failed, or an earlier failure had stopped all writing. Acknowledged
-    /// events are in the log then, and come back at the next opening.
+    /// events are in the log then, and are restored at the next opening.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
 
     /// Does the due work, on the caller: stores, merges, rewrites, and ends data that retention,
     /// aging and expiry have reached. Workers do so by themselves; a database without threads
-    /// ([`headwater_io::NoThreads`]) does it with writes, and a program may call this when none
-    /// come.
+    /// ([`headwater_io::NoThreads`]) does it with writes, and a program may call this when there
+    /// are no writes.
     ///
     /// # Errors
     /// `full`, `io`, `closed`.
@@ -614,8 +612,8 @@ impl Database {
         schedule::maintain(self.core())
     }
 
-    /// Number of partitions that are so damaged that nothing of them can be read, as far as is
-    /// known: [`Database::partitions`] names them.
+    /// Number of known partitions that are too damaged to be read at all: [`Database::partitions`]
+    /// names them.
     #[must_use]
     pub fn partitions_unreadable(&self) -> usize {
         let shards = self.core().shards.iter();
@@ -624,8 +622,9 @@ impl Database {
 }
 
 impl Reader {
-    /// The newest state that was read, as a database for interfaces that take one: it continues to
-    /// show this state, and every change is answered `read_only`. Closing it ends nothing but it.
+    /// The last refreshed state, as a database for interfaces that require one: it continues to
+    /// show this state, and every change fails with `read_only`. Closing it has no effect on the
+    /// reader.
     ///
     /// ```
     /// use headwater_engine::{Database, ErrorKind, Options, Reader};
@@ -652,12 +651,12 @@ impl Reader {
 impl Inner {
     fn close(&self) -> Result<()> {
         self.core.guard.check()?;
-        // A reader's view has nothing to store, and other readers may share it.
+        // A reader's view has no data to store, and other readers may share it.
         if self.closed.swap(true, Ordering::AcqRel) || self.core.is_reader() {
             return Ok(());
         }
         let core = &self.core;
-        // A change of the layout comes to its end first.
+        // A change of the layout finishes first.
         let _no_change = core.placing.begin_change();
         let stored = core
             .log
@@ -672,8 +671,8 @@ impl Inner {
             }
         }
         core.store.abandon_queues();
-        // Records that came meanwhile, and that only a task waits for, have no other thread to
-        // write them now.
+        // Records added meanwhile, for which only a task waits, have no other thread to write them
+        // now.
         let written = core.log.wait_published(core.log.newest());
         stored.and(written).and_then(|()| flush::leave_log(core))?;
         // Files that are not needed any more are not copied.
@@ -687,8 +686,8 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.core.guard.is_forked() {
-            // The core is the parent's: nothing is written, no thread can be waited for, and a lock
-            // may be held by a thread that does not exist here.
+            // The core is the parent's: nothing may be written, no thread can be waited for, and a
+            // lock may belong to a thread that does not exist here.
             std::mem::forget(Arc::clone(&self.core));
             std::mem::forget(std::mem::take(self.threads.get_mut()));
             return;

@@ -7,8 +7,8 @@ use crate::storage::segment::{Footer, SegmentHeader, StubHead};
 use crate::storage::tombstone::DeleteRecord;
 use headwater_codec::Cursor;
 
-/// A footer, trailer included; a decoded one must encode to the same bytes or decode again to the
-/// same footer.
+/// Decodes a footer, trailer included; a decoded one must encode to the same bytes or decode again
+/// to the same footer.
 pub fn footer(bytes: &[u8]) {
     if let Ok(footer) = Footer::decode(bytes) {
         assert_eq!(Footer::decode(&footer.encode()).as_ref(), Ok(&footer));
@@ -16,7 +16,8 @@ pub fn footer(bytes: &[u8]) {
     }
 }
 
-/// The root of a checkpoint, and a page; `repair` puts the right checksum behind a root.
+/// Decodes the root of a checkpoint, and a page; `repair` = appends the right checksum to a root
+/// first.
 pub fn checkpoint(bytes: &[u8], repair: bool) {
     let mut bytes = bytes.to_vec();
     if repair {
@@ -26,7 +27,7 @@ pub fn checkpoint(bytes: &[u8], repair: bool) {
     crate::storage::segment::checkpoint_decodes_again(&bytes);
 }
 
-/// The front of a run of an index, and records of the metadata about indexes.
+/// Decodes the front of a run of an index, and records of the metadata about indexes.
 pub fn index(bytes: &[u8]) {
     if let Ok(front) = Front::decode(bytes, 8) {
         assert_eq!(Front::decode(&front.encode(), 8), Ok(front));
@@ -50,7 +51,8 @@ pub fn segment_header(bytes: &[u8]) {
     }
 }
 
-/// The head of the remaining parts of a segment; `repair` puts the right checksum behind it.
+/// Decodes the head of the remaining parts of a segment; `repair` = appends the right checksum
+/// first.
 pub fn stub(bytes: &[u8], repair: bool) {
     let mut bytes = bytes.to_vec();
     if repair {
@@ -112,19 +114,20 @@ pub fn snapshot_record(bytes: &[u8]) {
     crate::storage::named_snapshots::fuzz(bytes);
 }
 
-/// A slot of the file that says which tier a database has; `repair` puts the right checksum in
-/// first.
+/// Decodes a slot of the file that records the tiers of a database; `repair` = sets the right
+/// checksum first.
 pub fn tier_record(bytes: &[u8], repair: bool) {
     crate::device::tiers::fuzz_record(bytes, repair);
 }
 
-/// The header of a file with the index of a segment, and the record of a batch in it; `repair`
-/// puts the right ends behind both.
+/// Decodes the header of a file with the index of a segment, and the record of a batch in it;
+/// `repair` = sets the right ends of both first.
 pub fn fast_index(bytes: &[u8], repair: bool) {
     crate::storage::fast_index::fuzz(bytes, repair);
 }
 
-/// Which files a repair is about to write; `repair` puts the right checksum behind it.
+/// Decodes the list of files that a repair is about to write; `repair` = appends the right checksum
+/// first.
 pub fn repairing(bytes: &[u8], repair: bool) {
     crate::metadata::pending_repairs::fuzz(bytes, repair);
 }

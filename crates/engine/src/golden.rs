@@ -1,4 +1,4 @@
-//! Golden bytes of the engine's own formats: what stands in files today must be read for ever.
+//! Golden bytes of the engine's own formats: the present files must stay readable for ever.
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
 use crate::common::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};

@@ -1,9 +1,9 @@
 //! Headwater's storage engine: a commit log, memory, segments with a pyramid of aggregates,
 //! snapshots.
 //!
-//! Invariants: the laws of the design, each a named test (`tests/it/laws.rs`).
-//! Concurrency: a [`Database`] is shared freely between threads; see `core` for the order of locks.
-//! Failure: see [`Error`]; after a failed write or sync the database latches, reads go on.
+//! Invariants: the laws of the design, each a named test (`tests/it/laws.rs`). Concurrency: a
+//! [`Database`] is shared freely between threads; see `core` for the order of locks. Failure: see
+//! [`Error`]; after a failed write or sync the database latches, reads go on.
 
 mod admin;
 mod common;

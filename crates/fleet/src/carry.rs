@@ -2,10 +2,10 @@
 //! that wait for it.
 //!
 //! Invariants: a range reported as persisted was carried from the copy that is open now: ranges
-//! carried from one before it, which may have had more, are not reported of this one. A waiting
-//! confirmation is replaced by what is persisted by then; none is sent of another history.
-//! Concurrency: plain data under the locks of a copy, and one owner of a [`Gate`]. Failure: a range
-//! that is never persisted is never confirmed; the edge retains it for so long.
+//! carried from an earlier copy, which may have had more, are not reported of this one. A waiting
+//! confirmation is replaced by the ranges persisted by then; no confirmation of another history is
+//! sent. Concurrency: plain data under the locks of a copy, and one owner of a [`Gate`]. Failure: a
+//! range that is never persisted is never confirmed; the edge retains it until then.
 
 use crate::copies::Fleet;
 use crate::edge_copy::DurableState;
@@ -29,9 +29,9 @@ pub struct CarryMark {
 pub struct Carry {
     /// Files and ranges of the copy.
     pub carried: CarriedCopy,
-    /// From which the bytes of its segments are read.
+    /// Copy from which the bytes of its segments are read.
     pub copy: RemoteCopy,
-    /// Mark that shows whether it has changed since.
+    /// Version of the copy, to detect later changes.
     pub mark: CarryMark,
 }
 
@@ -46,11 +46,11 @@ impl Fleet {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// The copy of an edge, to be carried elsewhere; `None` when there is none, or it is as it was
-    /// at the mark.
+    /// The copy of an edge, to be carried elsewhere; `None` if the edge has no copy, or it is
+    /// unchanged since the mark.
     ///
     /// # Errors
-    /// `not_found` when there is no such edge, `io`.
+    /// `not_found` for an unknown edge, `io`.
     pub fn carry(&self, name: &str, mark: Option<CarryMark>) -> Result<Option<Carry>, FleetError> {
         let edge = self.edge(name).ok_or_else(|| {
             FleetError::new(
@@ -66,7 +66,7 @@ impl Fleet {
         if mark.is_some() && held.left_at().map(now) == mark {
             return Ok(None);
         }
-        // To look at one that is open does not keep it from being closed.
+        // Reading the state of an open copy does not delay its closing.
         let open = match held.open_copy() {
             Some(copy) => Some(copy),
             None => self.copy(&held, &edge)?,
@@ -117,7 +117,7 @@ impl Fleet {
         self.edges.lock().to_be_kept()
     }
 
-    /// The version of the list of edges: it goes up with each change of it.
+    /// Version of the list of edges: incremented with each change of the list.
     #[must_use]
     pub fn roster_version(&self) -> u64 {
         self.edges.lock().version()
@@ -140,7 +140,7 @@ impl Fleet {
     }
 }
 
-/// Puts a list of edges that was persisted elsewhere into the directory of a node.
+/// Stores a list of edges that was persisted elsewhere in the directory of a node.
 ///
 /// # Errors
 /// `io`.
@@ -148,7 +148,7 @@ pub fn restore_roster(dir: &Path, bytes: &[u8]) -> Result<(), FleetError> {
     private::replace_bytes(&dir.join("edges.json"), bytes)
 }
 
-/// Begins to restore the copy of an edge in the directory of a node.
+/// Starts to restore the copy of an edge in the directory of a node.
 ///
 /// # Errors
 /// `invalid` when there is a copy, `io`.
@@ -157,7 +157,8 @@ pub fn restore_copy(env: Env, dir: &Path, name: &str) -> Result<CopyRestoration,
 }
 
 /// Puts all copies of a node aside, since there are newer ones elsewhere, and returns their
-/// location. Copies that were put aside before stay: they may have data that exists nowhere else.
+/// location. Copies that were put aside earlier are not removed: they may have data that exists
+/// nowhere else.
 ///
 /// # Errors
 /// `io`.
@@ -186,7 +187,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Holds a confirmation back.
+    /// Delays a confirmation.
     pub(crate) fn hold(&mut self, confirmation: Message) {
         (self.waiting, self.is_asked) = (Some(confirmation), true);
     }
@@ -207,7 +208,7 @@ impl Gate {
         if !is_of_one_history(state, &kept.state) {
             return None;
         }
-        // A segment of the same length holds the same.
+        // A segment of the same length has the same content.
         let is_kept = |(id, _): &&(u64, _)| {
             let here = segments.iter().find(|(known, _)| known == id);
             here.is_some_and(|here| kept.segments.contains(here))

@@ -1,9 +1,9 @@
 //! The copies of a cloud node: one for each edge, in `DIR/copies/NAME`.
 //!
 //! Invariants: an edge's copy is reached by its key only. A copy that is put aside, because its
-//! edge starts over, stays as it is in `DIR/copies-aside/NAME.N`. Concurrency: a copy has a lock of
-//! its own; the list of edges another, which is never waited for while a copy's is held. Failure: a
-//! device failure is reported in the status of that edge; the others go on.
+//! edge starts over, is moved unchanged to `DIR/copies-aside/NAME.N`. Concurrency: each copy has a
+//! lock, and the list of edges has another, which is never acquired while a copy's is held.
+//! Failure: a device failure is reported in the status of that edge; the other edges continue.
 
 mod report;
 
@@ -29,12 +29,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Most copies of one edge that are retained aside.
+/// Maximum number of copies of one edge that are retained aside.
 const ASIDE_MAX: usize = 8;
 
 /// Interval of checks for fetched ranges.
 const FETCH_LOOK: Duration = Duration::from_millis(20);
-/// Most copies that stay open without a connection or a reader.
+/// Maximum number of open copies without a connection or a reader.
 const OPEN_MAX: usize = 256;
 
 /// The edges of a cloud node and their copies.
@@ -47,9 +47,9 @@ pub struct Fleet {
     pub(crate) edges: Mutex<Edges>,
     held: Mutex<HashMap<String, Arc<EdgeCopy>>>,
     sessions: AtomicU64,
-    /// The identity of this node's own database; 0 = not said.
+    /// Identity of this node's own database; 0 = not set.
     node: AtomicU64,
-    /// Goes up when some copy may show something else.
+    /// Incremented when the visible content of a copy may have changed.
     changes: Arc<AtomicU64>,
     shown: Mutex<Shown>,
     /// The open copies, in the order of opening.
@@ -66,7 +66,7 @@ pub struct Fleet {
     revoked: Mutex<String>,
 }
 
-/// The own database and what copies show, as one.
+/// The own database and the visible content of all copies, merged.
 #[derive(Debug, Default)]
 struct Shown {
     all: Across,
@@ -94,7 +94,7 @@ impl Fleet {
             held: Mutex::default(),
             sessions: AtomicU64::new(1),
             node: AtomicU64::new(0),
-            // More than what was shown last, so that the first reader looks.
+            // Higher than the last version read, so that the first reader refreshes.
             changes: Arc::new(AtomicU64::new(1)),
             shown: Mutex::default(),
             open: Mutex::default(),
@@ -124,8 +124,8 @@ impl Fleet {
         self.revoked.lock().clone()
     }
 
-    /// Sets this node's identity, the one of its own database. Data that has come through it before
-    /// is refused from then on.
+    /// Sets this node's identity, which is the identity of its own database. Data that has passed
+    /// through this node before is refused from then on.
     pub fn set_node(&self, identity: u64) {
         self.node.store(identity, Ordering::Relaxed);
     }
@@ -143,7 +143,7 @@ impl Fleet {
         self.edges.lock().all().to_vec()
     }
 
-    /// Says where clients reach an edge themselves.
+    /// Sets the address at which clients reach an edge directly.
     ///
     /// # Errors
     /// `invalid` for a bad address, `not_found`, `io`.
@@ -160,7 +160,7 @@ impl Fleet {
         self.sessions.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Invites an edge. Returns the text that lets it join, which is stored nowhere.
+    /// Invites an edge. Returns the text that lets it join, which is not stored.
     ///
     /// # Errors
     /// `invalid` for a bad name or address, `taken`, `not_found` with `again`, `io`.
@@ -185,7 +185,7 @@ impl Fleet {
         invite.encode()
     }
 
-    /// Takes an edge out: its key is worth nothing from then on, and its copy is put aside.
+    /// Removes an edge: its key is invalid from then on, and its copy is put aside.
     ///
     /// # Errors
     /// `not_found`, `io`.
@@ -200,7 +200,7 @@ impl Fleet {
         self.put_aside(name)
     }
 
-    /// Asks nothing of an edge any more, or asks again.
+    /// Pauses or resumes requests to an edge.
     ///
     /// # Errors
     /// `not_found`, `io`.
@@ -212,7 +212,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Sets the subscription of an edge. Ranges outside of the new subscription stay.
+    /// Sets the subscription of an edge. Present ranges outside the new subscription are not
+    /// removed.
     ///
     /// # Errors
     /// `not_found`, `invalid` for rules that withhold a part of a table, `io`.
@@ -222,14 +223,13 @@ impl Fleet {
         want: StreamShare,
         want_rules: Vec<WantRule>,
     ) -> Result<(), FleetError> {
-        // Refused before anything is changed.
+        // Refused before any change.
         rules(&want_rules, want)?;
         self.wants_from_now_on(name, |edge| (edge.want, edge.rules) = (want, want_rules))
     }
 
-    /// Retains rows that an edge removes because of their age, by retention or aging, for so many
-    /// seconds beyond that; `None` = for ever. Retained rows that are older than the new limit are
-    /// removed.
+    /// Retains rows that an edge removes because of their age, by retention or aging, for this many
+    /// more seconds; `None` = forever. Retained rows older than the new limit are removed.
     ///
     /// # Errors
     /// `not_found`, `io`.
@@ -277,11 +277,11 @@ impl Fleet {
         Ok((held, copy))
     }
 
-    /// Subscribes to all rows of a stretch of time, whatever the rules say. Returns the number of
-    /// the pin.
+    /// Subscribes to all rows of a span of time, whatever the rules say. Returns the number of the
+    /// pin.
     ///
     /// # Errors
-    /// `not_found` when there is no such edge or nothing of it yet, `invalid`, `io`.
+    /// `not_found` for an unknown edge or one without a copy, `invalid`, `io`.
     pub fn pin(&self, name: &str, pin: &PinSpec) -> Result<u64, FleetError> {
         let (held, copy) = self.copy_of(name)?;
         let number = copy.pin(pin.pin()).map_err(medium)?;
@@ -289,7 +289,7 @@ impl Fleet {
         Ok(number)
     }
 
-    /// Takes a pin away; what is here stays.
+    /// Removes a pin; present ranges are not removed.
     ///
     /// # Errors
     /// `not_found`, `io`.
@@ -316,7 +316,7 @@ impl Fleet {
         Ok(pins.iter().map(|(n, pin)| (*n, PinSpec::of(pin))).collect())
     }
 
-    /// Begins to compare the copy of an edge with its database, both read from their devices.
+    /// Starts to compare the copy of an edge with its database, both read from their devices.
     ///
     /// # Errors
     /// `not_found`, `unreachable` when it is not connected.
@@ -328,7 +328,7 @@ impl Fleet {
         })
     }
 
-    /// Forgets what the newest comparison found to differ, so that it is fetched again.
+    /// Drops the ranges that differ by the newest comparison, so that they are fetched again.
     ///
     /// # Errors
     /// `not_found`, `unreachable` when it is not connected.
@@ -365,7 +365,7 @@ impl Fleet {
         self.edges.lock().has_come(name)
     }
 
-    /// The settings of an edge; `None` when it was removed.
+    /// Settings of an edge; `None` if it was removed.
     pub(crate) fn edge(&self, name: &str) -> Option<Edge> {
         self.edges.lock().get(name).ok().cloned()
     }
@@ -398,7 +398,7 @@ impl Fleet {
         })
     }
 
-    /// The copy of an edge, opened if it is there; `None` when there is none yet.
+    /// The copy of an edge, opened if necessary; `None` if it does not exist yet.
     pub(crate) fn copy(
         &self,
         held: &Arc<EdgeCopy>,
@@ -411,12 +411,12 @@ impl Fleet {
         Ok(copy)
     }
 
-    /// Closes unused copies, so that they do not become too many. Copies that were used since the
-    /// last check stay.
+    /// Closes unused copies, to bound the number of open ones. Copies that were used since the last
+    /// check are not closed.
     fn make_room(&self, opened: &Arc<EdgeCopy>) {
         let mut open = self.open.lock();
         open.push_back(Arc::clone(opened));
-        // Each is looked at twice at the most.
+        // Each copy is checked at most twice.
         for _ in 0..2 * open.len() {
             if open.len() <= self.open_max {
                 return;
@@ -429,7 +429,7 @@ impl Fleet {
         }
     }
 
-    /// Some copy shows something in a version before the newest that is known.
+    /// Whether the visible version of a copy is older than the newest known one.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.behind.load(Ordering::Relaxed) > 0
@@ -439,7 +439,7 @@ impl Fleet {
         self.dir.join("copies")
     }
 
-    /// Puts the copy of an edge aside, if there is one.
+    /// Puts the copy of an edge aside, if it exists.
     fn put_aside(&self, name: &str) -> Result<(), FleetError> {
         let from = self.copies().join(name);
         if !from.exists() {
@@ -462,7 +462,8 @@ impl Fleet {
         std::fs::rename(&from, &to).map_err(|e| FleetError::io(&to, &e))
     }
 
-    /// Puts the copy of an edge aside, so that another is begun of whichever database connects.
+    /// Puts the copy of an edge aside, so that a new copy is created of the next database that
+    /// connects.
     pub(crate) fn begin_anew(&self, name: &str) -> Result<(), FleetError> {
         let held = self.held(name);
         held.close();
@@ -482,7 +483,7 @@ impl Fleet {
         edges.iter().map(|edge| self.status_of(edge)).collect()
     }
 
-    /// Status of an edge; `None` when there is none of that name.
+    /// Status of an edge; `None` for an unknown name.
     #[must_use]
     pub fn edge_status(&self, name: &str) -> Option<EdgeStatus> {
         self.edge(name).map(|edge| self.status_of(&edge))
@@ -534,7 +535,8 @@ impl Fleet {
         }
     }
 
-    /// Looks at a copy that nothing is known of since the start, and lets go of it.
+    /// Reads the progress of a copy whose state is unknown since the start, without leaving it
+    /// open.
     pub(crate) fn look_once(&self, edge: &Edge, held: &EdgeCopy) {
         let looked = self.place(edge);
         match looked.and_then(|place| held.glance(&place).map_err(medium)) {
@@ -544,9 +546,8 @@ impl Fleet {
         }
     }
 
-    /// The node's own database and all copies as one: its own part goes before the ones of edges,
-    /// which are in the order of their addition. A copy that cannot be read is left out, and its
-    /// status has the reason.
+    /// The node's own database and all copies merged: the own database first, then the edges in the
+    /// order of their addition. A copy that cannot be read is omitted; its status has the reason.
     ///
     /// # Errors
     /// The database's own.
@@ -581,14 +582,15 @@ impl Fleet {
             tokio::time::sleep(FETCH_LOOK).await;
             (asked, has_come) = blocking(move || {
                 asked.retain(|(held, copy, missed)| {
-                    // Without a connection nothing arrives. A requested range is bounded, and fits.
+                    // Without a connection no bytes arrive. The length of a requested range is
+                    // bounded.
                     let bytes = u32::try_from(missed.bytes).unwrap_or(u32::MAX);
                     let is_here = copy.read(missed.segment, missed.offset, bytes).is_ok();
                     if is_here {
                         has_come = true;
                         held.has_changed();
                     }
-                    // Nor does what cannot be had.
+                    // Unavailable ranges do not arrive either.
                     let is_asked = copy.asks_for(missed.segment, missed.offset, missed.bytes);
                     !is_here && is_asked && held.live.lock().session != 0
                 });
@@ -599,7 +601,7 @@ impl Fleet {
         Ok(has_come)
     }
 
-    /// Has all copies ask for what readers have missed.
+    /// Makes all copies request the ranges that readers have missed.
     fn ask_for_missed(&self) -> Vec<(Arc<EdgeCopy>, RemoteCopy, MissedRange)> {
         let held: Vec<Arc<EdgeCopy>> = self.held.lock().values().cloned().collect();
         let mut asked = Vec::new();
@@ -619,7 +621,7 @@ impl Fleet {
         asked
     }
 
-    /// Lets go of the node's own database, which is to be closed.
+    /// Releases the node's own database, which is to be closed.
     ///
     /// # Errors
     /// The engine's own.
@@ -661,7 +663,7 @@ impl Fleet {
         held.shows(|| self.copy(held, edge), &options)
     }
 
-    /// Snapshot of an edge for a reader of its own; `None` when nothing of it is here.
+    /// Snapshot of an edge for a reader of its own; `None` if no data of it is here.
     pub(crate) fn snapshot_of(
         &self,
         edge: &Edge,

@@ -1,7 +1,7 @@
-//! Connects to a cloud: TCP, TLS where the address says so, WebSocket.
+//! Connects to a cloud: TCP, TLS if the address requires it, WebSocket.
 //!
-//! Invariant: under `https:` nothing is sent before the cloud's certificate has been verified.
-//! Failure: every step has a time limit; an error names its address.
+//! Invariant: under `https:` no bytes of the session are sent before the cloud's certificate is
+//! verified. Failure: every step has a time limit; an error names its address.
 
 use crate::error::{FleetError, FleetErrorKind};
 use crate::frame::MESSAGE_MAX;
@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::Error as WsError;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 
-/// Where the cloud takes connections.
+/// Path at which the cloud accepts connections.
 pub(crate) const PATH: &str = "/api/v1/sync/connect";
 /// Longest time of each step of making a connection.
 const STEP_MAX: Duration = Duration::from_secs(30);
@@ -35,7 +35,7 @@ pub(crate) type Dialled = WebSocketStream<Box<dyn Transport>>;
 
 /// Limits of received messages.
 pub(crate) fn limits() -> WebSocketConfig {
-    // Messages come in one frame each; a byte says how they are packed.
+    // Each message is one frame, whose first byte is the compression.
     WebSocketConfig::default()
         .max_message_size(Some(MESSAGE_MAX + 1))
         .max_frame_size(Some(MESSAGE_MAX + 1))
@@ -77,7 +77,7 @@ fn unreachable(url: &str, what: &dyn std::fmt::Display) -> FleetError {
     FleetError::new(FleetErrorKind::Unreachable, format!("{url}: {what}"))
 }
 
-/// A step of making the connection, which may not take for ever.
+/// A step of connecting, with a time limit.
 async fn step<T, E: std::fmt::Display>(
     url: &str,
     what: &str,
@@ -98,7 +98,7 @@ fn tls(ca: Option<&str>) -> Result<ClientConfig, FleetError> {
         Some(pem) => CertificateDer::pem_slice_iter(pem.as_bytes())
             .collect::<Result<_, _>>()
             .map_err(|e| FleetError::invalid(format!("the certificate of the cloud: {e}")))?,
-        // Those that cannot be read are no use to others either; none at all is an error.
+        // Unreadable certificates are skipped; an empty list is an error.
         None => rustls_native_certs::load_native_certs().certs,
     };
     let mut roots = RootCertStore::empty();
@@ -115,12 +115,12 @@ fn tls(ca: Option<&str>) -> Result<ClientConfig, FleetError> {
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Connects to a node at an address: TCP, and TLS where the address says so, in which case its
-/// certificate is verified, by those in `ca` (PEM) or those that the system trusts. Returns what
-/// goes into the header `Host` besides.
+/// Connects to a node at an address: TCP, and TLS if the address requires it, with the certificate
+/// verified against `ca` (PEM) or the certificates that the system trusts. Also returns the value
+/// of the header `Host`.
 ///
 /// # Errors
-/// `invalid` for an address or certificates that are none, `unreachable`.
+/// `invalid` for an invalid address or invalid certificates, `unreachable`.
 pub async fn connect(
     url: &str,
     ca: Option<&str>,
@@ -141,7 +141,7 @@ async fn transport(
         TcpStream::connect((address.host, address.port)),
     )
     .await?;
-    // Without it a question waits for the answer to the one before.
+    // Without it a request waits for the answer to the previous one.
     let _ = tcp.set_nodelay(true);
     let stream: Box<dyn Transport> = match address.is_tls {
         false => Box::new(tcp),
@@ -186,7 +186,7 @@ pub(crate) async fn dial(url: &str, ca: Option<&str>, secret: &str) -> Result<Di
     }
 }
 
-/// Why a cloud did not take a connection.
+/// Reason why a cloud did not accept a connection.
 fn refused(url: &str, answer: &http::Response<Option<Vec<u8>>>) -> FleetError {
     let body: Option<serde_json::Value> = answer
         .body()

@@ -1,9 +1,9 @@
 //! The copy of one edge: opened when it is needed, read, and closed again when it is not in use.
 //!
-//! Invariants: one process has a copy open once: it is closed only when no other reference to it
-//! exists. Snapshots of a copy stay readable when it is closed. Concurrency: its live state, the
-//! copy, and its reader have a lock each; the reader's is taken before the copy's. Failure: an
-//! error is one of the copy's device; the copy is opened again then.
+//! Invariants: a process opens a copy only once: the copy is closed only when no other reference to
+//! it exists. Snapshots of a closed copy can still be read. Concurrency: its live state, the copy,
+//! and its reader have a lock each; the reader's is acquired before the copy's. Failure: an error
+//! is one of the copy's device; the copy is opened again then.
 
 use crate::error::{FleetError, medium};
 use crate::frame::About;
@@ -38,13 +38,13 @@ impl CopyLocation {
     }
 }
 
-/// As what a copy knows the one that it is passed on to.
+/// Name under which a copy registers its own copy at another cloud.
 pub(crate) const FURTHER: &str = "relay";
 
 /// State of a copy while the node runs.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    /// The connection that counts; 0 = none.
+    /// Number of the current connection; 0 = not connected.
     pub(crate) session: u64,
     pub(crate) heard: Option<Timestamp>,
     pub(crate) current: Option<Timestamp>,
@@ -57,14 +57,14 @@ pub(crate) struct Live {
     pub(crate) wants_fetching_again: bool,
     pub(crate) is_verifying: bool,
     pub(crate) verified: Option<(Timestamp, Verified)>,
-    /// The nodes through which it comes, where it is relayed by another cloud.
+    /// Identities of the nodes through which a relayed edge's data passes.
     pub(crate) path: Vec<u64>,
-    /// The part of it that survives this node, as far as is known.
+    /// The part of the copy known to survive the loss of this node.
     pub(crate) durable: Option<DurableState>,
 }
 
-/// The part of a copy that survives this node: a state, and segments of which every subscribed
-/// range does, with the bytes that the state names.
+/// The part of a copy that survives the loss of this node: a state, and segments with every
+/// subscribed range, with the bytes that the state names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DurableState {
     pub(crate) state: StateName,
@@ -81,7 +81,7 @@ struct Reading {
 
 /// Content of a copy for a reader.
 pub(crate) enum Shows {
-    /// There is none.
+    /// There is no copy.
     Nothing,
     /// Unchanged since the last time.
     AsBefore,
@@ -101,7 +101,7 @@ pub(crate) struct EdgeCopy {
     is_relayed: AtomicBool,
     /// Number of openings.
     openings: AtomicU64,
-    /// Number of changes when it was closed; `None` while it is open.
+    /// Change counter at the time of closing; `None` while open.
     left_at: Mutex<Option<u64>>,
     /// The copy was used since the last check for unused ones.
     was_used: AtomicBool,
@@ -149,7 +149,7 @@ impl EdgeCopy {
         self.all_changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Goes up when what is shown may have changed.
+    /// Incremented when the visible content may have changed.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.load(Ordering::Acquire)
     }
@@ -163,7 +163,7 @@ impl EdgeCopy {
         }
     }
 
-    /// Subscribed and missing bytes for each reason; nothing while the copy is not open.
+    /// Subscribed and missing bytes for each reason; empty while the copy is closed.
     pub(crate) fn tallies(&self) -> Vec<Tally> {
         let copy = self.copy.lock().clone();
         copy.map_or_else(Vec::new, |copy| copy.tallies())
@@ -177,7 +177,7 @@ impl EdgeCopy {
 
     /// Sets whether the copy is relayed to another cloud.
     pub(crate) fn set_relayed(&self, is_relayed: bool) {
-        // Under the lock nobody opens it meanwhile.
+        // The lock prevents a concurrent opening.
         let held = self.copy.lock();
         self.is_relayed.store(is_relayed, Ordering::Relaxed);
         match (&*held, is_relayed) {
@@ -192,7 +192,7 @@ impl EdgeCopy {
         self.openings.load(Ordering::Acquire)
     }
 
-    /// Number of changes when it was closed; `None` while it is open.
+    /// Change counter at the time of closing; `None` while open.
     pub(crate) fn left_at(&self) -> Option<u64> {
         *self.left_at.lock()
     }
@@ -225,7 +225,7 @@ impl EdgeCopy {
 
     /// Progress of the copy, if there is one; a closed one is opened for this only.
     pub(crate) fn glance(&self, place: &CopyLocation) -> Result<Option<CopyProgress>> {
-        // Under the lock nobody else opens it meanwhile.
+        // The lock prevents a concurrent opening.
         let held = self.copy.lock();
         let opened = match &*held {
             Some(copy) => Some(copy.clone()),
@@ -234,7 +234,7 @@ impl EdgeCopy {
         Ok(opened.map(|copy| copy.progress()))
     }
 
-    /// Begins a copy with a first state.
+    /// Creates a copy with its first state.
     pub(crate) fn begin(&self, place: &CopyLocation, state: &State) -> Result<RemoteCopy> {
         let mut held = self.copy.lock();
         if let Some(copy) = &*held {
@@ -246,7 +246,7 @@ impl EdgeCopy {
         Ok(copy)
     }
 
-    /// Lets go of what is open, so that it is opened again.
+    /// Drops all open references, so that the copy is opened again.
     pub(crate) fn close(&self) {
         *self.copy.lock() = None;
         *self.reading.lock() = Reading::default();
@@ -255,12 +255,12 @@ impl EdgeCopy {
     }
 
     /// Closes the copy, if it was not used since the last call and has no other references; its
-    /// snapshots stay readable. True when it is closed.
+    /// snapshots can still be read. True if it is closed.
     pub(crate) fn rest(&self) -> bool {
         if self.was_used.swap(false, Ordering::Relaxed) {
             return false;
         }
-        // A copy with a taken lock is in use.
+        // If a lock is not available, the copy is in use.
         let (Some(mut reading), Some(mut copy)) = (self.reading.try_lock(), self.copy.try_lock())
         else {
             return false;
@@ -306,8 +306,8 @@ impl EdgeCopy {
         Ok(Shows::Now(snapshot))
     }
 
-    /// The current snapshot of the copy, even if it is unchanged; `None` when there is no copy.
-    /// `copy` opens it.
+    /// The current snapshot of the copy, even if unchanged; `None` if there is no copy. `copy`
+    /// opens it.
     pub(crate) fn snapshot(
         &self,
         copy: impl FnOnce() -> std::result::Result<Option<RemoteCopy>, FleetError>,
@@ -393,7 +393,7 @@ mod tests {
         let refuses = || Err(FleetError::invalid("nothing has changed since"));
         let again = held.shows(refuses, &options).unwrap();
         assert!(matches!(again, Shows::AsBefore));
-        // To look how far it is opens nothing for good.
+        // Reading its progress does not leave the copy open.
         assert!(held.glance(&place).unwrap().is_some() && held.open_copy().is_none());
         held.has_changed();
         let (copy, is_new) = held.copy(&place).unwrap();

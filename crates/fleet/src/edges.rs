@@ -1,10 +1,9 @@
 //! Registry of a cloud's edges: `DIR/edges.json`.
 //!
-//! Invariants: names are unique and may be names of folders; keys and invitations are stored as
-//! hashes. An invitation is worth one edge: it ends when the key that it was changed for is first
-//! used, or by its time. The database that first connected under a name is the one that belongs to
-//! it. Concurrency: plain data; [`crate::copies`] has one owner for it. Format:
-//! docs/format/fleet.md.
+//! Invariants: names are unique and are valid folder names; keys and invitations are stored as
+//! hashes. An invitation is valid for one edge: it ends when the key that replaced it is first
+//! used, or at its expiry. A name belongs to the database that first connected under it.
+//! Concurrency: plain data; [`crate::copies`] has one owner for it. Format: docs/format/fleet.md.
 
 use crate::error::{FleetError, FleetErrorKind};
 use crate::invite::SECRET_PREFIX;
@@ -26,7 +25,7 @@ const KEY_PREFIX: &str = "hwe_";
 /// Longest name of an edge in bytes.
 const NAME_MAX: usize = 64;
 
-/// Address at which clients reach an edge themselves, as set by an operator of the cloud: an edge
+/// Address at which clients reach an edge directly, as set by an operator of the cloud: an edge
 /// cannot set it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,10 +58,10 @@ pub struct Edge {
     /// The prefetch policy.
     #[serde(default, skip_serializing_if = "Prefetch::is_default")]
     pub migration: Prefetch,
-    /// Nothing is requested from it for now.
+    /// Requests to the edge are paused.
     #[serde(default)]
     pub is_paused: bool,
-    /// Where clients reach it themselves.
+    /// Address at which clients reach the edge directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<EdgeAddress>,
     /// The database that connected under the name, once one has.
@@ -71,16 +70,16 @@ pub struct Edge {
     /// SHA-256 of its key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    /// SHA-256 of the invitation that was not used yet.
+    /// SHA-256 of the invitation that is not used yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     invite: Option<String>,
-    /// Until when the invitation holds, in nanoseconds since 1970.
+    /// Expiry of the invitation, in nanoseconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     invite_ends_ns: Option<i64>,
 }
 
 impl Edge {
-    /// True when it was invited and has not come yet.
+    /// Whether the edge was invited and has not connected yet.
     #[must_use]
     pub fn is_invited(&self) -> bool {
         self.invite.is_some()
@@ -111,8 +110,8 @@ pub(crate) struct Edges {
     version: u64,
 }
 
-/// Positions of edges, by their names and by the hashes of their secrets. Looking a hash up reveals
-/// nothing of a secret: nobody can make one whose hash comes near another's.
+/// Positions of edges, by name and by the hash of their secrets. The time of a hash lookup reveals
+/// no secret: a secret whose hash is close to another's cannot be constructed.
 #[derive(Debug, Default)]
 struct Places {
     names: HashMap<String, usize>,
@@ -200,7 +199,7 @@ impl Edges {
         })
     }
 
-    /// Goes up with each change.
+    /// Incremented with each change.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -224,7 +223,7 @@ impl Edges {
         found.ok_or_else(|| unknown(name))
     }
 
-    /// Changes the list; nothing is changed where that cannot be stored.
+    /// Changes the list; the list is unchanged if the change cannot be stored.
     fn change<T>(
         &mut self,
         change: impl FnOnce(&mut Vec<Edge>) -> Result<T, FleetError>,
@@ -257,7 +256,7 @@ impl Edges {
     }
 
     /// Adds an edge, or invites an existing one again: then its key is valid until the invitation
-    /// is used. Returns the secret of the invitation, which is stored nowhere.
+    /// is used. Returns the secret of the invitation, which is not stored.
     pub(crate) fn invite(
         &mut self,
         name: &str,
@@ -314,7 +313,7 @@ impl Edges {
         Ok(secret)
     }
 
-    /// Takes an edge out. Its key is worth nothing from then on.
+    /// Removes an edge. Its key is invalid from then on.
     pub(crate) fn remove(&mut self, name: &str) -> Result<(), FleetError> {
         self.change(|edges| {
             let at = edges.iter().position(|edge| edge.name == name);
@@ -336,7 +335,7 @@ impl Edges {
         invited.map(|edge| Secret::Invite(edge.name.clone()))
     }
 
-    /// Gives the invited edge a key, which is stored nowhere.
+    /// Creates a key for the invited edge, which is not stored.
     pub(crate) fn redeem(&mut self, name: &str) -> Result<String, FleetError> {
         let key = secret(KEY_PREFIX)?;
         let hashed = hex(&hash(&key));
@@ -344,7 +343,7 @@ impl Edges {
         Ok(key)
     }
 
-    /// The edge has come with its key: its invitation is used up.
+    /// Records that the edge connected with its key: its invitation ends.
     pub(crate) fn has_come(&mut self, name: &str) -> Result<(), FleetError> {
         if !self.get(name)?.is_invited() {
             return Ok(());
@@ -380,7 +379,7 @@ mod tests {
             Some(Secret::Invite("pump-7".into()))
         );
         let lost = edges.redeem("pump-7").unwrap();
-        // The answer was lost: the edge repeats it, and the first key is worth nothing.
+        // The answer was lost: the edge repeats the request, and the first key is invalid.
         let key = edges.redeem("pump-7").unwrap();
         assert_eq!(edges.find(&lost, NOW), None);
         assert_eq!(edges.find(&key, NOW), Some(Secret::Key("pump-7".into())));

@@ -9,11 +9,11 @@ use std::fmt;
 pub enum FleetErrorKind {
     /// The request is not valid.
     Invalid,
-    /// There is no such edge, or no cloud was joined.
+    /// The edge does not exist, or no cloud was joined.
     NotFound,
     /// There is an edge of this name, or as many as there may be.
     Taken,
-    /// The other side does not know the key, or knows it no longer.
+    /// The other side does not know the key, or has removed it.
     Denied,
     /// The two are of different histories.
     History,

@@ -1,9 +1,9 @@
 //! A copy from its first state on: until there is one, a whole state is requested; then a planner
 //! requests missing ranges.
 //!
-//! Invariants: a whole state begins a copy; the database of a copy never changes. Concurrency:
-//! plain data with one owner; its calls wait for the device. Failure: an error of the device ends
-//! it, and it is created again.
+//! Invariants: a copy is created from a whole state; the database of a copy never changes.
+//! Concurrency: plain data with one owner; calls wait for the device. Failure: an error of the
+//! device ends it, and it is to be created again.
 
 use crate::prefetch::Prefetch;
 use headwater_engine::{Error, RemoteCopy, State};
@@ -23,7 +23,7 @@ pub(crate) struct Follower {
 
 #[derive(Debug)]
 enum Stage {
-    /// There is no state yet; the time of the last request for one.
+    /// Without a state yet; the time of the last request for one.
     Beginning {
         request: u64,
         asked: Option<Duration>,
@@ -32,7 +32,7 @@ enum Stage {
 }
 
 impl Follower {
-    /// Follows a copy, or what is to become one. Requests are numbered from a number by chance.
+    /// Follows a copy, or requests its first state. Requests are numbered from a random number.
     pub(crate) fn new(copy: Option<RemoteCopy>, first_request: u64) -> Follower {
         let stage = match copy {
             None => Stage::Beginning {
@@ -70,7 +70,7 @@ impl Follower {
         }
     }
 
-    /// True when something may be to be said without anything having come.
+    /// Whether there may be messages to send although no message was received.
     pub(crate) fn is_waiting(&self) -> bool {
         match &self.stage {
             Stage::Beginning { .. } => true,
@@ -86,7 +86,7 @@ impl Follower {
         }
     }
 
-    /// Reason why nothing is requested any more.
+    /// Reason why no requests are sent any more.
     pub(crate) fn refused(&self) -> Option<&str> {
         match &self.stage {
             Stage::Beginning { .. } => None,
@@ -94,8 +94,8 @@ impl Follower {
         }
     }
 
-    /// Takes a received message. Returns a first state, of which a copy is to be
-    /// [begun](Follower::plan).
+    /// Processes a received message. Returns a first state, of which the caller
+    /// [creates](Follower::plan) a copy.
     pub(crate) fn take(&mut self, now: Now, message: Message) -> Result<Option<State>, Error> {
         match &mut self.stage {
             Stage::Planning(planner) => planner.take(now, message).map(|()| None),
@@ -105,7 +105,7 @@ impl Follower {
                         request: answered,
                         bytes,
                     } if answered == *request => {
-                        // Bytes that are no state are requested again in their time.
+                        // Bytes that are not a state are requested again after the timeout.
                         return Ok(State::decode(&bytes, None).ok());
                     }
                     Message::Wait {
@@ -118,7 +118,7 @@ impl Follower {
         }
     }
 
-    /// Goes on with the copy that was begun.
+    /// Continues with the created copy.
     pub(crate) fn plan(&mut self, copy: RemoteCopy) {
         // Late answers to earlier requests are recognised by their numbers.
         let first = self.first_request.wrapping_add(1 << 32);

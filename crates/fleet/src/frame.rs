@@ -1,9 +1,9 @@
 //! Frames of a connection: messages between source and copy, and notes about the two nodes.
 //!
-//! A binary frame is a byte that says how it is packed (0 as it is, 1 zstd), then a message
+//! A binary frame is a compression byte (0 uncompressed, 1 zstd) and a message
 //! (docs/format/sync.md). A text frame is a note in JSON.
 //!
-//! Invariant: nothing larger than [`MESSAGE_MAX`] is unpacked, however small its frame.
+//! Invariant: a message larger than [`MESSAGE_MAX`] is never decompressed, however small its frame.
 
 use headwater_protocol::replication::{Message, decode, encode};
 use serde::{Deserialize, Serialize};
@@ -22,13 +22,13 @@ const PACK_LEVEL: i32 = 3;
 pub struct About {
     /// Version of the program.
     pub version: String,
-    /// Its clock, in nanoseconds since 1970.
+    /// Clock of the sender, in nanoseconds since 1970.
     pub now_ns: i64,
     /// Bytes sent on this day of its clock.
     pub sent_today: u64,
     /// Bytes sent in this month.
     pub sent_this_month: u64,
-    /// Bytes that it may send a second, a day and a month; nothing = as many as it likes.
+    /// Bytes that it may send in a second, a day and a month; `None` = unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<u64>,
     /// See `rate`.
@@ -44,7 +44,7 @@ pub struct About {
     /// The edge sends its newest events along before a flush stores them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sends_live: bool,
-    /// Bytes of these that it has sent since it was started.
+    /// Bytes of newest events that it has sent since its start.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub live_bytes: u64,
 }
@@ -53,36 +53,37 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Where what a cloud confirms survives its loss.
+/// Location at which confirmed data survives the loss of the cloud.
 pub(crate) const BUCKET: &str = "bucket";
 
-/// A note. Unknown ones are left alone.
+/// A note. Unknown notes are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Note {
     /// Cloud: the invitation is worth this key from now on.
     Key { key: String },
-    /// Cloud: the key holds.
+    /// Cloud: the key is valid.
     Welcome { edge: String },
-    /// Cloud: what it confirms over this connection survives its own loss, since it is there too.
+    /// Cloud: data that it confirms over this connection survives its own loss, since it is also
+    /// stored at `at`.
     Survives { at: String },
-    /// Cloud: nothing is requested any more, and why.
+    /// Cloud: requests have ended, with the reason.
     Refused { code: String, text: String },
-    /// Cloud: what a comparison found.
+    /// Cloud: result of a comparison.
     Verified {
         equal: u64,
         different: u64,
         missing: u64,
     },
-    /// Cloud: tokens whose tickets are not valid any more, as dispatchers have reported.
+    /// Cloud: tokens whose tickets were revoked, as reported by dispatchers.
     Revoked { list: String },
     /// Edge: about it.
     About(About),
     /// Edge: requests a comparison.
     Verify {},
-    /// Edge: the copy is to be put aside, and another begun.
+    /// Edge: the cloud is to put its copy aside, and create a new one.
     BeginAnew {},
-    /// Relay: the nodes through which what it passes on has come, itself last, each as 16
+    /// Relay: the nodes through which the relayed data has passed, the relay last, each as 16
     /// hexadecimal digits.
     Path { nodes: Vec<String> },
 }
@@ -96,7 +97,7 @@ impl Note {
     }
 }
 
-/// The nodes of a path; what is no number stands for none that is known.
+/// Identities of the nodes of a path; an invalid number is replaced by one that no node has.
 pub(crate) fn nodes(path: &[String]) -> Vec<u64> {
     let nodes = path.iter().map(|node| u64::from_str_radix(node, 16));
     nodes.map(|node| node.unwrap_or(u64::MAX)).collect()
@@ -107,9 +108,9 @@ pub(crate) fn nodes(path: &[String]) -> Vec<u64> {
 pub(crate) enum Received {
     Message(Message),
     Note(Note),
-    /// A sign of life, or something that this version does not know.
+    /// A sign of life, or a frame that this version does not know.
     Nothing,
-    /// The other side goes.
+    /// The other side closes the connection.
     End,
 }
 
@@ -155,9 +156,9 @@ fn unpack(frame: &[u8]) -> Option<Message> {
     }
 }
 
-/// The bytes that were packed, if they are no more than may be.
+/// Decompressed bytes, if within the size limit.
 fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
-    // What is sent says how long it is; what does not say so is not ours.
+    // Frames of this protocol state their size; frames that do not are refused.
     let size = zstd::zstd_safe::get_frame_content_size(bytes).ok()??;
     let size = usize::try_from(size).ok().filter(|n| *n <= MESSAGE_MAX)?;
     zstd::bulk::decompress(bytes, size).ok()

@@ -1,7 +1,7 @@
 //! The text that lets an edge join a cloud, once: the cloud's address, and a secret.
 //!
-//! `hwjoin1.` and then the base64 (for addresses, without padding) of JSON: `url`, `edge`, `secret`
-//! and, where the cloud's certificate is not one that systems trust, `ca` in PEM.
+//! `hwjoin1.` followed by the base64 (URL alphabet, without padding) of JSON: `url`, `edge`,
+//! `secret` and, if systems do not trust the cloud's certificate, `ca` in PEM.
 
 use crate::error::FleetError;
 use data_encoding::BASE64URL_NOPAD;
@@ -15,13 +15,14 @@ pub(crate) const SECRET_PREFIX: &str = "hwi_";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invite {
-    /// The address of the cloud: `https://HOST:PORT`, or `http:` where nobody else listens.
+    /// Address of the cloud: `https://HOST:PORT`, or `http:` if the network is trusted.
     pub url: String,
     /// The cloud's name for the edge.
     pub edge: String,
     /// Worth one joining.
     pub secret: String,
-    /// Certificates that the cloud's is signed by, in PEM; `None` = those that the system trusts.
+    /// Certificates that sign the cloud's certificate, in PEM; `None` = those that the system
+    /// trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
 }
@@ -30,7 +31,7 @@ impl Invite {
     /// The invitation as one word of text.
     ///
     /// # Errors
-    /// Never, as far as is known: the text is made of texts.
+    /// Should not fail: all fields are texts.
     pub fn encode(&self) -> Result<String, FleetError> {
         let json = serde_json::to_vec(self).map_err(|e| FleetError::invalid(e.to_string()))?;
         Ok(format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&json)))
@@ -39,7 +40,7 @@ impl Invite {
     /// Reads an invitation.
     ///
     /// # Errors
-    /// `invalid` for what is none.
+    /// `invalid` if the text is not a valid invitation.
     pub fn decode(text: &str) -> Result<Invite, FleetError> {
         let none = || {
             FleetError::invalid(

@@ -1,8 +1,8 @@
-//! Source behind a connection to a cloud: the node's own database, or its copy of an edge.
+//! Source of a connection to a cloud: the node's own database, or its copy of an edge.
 //!
-//! Invariants: a copy is opened for the time of a request, and no reference to it stays here. Only
-//! an edge's copy is relayed, under the name of the edge. Concurrency: that of the database, and of
-//! the copies. Failure: `not_found` where nothing of the edge is here.
+//! Invariants: a copy is opened for the duration of a request, and no reference to it is retained.
+//! Only an edge's copy is relayed, under the name of the edge. Concurrency: as in the database and
+//! the copies. Failure: `not_found` if no data of the edge is here.
 
 use crate::copies::Fleet;
 use crate::edge_copy::FURTHER;
@@ -11,7 +11,7 @@ use headwater_engine::Database;
 use headwater_protocol::replication::Source;
 use std::sync::Arc;
 
-/// As what a database knows the cloud's copy.
+/// Name under which a database registers the cloud's copy.
 const COPY: &str = "cloud";
 
 /// The source.
@@ -26,7 +26,7 @@ impl Origin {
         matches!(self, Origin::Copy(..))
     }
 
-    /// True when nothing can have changed: a closed copy receives nothing.
+    /// Whether the source cannot have changed: a closed copy receives no messages.
     pub(crate) fn rests(&self) -> bool {
         match self {
             Origin::Database(_) => false,
@@ -34,7 +34,7 @@ impl Origin {
         }
     }
 
-    /// As what the copy at the cloud is known.
+    /// Name under which the cloud's copy is registered.
     pub(crate) fn copy(&self) -> &'static str {
         match self {
             Origin::Database(_) => COPY,
@@ -42,7 +42,7 @@ impl Origin {
         }
     }
 
-    /// Asks the source something.
+    /// Calls `ask` with the source.
     pub(crate) fn with<T>(
         &self,
         ask: &mut dyn FnMut(&dyn Source) -> headwater_engine::Result<T>,
@@ -78,7 +78,7 @@ impl Origin {
         }
     }
 
-    /// The number of the state that is served; 0 where there is none.
+    /// Number of the served state; 0 if there is no state.
     pub(crate) fn number(&self) -> headwater_engine::Result<u64> {
         match self {
             Origin::Database(db) => db.state_number(),
@@ -90,7 +90,7 @@ impl Origin {
         }
     }
 
-    /// Makes visible what waits in memory.
+    /// Flushes events that wait in memory, so that a copy receives them.
     pub(crate) fn flush(&self) -> Result<(), FleetError> {
         match self {
             Origin::Database(db) => match db.stats().map_err(medium)?.events_in_memory {
@@ -117,7 +117,8 @@ impl Origin {
         }
     }
 
-    /// The nodes through which what is passed on has come, this one last; none for a node's own.
+    /// Nodes through which the relayed data has passed, this node last; empty for a node's own
+    /// data.
     pub(crate) fn path(&self) -> Vec<u64> {
         match self {
             Origin::Database(_) => Vec::new(),
@@ -130,10 +131,10 @@ impl Origin {
     }
 }
 
-/// Most nodes through which something may have come.
+/// Maximum number of nodes through which data may have passed.
 const PATH_MAX: usize = 8;
 
-/// Reason to refuse data that came through these nodes, if any.
+/// Reason to refuse data that passed through these nodes, if any.
 pub(crate) fn refuses(fleet: &Fleet, path: &[u64]) -> Option<String> {
     let node = fleet.node();
     if node != 0 && path.contains(&node) {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrefetchPolicy {
-    /// Nothing goes by itself.
+    /// No prefetch.
     None,
     /// Ranges that tiles need, coarse before fine; then the subscribed rows, in their order.
     Periodic,
@@ -17,13 +17,13 @@ pub enum PrefetchPolicy {
     Deviation,
     /// The former two in turn.
     Both,
-    /// All at once, each with a share of what travels.
+    /// All kinds of ranges at once, each with a share of the traffic.
     #[default]
     Shares,
 }
 
 impl PrefetchPolicy {
-    /// All there are, by the names they are known by.
+    /// All policies with their names.
     pub const ALL: [(&'static str, PrefetchPolicy); 5] = [
         ("none", PrefetchPolicy::None),
         ("periodic", PrefetchPolicy::Periodic),
@@ -45,23 +45,23 @@ impl From<PrefetchPolicy> for Policy {
     }
 }
 
-/// Which rows are looked at first.
+/// Score of the rows that are likely to be read first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrefetchScore {
-    /// Rows whose values deviate most, over the deviation of their stream.
+    /// Rows whose values deviate most, relative to the deviation of their stream.
     #[default]
     Deviation,
     /// Rows with the widest spread of values, over the spread of their stream.
     Spread,
-    /// Rows of stretches with the most events.
+    /// Rows of the ranges with the most events.
     Events,
     /// Rows beside which readers missed something most often.
     Misses,
 }
 
 impl PrefetchScore {
-    /// All there are, by the names they are known by.
+    /// All scores with their names.
     pub const ALL: [(&'static str, PrefetchScore); 4] = [
         ("deviation", PrefetchScore::Deviation),
         ("spread", PrefetchScore::Spread),
@@ -88,7 +88,7 @@ pub struct Prefetch {
     /// The prefetch policy.
     #[serde(default)]
     pub policy: PrefetchPolicy,
-    /// By what rows go before others.
+    /// Score by which rows are prioritised.
     #[serde(default)]
     pub score: PrefetchScore,
     /// Bytes of rows that are prefetched, of streams with a subscription of summaries only.

@@ -13,7 +13,7 @@ use std::path::Path;
 /// The version of each of these files.
 pub(crate) const VERSION: u32 = 1;
 
-/// Reads a file of JSON; `None` when there is none.
+/// Reads a file of JSON; `None` if it does not exist.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FleetError> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
@@ -24,7 +24,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, FleetE
     read.map(Some).map_err(|error| damaged(path, &error))
 }
 
-/// Why a file is none of these.
+/// Error for a file with invalid content.
 pub(crate) fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> FleetError {
     FleetError::new(
         FleetErrorKind::Io,
@@ -44,12 +44,12 @@ pub(crate) fn text_of<T: Serialize>(path: &Path, content: &T) -> Result<Vec<u8>,
     text.map_err(|error| FleetError::io(path, &error.into()))
 }
 
-/// Puts a file of JSON in the place of the one before.
+/// Replaces a file of JSON.
 pub(crate) fn replace<T: Serialize>(path: &Path, content: &T) -> Result<(), FleetError> {
     replace_bytes(path, &text_of(path, content)?)
 }
 
-/// Puts a file in the place of the one before.
+/// Replaces a file.
 pub(crate) fn replace_bytes(path: &Path, content: &[u8]) -> Result<(), FleetError> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let written = std::fs::create_dir_all(dir).and_then(|()| replace_private(path, content));
@@ -67,7 +67,7 @@ pub(crate) fn check_version(path: &Path, version: u32) -> Result<(), FleetError>
     }
 }
 
-/// Takes a file away, if it is there.
+/// Removes a file, if it exists.
 pub(crate) fn remove(path: &Path) -> Result<(), FleetError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(FleetError::io(path, &error)),

@@ -1,9 +1,9 @@
 //! Edges that a cloud node relays to another one: for each, files as for an edge in
 //! `DIR/relays/NAME`, and a connection.
 //!
-//! Invariants: a relay ends with its edge here. A relay spends a budget of its own. Concurrency: a
-//! task for each relay, and one that starts and ends these. Failure: that of the connection,
-//! reported in its status; the others go on.
+//! Invariants: a relay ends when its edge is removed here. Each relay has a budget of its own.
+//! Concurrency: a task for each relay, and one that starts and ends these. Failure: a failure of
+//! the connection is reported in the relay's status; the other relays continue.
 
 use crate::copies::Fleet;
 use crate::error::{FleetError, FleetErrorKind};
@@ -28,11 +28,11 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct RelaySpec {
     /// The invitation of the other cloud.
     pub invitation: String,
-    /// Its address, if another than the invitation says.
+    /// Address of the other cloud, if it differs from the invitation's.
     pub url: Option<String>,
     /// Certificates that its certificate is signed by, if others than the invitation has.
     pub ca: Option<String>,
-    /// The other cloud puts aside what it has.
+    /// The other cloud is to put its copy aside.
     pub begins_anew: bool,
     /// Ranges that the other cloud requests and that are missing here are requested from the edge.
     pub gets: bool,
@@ -55,8 +55,8 @@ pub struct Relays {
 }
 
 impl Relays {
-    /// Opens the relays of the node whose database is in a directory. Each has the limits of the
-    /// settings.
+    /// Opens the relays of the node whose database is in a directory. The limits of the settings
+    /// apply to each.
     ///
     /// # Errors
     /// `io` when a file of a relay cannot be read.
@@ -71,7 +71,7 @@ impl Relays {
             settings,
             running: Mutex::default(),
         };
-        // Before anything comes of an edge: its deletes are remembered for a later copy.
+        // Before any data of an edge arrives: its deletes are remembered for a later copy.
         for edge in fleet.all_edges() {
             if UplinkFile::read(&relays.dir_of(&edge.name))?.is_some() {
                 relays.begin(&edge.name)?;
@@ -97,8 +97,8 @@ impl Relays {
     /// Passes an edge on to another cloud, which has invited it.
     ///
     /// # Errors
-    /// `not_found` when there is no such edge, `invalid` for a text that is no invitation, `denied`
-    /// when the other cloud does not know it, `unreachable`, `io`.
+    /// `not_found` for an unknown edge, `invalid` for an invalid invitation, `denied` if the other
+    /// cloud does not know it, `unreachable`, `io`.
     pub async fn relay(&self, name: &str, spec: RelaySpec) -> Result<(), FleetError> {
         self.known(name)?;
         let dir = self.dir_of(name);
@@ -108,8 +108,8 @@ impl Relays {
         blocking(move || file.write(&dir)).await?
     }
 
-    /// Makes the other cloud put its copy of an edge aside, and start over: for when the copy here
-    /// was started over, too.
+    /// Makes the other cloud put its copy of an edge aside, and start over: for use after the copy
+    /// here was started over.
     ///
     /// # Errors
     /// `not_found` when it is not relayed, `io`.
@@ -130,7 +130,7 @@ impl Relays {
         })
     }
 
-    /// Stops relaying an edge. The other cloud's copy stays there.
+    /// Stops relaying an edge. The other cloud's copy is not removed.
     ///
     /// # Errors
     /// `not_found` when it is not relayed, `io`.
@@ -170,14 +170,14 @@ impl Relays {
     }
 
     fn end(&self, name: &str) {
-        // The task that serves it sees that its sender was dropped.
+        // The task that serves the relay ends when its sender is dropped.
         if let Some(relay) = self.running.lock().remove(name) {
             relay.stop.send_replace(true);
             self.fleet.held(name).set_relayed(false);
         }
     }
 
-    /// Begins what is new, and ends what is no more; what has begun.
+    /// Opens new relays, and ends removed ones; returns the relays to serve.
     fn look(&self) -> Vec<(Arc<Uplink>, watch::Receiver<bool>)> {
         let edges = self.fleet.all_edges();
         let gone: Vec<String> = {
@@ -211,7 +211,7 @@ impl Relays {
             .collect()
     }
 
-    /// Keeps all connections until the server stops.
+    /// Maintains all connections until the server stops.
     pub async fn run(self: Arc<Self>, mut stopping: watch::Receiver<bool>) {
         let mut tasks = tokio::task::JoinSet::new();
         while !*stopping.borrow() {

@@ -1,8 +1,8 @@
 //! A connection of an edge, at the cloud: received messages go to the copy, and the copy's requests
 //! are sent.
 //!
-//! Invariants: the newest connection of an edge is the one that counts; the others end. A database
-//! that does not belong to the name is refused with that reason, and nothing of it is taken.
+//! Invariants: only the newest connection of an edge is valid; older ones end. A database that does
+//! not belong to the name is refused with that reason, and none of its data is accepted.
 //! Concurrency: a task for each connection; the copy is called on threads that may wait. Failure: a
 //! connection that is silent for [`SILENT_MAX`] ends. An error of this node's device ends it too,
 //! and is reported in the status.
@@ -32,13 +32,13 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 
 /// Interval of checks without a received message.
 const TICK: Duration = Duration::from_millis(200);
-/// The same, where nothing is in flight.
+/// The same interval while no request is in flight.
 const REST: Duration = Duration::from_secs(20);
-/// A connection that says nothing for so long is none.
+/// A connection without received frames for this long is closed.
 pub(crate) const SILENT_MAX: Duration = Duration::from_secs(90);
 /// Longest time to send one frame.
 const SEND_MAX: Duration = Duration::from_secs(60);
-/// Frames that are handed over at once, at most.
+/// Maximum number of frames processed at once.
 const AT_ONCE: usize = 16;
 
 /// The server's answer to the key of a WebSocket handshake.
@@ -59,7 +59,7 @@ impl Fleet {
     /// The name of the edge with this secret.
     ///
     /// # Errors
-    /// `denied` when there is none, or the secret has expired.
+    /// `denied` if the secret is unknown, or has expired.
     pub fn known(&self, secret: &str) -> Result<String, FleetError> {
         match self.find(secret) {
             Some(Secret::Key(name) | Secret::Invite(name)) => Ok(name),
@@ -70,7 +70,7 @@ impl Fleet {
         }
     }
 
-    /// Serves a connection whose edge has shown a secret, until it ends or the server stops.
+    /// Serves a connection whose edge has presented a secret, until it ends or the server stops.
     pub async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         self: Arc<Fleet>,
         stream: S,
@@ -85,7 +85,7 @@ impl Fleet {
                 let redeemed = blocking(move || fleet.redeem(&name)).await;
                 let kept = timeout(SEND_MAX, self.roster_is_kept()).await;
                 if kept.is_err() {
-                    // It asks again with its invitation.
+                    // The edge repeats the request with its invitation.
                     tracing::warn!("the list of edges is not kept elsewhere yet: no key is given");
                     return;
                 }
@@ -117,7 +117,7 @@ impl Fleet {
             let mut live = held.live.lock();
             live.session = session;
             (live.refused, live.failed) = (None, None);
-            // Who relays it says so before all else.
+            // A relay sends its path before any other message.
             live.path.clear();
             live.heard = Some(self.env().clock.now());
         }
@@ -198,7 +198,7 @@ impl Session {
         self.held.live.lock().session == self.number
     }
 
-    /// Serves until something ends it; says what.
+    /// Serves until the session ends; returns the reason.
     async fn run<S: AsyncRead + AsyncWrite + Unpin>(
         mut self,
         socket: &mut WebSocketStream<S>,
@@ -209,7 +209,7 @@ impl Session {
         };
         let mut frames = vec![note(&welcome)];
         if self.fleet.waits() {
-            // Nothing is confirmed before it is there.
+            // Confirmations wait until the data is there.
             frames.push(note(&Note::Survives { at: BUCKET.into() }));
         }
         let mut heard = Instant::now();
@@ -278,7 +278,7 @@ impl Session {
         }
     }
 
-    /// Takes received messages, and determines the ones to send.
+    /// Processes received messages, and determines the messages to send.
     fn step(&mut self, incoming: &[Frame]) -> Outcome {
         let mut outcome = Outcome::default();
         let wall = self.now().wall;
@@ -380,7 +380,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the copy prove data that another node passes on.
+    /// Requires the copy to prove data that another node passes on.
     fn distrust(&mut self) {
         let is_relayed = self.is_relayed;
         if let Some(planner) = self.follower.planner().filter(|_| is_relayed) {
@@ -421,7 +421,7 @@ impl Session {
                 (live.wants_verifying, live.is_verifying) = (true, true);
                 live.verified = None;
             }
-            // Starting over does not change the path: the copy stays as it is.
+            // Starting over does not change the path, so the copy is unchanged.
             Note::BeginAnew {} if self.is_refused_way => {}
             Note::BeginAnew {} => {
                 self.fleet.begin_anew(&self.held.name)?;
@@ -431,7 +431,7 @@ impl Session {
                 self.told = None;
                 self.distrust();
             }
-            // What a cloud says is said to no cloud.
+            // Messages of a cloud are never sent to a cloud.
             _ => {}
         }
         Ok(())
@@ -446,7 +446,7 @@ impl Session {
             )
         };
         let Some(planner) = self.follower.planner() else {
-            // There is nothing to compare yet: it is done once there is.
+            // Without data the comparison is postponed.
             let mut live = self.held.live.lock();
             live.wants_verifying |= verify;
             return Ok(());
@@ -528,7 +528,7 @@ fn gone(held: &EdgeCopy) -> FleetError {
 fn follower(fleet: &Fleet, held: &Arc<EdgeCopy>) -> Result<Follower, FleetError> {
     let edge = fleet.edge(&held.name).ok_or_else(|| gone(held))?;
     let copy = fleet.copy(held, &edge)?;
-    // Readers of one that was closed meanwhile look at this one from now on.
+    // Readers of a copy that was closed meanwhile switch to this one.
     held.has_changed();
     Ok(Follower::new(copy, fleet.env().chance.next_u64()))
 }

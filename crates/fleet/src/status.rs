@@ -18,9 +18,9 @@ pub enum EdgeState {
     Current,
     /// Connected, and something is in flight.
     Catching,
-    /// Connected, and nothing is requested from it for now.
+    /// Connected, with requests paused.
     Paused,
-    /// Its database is of another history than the copy.
+    /// The edge's database has another history than the copy.
     Refused,
     /// The device of this node refuses the copy.
     Failed,
@@ -56,16 +56,16 @@ impl EdgeState {
 pub struct CopyStatus {
     /// The database it is of.
     pub identity: String,
-    /// Its incarnation.
+    /// Incarnation of the database.
     pub incarnation: String,
     /// The number of the newest state.
     pub state: u64,
     /// Bytes that are here.
     pub bytes: u64,
-    /// Subscribed bytes that are missing, as far as is known.
+    /// Subscribed bytes that are known to be missing.
     pub missing_bytes: u64,
-    /// Bytes of whole segments whose hash, computed from this node's device since it was started,
-    /// is the one that the edge computed when it wrote them.
+    /// Bytes of complete segments whose hash, computed from this node's device since its start,
+    /// equals the hash computed by the edge when it wrote them.
     pub proven_bytes: u64,
     /// Partitions that are shown as the newest state has them.
     pub shown: usize,
@@ -73,7 +73,7 @@ pub struct CopyStatus {
     pub shown_older: usize,
     /// Partitions with retained rows that the edge has removed because of their age.
     pub kept: usize,
-    /// The newest events, which the edge has not stored yet, are here up to what it said last
+    /// The newest events, which the edge has not stored yet, are here up to the edge's last report
     /// (`sync.live` at the edge).
     #[serde(default)]
     pub is_live: bool,
@@ -106,7 +106,7 @@ pub struct VerifiedStatus {
     pub missing: u64,
 }
 
-/// All that is known of an edge.
+/// Status of an edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EdgeStatus {
     /// Name of the edge.
@@ -119,17 +119,17 @@ pub struct EdgeStatus {
     pub rules: Vec<WantRule>,
     /// The prefetch policy.
     pub migration: Prefetch,
-    /// Seconds for which rows that the edge removes because of their age are retained here beyond
-    /// that; nothing = for ever.
+    /// Additional seconds for which rows that the edge removes because of their age are retained
+    /// here; `None` = forever.
     pub kept_seconds: Option<u64>,
-    /// Where clients reach it themselves.
+    /// Address at which clients reach the edge directly.
     #[serde(default)]
     pub address: Option<EdgeAddress>,
-    /// When something was heard of it last, in nanoseconds since 1970; nothing since this node was
-    /// started if there is none.
+    /// Time of the last message received, in nanoseconds since 1970; `None` = no message since this
+    /// node was started.
     #[serde(with = "as_text_if_any")]
     pub heard_ns: Option<i64>,
-    /// Since when everything it had by then is here, in nanoseconds since 1970.
+    /// Time, in nanoseconds since 1970, since which all data that the edge had by then is here.
     #[serde(with = "as_text_if_any")]
     pub current_ns: Option<i64>,
     /// Status of the copy.
@@ -139,11 +139,11 @@ pub struct EdgeStatus {
     pub reasons: Vec<ReasonStatus>,
     /// Facts that the edge reports.
     pub about: Option<About>,
-    /// True while a comparison goes on.
+    /// Whether a comparison is running.
     pub is_verifying: bool,
     /// Result of the newest comparison.
     pub verified: Option<VerifiedStatus>,
-    /// The nodes through which it comes, where it is relayed by another cloud.
+    /// Nodes through which the data of a relayed edge passes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub through: Vec<String>,
     /// Why it is refused, or the copy cannot be used.
@@ -160,7 +160,7 @@ pub enum UplinkState {
     Offline,
     /// There is one.
     Connected,
-    /// Nothing is sent for now.
+    /// Sending is paused.
     Paused,
     /// The cloud refuses this database.
     Refused,
@@ -174,23 +174,23 @@ pub enum FreeStatus {
     Never,
     /// The cloud does: confirmed ranges survive the cloud.
     Confirmed,
-    /// The cloud would, but nothing says that its copy survives the cloud: it is not connected, or
-    /// stores its copies on its own device only.
+    /// The cloud's copy is not known to survive the loss of the cloud: the cloud is not connected,
+    /// or stores its copies on its own device only.
     NotSafe,
 }
 
 /// Rows that an edge has freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FreedStatus {
-    /// Whether it goes on.
+    /// Whether freeing continues.
     pub state: FreeStatus,
-    /// Partitions whose rows are at the cloud only.
+    /// Number of partitions whose rows are at the cloud only.
     pub partitions: u64,
     /// Bytes of them that were freed.
     pub bytes: u64,
 }
 
-/// All that an edge knows of its cloud.
+/// Status of an edge's connection to its cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UplinkStatus {
     /// State of the connection.
@@ -199,38 +199,39 @@ pub struct UplinkStatus {
     pub url: Option<String>,
     /// The cloud's name for this edge.
     pub edge: Option<String>,
-    /// Since when it stands so, in nanoseconds since 1970.
+    /// Time of the last change of the state, in nanoseconds since 1970.
     #[serde(with = "as_text")]
     pub since_ns: i64,
     /// The number of the state of this database.
     pub state_number: u64,
-    /// The number of the newest state of which the cloud has confirmed something.
+    /// Number of the newest state of which the cloud has confirmed a part.
     pub confirmed_number: Option<u64>,
-    /// For how many seconds there has been something stored here that the cloud has not confirmed,
-    /// as far as was seen since the start; nothing as long as it has confirmed nothing.
+    /// Seconds for which there has been stored data here that the cloud has not confirmed, as
+    /// observed since the start; `None` before the first confirmation.
     #[serde(default)]
     pub lag_seconds: Option<u64>,
     /// Bytes of newest events that were sent along since the start, before they were stored.
     #[serde(default)]
     pub live_bytes: u64,
-    /// Segments, and their bytes, of which the cloud has every subscribed range, on its device.
+    /// Number of segments, and their bytes, of which the cloud has every subscribed range on its
+    /// device.
     pub confirmed_segments: usize,
     /// See `confirmed_segments`.
     pub confirmed_bytes: u64,
-    /// Segments of which the cloud has computed another hash from its device: an alarm.
+    /// Number of segments of which the cloud has computed another hash from its device: an alarm.
     pub differing_segments: usize,
     /// Bytes sent on this day of the clock.
     pub sent_today: u64,
     /// Bytes sent in this month.
     pub sent_this_month: u64,
-    /// Rows that were freed here since the cloud has them; nothing where that is not set.
+    /// Rows that were freed here since the cloud has them; `None` if freeing is not configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freed: Option<FreedStatus>,
-    /// True while a comparison that was requested here goes on.
+    /// Whether a comparison that was requested here is running.
     pub is_verifying: bool,
     /// Result of the newest comparison that was requested here.
     pub verified: Option<VerifiedStatus>,
-    /// Why there is no connection, or what the cloud said.
+    /// Reason why there is no connection, or the cloud's refusal.
     pub error: Option<String>,
 }
 
@@ -246,18 +247,18 @@ pub struct RelayStatus {
 /// Status of a node among others, as it reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its role: `single`, `edge` or `cloud`.
+    /// Role of the node: `single`, `edge` or `cloud`.
     pub role: String,
-    /// Of an edge: how it stands with its cloud.
+    /// Of an edge: the status of its cloud connection.
     pub cloud: Option<UplinkStatus>,
-    /// Of a cloud: how it stands with each edge.
+    /// Of a cloud: the status of each edge.
     pub edges: Option<Vec<EdgeStatus>>,
-    /// Of a cloud: the edges that it passes on to another.
+    /// Of a cloud: the edges that it relays to another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<RelayStatus>,
 }
 
-/// Nanoseconds as decimal text, since programs that read JSON may not have 64 bits for a number.
+/// Nanoseconds as decimal text, since readers of JSON may not support 64-bit numbers.
 mod as_text {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -271,7 +272,7 @@ mod as_text {
     }
 }
 
-/// The same, where there may be none.
+/// Optional nanoseconds as decimal text.
 mod as_text_if_any {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

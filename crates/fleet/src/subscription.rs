@@ -18,9 +18,9 @@ pub enum StreamShare {
     /// All rows.
     #[default]
     Full,
-    /// Ranges that tiles of this level and above need, and no rows but the ones that these need.
+    /// Ranges that tiles of this level and above need, including the rows that these ranges need.
     Summaries(i32),
-    /// Nothing at all, not even names; of whole tables only.
+    /// No data, not even names; valid for whole tables only.
     Nothing,
 }
 
@@ -61,7 +61,7 @@ fn is_of(stream: &StreamName, table: Option<&str>, tags: &BTreeMap<String, Strin
 }
 
 impl WantRule {
-    /// Whether it says something of a stream.
+    /// Whether the rule applies to a stream.
     #[must_use]
     pub fn fits(&self, stream: &StreamName) -> bool {
         is_of(stream, self.table.as_deref(), &self.tags)
@@ -85,7 +85,7 @@ pub(crate) fn rules(rules: &[WantRule], otherwise: StreamShare) -> Result<Rules,
     Rules::new(rules.collect(), otherwise.into()).map_err(|e| FleetError::invalid(e.to_string()))
 }
 
-/// Rules that keep whole tables from leaving.
+/// Rules that withhold whole tables.
 ///
 /// # Errors
 /// `invalid`, which whole tables never are.
@@ -102,7 +102,7 @@ pub fn withholding(tables: &[String]) -> Result<Rules, FleetError> {
     rules(&all, StreamShare::Full)
 }
 
-/// A stretch of time of which all rows are subscribed to, whatever the rules say.
+/// A span of time of which all rows are subscribed to, whatever the rules say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PinSpec {
@@ -115,7 +115,7 @@ pub struct PinSpec {
     pub from_ns: i64,
     /// The last instant, in nanoseconds since 1970.
     pub to_ns: i64,
-    /// From when on it counts no more, in nanoseconds since 1970; `None` = until it is taken away.
+    /// Expiry of the pin, in nanoseconds since 1970; `None` = until it is removed.
     #[serde(default)]
     pub until_ns: Option<i64>,
 }

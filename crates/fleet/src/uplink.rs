@@ -1,10 +1,11 @@
-//! The connection of an edge to its cloud: made, maintained, made again, and requests over it
-//! answered within the budget. A cloud node that relays an edge has one, too, for each.
+//! The connection of an edge to its cloud: opened, maintained, reopened, with requests answered
+//! within the budget. A cloud node that relays edges has one for each of them, too.
 //!
-//! Invariants: an edge without a connection works as any other node. Sent bytes are granted by the
-//! budget first. The edge depends on no answer of the cloud. Concurrency: one task; the database is
-//! called on threads that may wait. Failure: a connection that fails is made again, after a second
-//! first, after a minute at most; one over which something arrived resets that wait.
+//! Invariants: an edge without a connection works like any other node. Sent bytes are granted by
+//! the budget first. The edge depends on no answer of the cloud. Concurrency: one task; the
+//! database is called on threads that may wait. Failure: a failed connection is opened again, after
+//! a second at first, after at most a minute later; a connection over which a message arrived
+//! resets that wait.
 
 mod freeing;
 mod lag;
@@ -38,8 +39,8 @@ use tokio::time::{sleep, timeout};
 
 /// Interval of checks of the file and the database.
 const LOOK: Duration = Duration::from_secs(1);
-/// Interval of the edge's reports about itself, which are a sign of life too, and of checks for
-/// changes without another number of the state.
+/// Interval of the edge's reports about itself, which are also signs of life, and of checks for
+/// changes that do not change the number of the state.
 const ABOUT: Duration = Duration::from_secs(10);
 const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
 const BACK_OFF_MOST: Duration = Duration::from_secs(60);
@@ -48,21 +49,21 @@ const SEND_MAX: Duration = Duration::from_secs(60);
 /// Limits of an edge for its cloud.
 #[derive(Clone, Debug)]
 pub struct UplinkSettings {
-    /// Bytes of replaced files that stay pinned while they are being fetched.
+    /// Maximum bytes of replaced files that are pinned while they are being fetched.
     pub hold_bytes: u64,
     /// Limits of sending.
     pub budget: BudgetLimits,
-    /// Longest time that events may stay where a copy cannot see them, while there is a connection;
-    /// `None` = as the database decides.
+    /// Maximum time for which events are not visible to a copy, while connected; `None` =
+    /// determined by the database.
     pub flush_every: Option<Duration>,
-    /// Least interval of sending newest events along before a flush stores them; `None` = they are
-    /// not sent.
+    /// Minimum interval of sending newest events before a flush stores them; `None` = they are not
+    /// sent.
     pub live: Option<Duration>,
-    /// Age at which rows are freed here of which the cloud has everything, beyond its own loss;
-    /// `None` = they are not freed.
+    /// Age at which rows are freed here if the cloud has them all, safe from its own loss; `None` =
+    /// rows are not freed.
     pub free_after: Option<Duration>,
-    /// Rules of what may leave: tables to which these rules do not subscribe stay here, names and
-    /// all.
+    /// Rules of the data that may be sent: of tables to which these rules do not subscribe, neither
+    /// names nor rows are sent.
     pub rules: Rules,
     /// Version of the program.
     pub version: String,
@@ -79,7 +80,7 @@ struct Known {
     verified: Option<(Timestamp, Verified)>,
     /// Ranges that the cloud confirms over this connection survive its loss.
     survives: bool,
-    /// When states of the database were seen first.
+    /// Times at which states of the database were first observed.
     lag: Lag,
     /// The revoked tokens that the cloud sent last.
     revoked: String,
@@ -102,8 +103,8 @@ pub struct Uplink {
 /// database. A server that runs on the database connects within seconds.
 ///
 /// # Errors
-/// `invalid` for a text that is no invitation, `denied` when the cloud does not know it, or not any
-/// more, `unreachable`, `io`.
+/// `invalid` for an invalid invitation, `denied` if the cloud does not know it, or has removed it,
+/// `unreachable`, `io`.
 pub async fn join(
     dir: &Path,
     invitation: &str,
@@ -147,8 +148,8 @@ fn spent_path(dir: &Path) -> PathBuf {
     dir.join("uplink.spent")
 }
 
-/// Reads the persisted spending; nothing where there is no file. A damaged file stops the start: to
-/// take it for nothing would give a cap back.
+/// Reads the persisted spending; empty if the file does not exist. A damaged file stops the start:
+/// reading it as empty would reset a cap.
 fn read_spent(path: &Path) -> Result<Spent, FleetError> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
@@ -194,7 +195,7 @@ impl Uplink {
         agent.set_live(settings.live);
         agent.set_copy(origin.copy());
         if file.is_some() {
-            // Deletes that come before the connection have to reach the copy, too.
+            // Deletes made before the connection have to reach the copy, too.
             origin.add_copy()?;
         }
         Ok(Uplink {
@@ -277,7 +278,7 @@ impl Uplink {
     /// Makes the cloud compare its copy with the data here, both read from their devices.
     ///
     /// # Errors
-    /// `unreachable` when there is no connection.
+    /// `unreachable` if there is no connection.
     pub fn verify(&self) -> Result<(), FleetError> {
         let mut known = self.known.lock();
         if known.state != UplinkState::Connected {
@@ -323,7 +324,7 @@ impl Uplink {
         }
     }
 
-    /// Keeps the connection until the server stops.
+    /// Maintains the connection until the server stops.
     pub async fn run(self: Arc<Self>, mut stopping: watch::Receiver<bool>) {
         let mut pause = BACK_OFF_FIRST;
         while !*stopping.borrow() {
@@ -383,7 +384,7 @@ impl Uplink {
         }
     }
 
-    /// Waits for another file than the one in force.
+    /// Waits until the file differs from the one in force.
     async fn until_the_file_changes(&self) {
         loop {
             sleep(LOOK).await;
@@ -394,10 +395,10 @@ impl Uplink {
         }
     }
 
-    /// Prepares the source for a cloud that has received nothing yet.
+    /// Prepares the source for a cloud that has received no data yet.
     fn prepare(&self) -> Result<(), FleetError> {
         self.origin.add_copy()?;
-        // There is nothing to connect for as long as there is nothing here.
+        // Without data there is no reason to connect.
         self.origin.with(&mut |_| Ok(()))?;
         let gets = self.known.lock().file.as_ref().is_some_and(|f| f.gets);
         let mut agent = self.agent.lock();
@@ -406,7 +407,7 @@ impl Uplink {
         Ok(())
     }
 
-    /// Makes a connection and serves it; true when a request arrived over it.
+    /// Connects and serves the connection; true if a request arrived over it.
     async fn connect(
         self: &Arc<Self>,
         file: &UplinkFile,
@@ -446,7 +447,7 @@ impl Uplink {
         }
     }
 
-    /// Answers, once the spending for it is persisted: no restart gives a cap back.
+    /// Answers a request, once the spending for the answer is persisted: no restart resets a cap.
     fn answer(&self, asked: Message) -> Result<Vec<Message>, String> {
         let mut agent = self.agent.lock();
         let now = self.now();
@@ -482,7 +483,7 @@ impl Uplink {
         Ok(found)
     }
 
-    /// Nothing is sent any more: what was counted ahead of that is given back.
+    /// Sending has ended: the spending counted ahead is credited.
     fn keep_exactly(&self) -> Result<(), String> {
         let mut agent = self.agent.lock();
         let spent = agent.spent();

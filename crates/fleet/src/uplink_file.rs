@@ -1,6 +1,6 @@
 //! An edge's settings of its cloud: `DIR/uplink.json`.
 //!
-//! Invariant: only its owner may read it, since it has the key that the edge shows. Format:
+//! Invariant: only its owner may read it, since it has the edge's key. Format:
 //! docs/format/fleet.md.
 
 use crate::error::FleetError;
@@ -8,10 +8,10 @@ use crate::private::{self, VERSION, check_version};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Its name in the directory of the database.
+/// Name of the file in the directory of the database.
 pub const UPLINK_FILE: &str = "uplink.json";
 
-/// Where the cloud is, and who this edge is there.
+/// Address of the cloud, and identity of this edge at the cloud.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UplinkFile {
@@ -20,19 +20,20 @@ pub struct UplinkFile {
     pub url: String,
     /// The cloud's name for this edge.
     pub edge: String,
-    /// The key that says who it is.
+    /// Key that authenticates the edge.
     pub key: String,
-    /// Certificates that the cloud's is signed by, in PEM; `None` = those that the system trusts.
+    /// Certificates that sign the cloud's certificate, in PEM; `None` = those that the system
+    /// trusts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca: Option<String>,
-    /// Nothing is sent for now.
+    /// Sending is paused.
     #[serde(default)]
     pub is_paused: bool,
-    /// The cloud is to put its copy aside, and to start over, at the next connection.
+    /// At the next connection, the cloud is to put its copy aside, and to start over.
     #[serde(default)]
     pub begins_anew: bool,
-    /// Of an edge that is relayed: ranges that the cloud requests and that are missing here are
-    /// requested from the edge.
+    /// For a relayed edge: ranges that the cloud requests and that are missing here are requested
+    /// from the edge.
     #[serde(default, skip_serializing_if = "is_false")]
     pub gets: bool,
 }
@@ -63,10 +64,10 @@ impl UplinkFile {
         dir.join(UPLINK_FILE)
     }
 
-    /// Reads it; `None` when no cloud was joined.
+    /// Reads the file; `None` if no cloud was joined.
     ///
     /// # Errors
-    /// `io` when it cannot be read, or is not what joining writes.
+    /// `io` if the file cannot be read, or its content is not as written by joining.
     pub fn read(dir: &Path) -> Result<Option<UplinkFile>, FleetError> {
         let path = UplinkFile::path(dir);
         let read: Option<UplinkFile> = private::read(&path)?;
@@ -84,7 +85,7 @@ impl UplinkFile {
         private::replace(&UplinkFile::path(dir), self)
     }
 
-    /// Forgets the cloud. Its copy stays there.
+    /// Removes the settings of the cloud. Its copy is not removed.
     ///
     /// # Errors
     /// `io`.

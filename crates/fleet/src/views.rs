@@ -1,8 +1,8 @@
 //! Facts of each edge's copy that decide where a query is answered.
 //!
-//! Invariants: addresses come from the list of edges, never from what an edge reports. Nothing is
-//! read here but the state of copies in memory. Concurrency: takes the locks of the list and of one
-//! copy after the other.
+//! Invariants: addresses are taken from the list of edges, never from reports of an edge. Only the
+//! state of copies in memory is read. Concurrency: acquires the locks of the list and of one copy,
+//! one after the other.
 
 use crate::copies::{Fleet, is_current};
 use crate::edges::{Edge, EdgeAddress};
@@ -12,15 +12,15 @@ use headwater_engine::{Database, Snapshot};
 use headwater_types::StreamName;
 use std::sync::Arc;
 
-/// An edge, as it stands at this moment.
+/// An edge, as of now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EdgeView {
     edge: Edge,
-    /// Its connection is here.
+    /// The edge is connected to this node.
     pub is_connected: bool,
     /// Every subscribed range of its newest state is here.
     pub is_current: bool,
-    /// Goes up when what is shown of it may have changed.
+    /// Incremented when the visible content of the edge may have changed.
     pub changes: u64,
     /// Identity and incarnation of its database, once something of it is here.
     pub database: Option<(u64, u64)>,
@@ -33,13 +33,13 @@ impl EdgeView {
         &self.edge.name
     }
 
-    /// Of several edges with a stream, that with the least one is shown.
+    /// Rank of the edge: of several edges with a stream, the one with the lowest rank is shown.
     #[must_use]
     pub fn rank(&self) -> u64 {
         self.edge.created_ns.max(0).unsigned_abs()
     }
 
-    /// Where clients reach it themselves.
+    /// Address at which clients reach the edge directly.
     #[must_use]
     pub fn address(&self) -> Option<&EdgeAddress> {
         self.edge.address.as_ref()
@@ -58,7 +58,7 @@ impl EdgeView {
         rule.map_or(self.edge.want, |rule| rule.want)
     }
 
-    /// Whether rules want different things of its streams.
+    /// Whether the rules differ between streams of the edge.
     #[must_use]
     pub fn has_rules(&self) -> bool {
         !self.edge.rules.is_empty()
@@ -66,14 +66,14 @@ impl EdgeView {
 }
 
 impl Fleet {
-    /// All edges, as they stand at this moment, in the order of their names.
+    /// All edges, as of now, sorted by name.
     #[must_use]
     pub fn views(&self) -> Vec<EdgeView> {
         let mut edges = self.all_edges();
         edges.sort_by(|a, b| a.name.cmp(&b.name));
         let views = edges.into_iter().map(|edge| {
             let held = self.held(&edge.name);
-            // Before the rest: what changes in between is looked at again.
+            // Read first: later changes are then noticed at the next look.
             let changes = held.changes();
             let live = held.live.lock();
             let progress = live.progress.as_ref();
@@ -88,7 +88,7 @@ impl Fleet {
         views.collect()
     }
 
-    /// Snapshot of an edge; `None` when nothing of it is here, or it was removed.
+    /// Snapshot of an edge; `None` if no data of it is here, or it was removed.
     ///
     /// # Errors
     /// An error of the device.
@@ -105,7 +105,7 @@ impl Fleet {
     }
 }
 
-/// Identity and incarnation of a database; begun if they were not yet.
+/// Identity and incarnation of a database, which are assigned if necessary.
 ///
 /// # Errors
 /// When the metadata cannot be read or written.

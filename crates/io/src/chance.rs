@@ -1,9 +1,8 @@
 //! Randomness as a part that can be replaced.
 //!
-//! Invariants: a [`SeededChance`] gives the same numbers in the same order for the same seed, on
-//! every machine and in every release (tests replay by seed).
-//! Concurrency: all methods take `&self` from any thread; with several threads the order of the
-//! numbers is theirs.
+//! Invariants: a [`SeededChance`] returns the same numbers in the same order for the same seed, on
+//! every machine and in every release (tests replay by seed). Concurrency: all methods take `&self`
+//! from any thread; with several threads the order of numbers depends on the order of their calls.
 //! Failure: none; see [`SystemChance`].
 
 use std::fmt;
@@ -18,9 +17,9 @@ pub trait Chance: Send + Sync + fmt::Debug {
 
 /// The randomness of the operating system.
 ///
-/// On Linux every number is drawn from the kernel, good enough for secrets. Elsewhere, or if the
-/// kernel refuses, numbers come from a keyed hash of a counter whose key the operating system drew:
-/// unpredictable, but not meant for secrets.
+/// On Linux every number is drawn from the kernel, suitable for secrets. Elsewhere, or if the
+/// kernel refuses, numbers are a keyed hash of a counter, with a key drawn by the operating system:
+/// unpredictable, but not suitable for secrets.
 #[derive(Debug, Default)]
 pub struct SystemChance {
     key: RandomState,
@@ -59,7 +58,7 @@ impl SystemChance {
 impl Chance for SystemChance {
     fn next_u64(&self) -> u64 {
         SystemChance::from_kernel().unwrap_or_else(|| {
-            // The process number keeps a forked child from repeating its parent.
+            // The process number makes the numbers of a forked child differ from its parent's.
             self.key.hash_one((
                 std::process::id(),
                 self.count.fetch_add(1, Ordering::Relaxed),

@@ -1,10 +1,9 @@
 //! Time as a part that can be replaced: the wall clock and the monotonic clock.
 //!
-//! Invariants: [`Clock::monotonic`] never runs backwards; [`Clock::now`] may jump either way, as
-//! wall clocks do. The two never mix: spans are measured with `monotonic`, instants of data are
-//! compared with `now`.
-//! Concurrency: all methods take `&self` from any thread.
-//! Failure: none; a wall clock outside the range of [`Timestamp`] reads as its nearest end.
+//! Invariants: [`Clock::monotonic`] never decreases; [`Clock::now`] may jump in either direction,
+//! as wall clocks do. The two are never mixed: durations are measured with `monotonic`, instants of
+//! data are compared with `now`. Concurrency: all methods take `&self` from any thread. Failure:
+//! none; a wall clock outside the range of [`Timestamp`] reads as its nearest end.
 
 use std::fmt;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,13 +11,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use headwater_types::Timestamp;
 use parking_lot::Mutex;
 
-/// Tells the time.
+/// Wall clock and monotonic clock.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// The wall clock, in nanoseconds since 1970 UTC. May jump, also backwards.
     fn now(&self) -> Timestamp;
 
-    /// Time passed since some fixed moment; never decreases. Time while the machine sleeps may not
-    /// count.
+    /// Time since some fixed moment; never decreases. Time while the machine sleeps may not count.
     fn monotonic(&self) -> Duration;
 }
 
@@ -29,7 +27,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock whose monotonic time starts now.
+    /// A clock whose monotonic time is zero now.
     ///
     /// ```
     /// use headwater_io::{Clock, SystemClock};
@@ -100,7 +98,7 @@ impl ManualClock {
         }
     }
 
-    /// Sets the wall clock, forwards or backwards; the monotonic clock stays.
+    /// Sets the wall clock, forwards or backwards; the monotonic clock is unchanged.
     pub fn set(&self, now: Timestamp) {
         self.hands.lock().now = now;
     }

@@ -1,8 +1,7 @@
 //! The outside world of one database, in one value.
 //!
-//! Invariants: everything the engine learns from or does to the outside goes through these parts.
-//! Concurrency: cheap to clone; clones share the parts.
-//! Failure: none of its own.
+//! Invariants: all input and output of the engine passes through these parts. Concurrency: cheap to
+//! clone; clones share the parts. Failure: none of its own.
 
 use std::sync::Arc;
 
@@ -22,7 +21,7 @@ use crate::threads::{NoThreads, SystemThreads, Threads};
 pub struct Env {
     /// Files of the data, but for the parts that have a medium of their own.
     pub files: Arc<dyn Files>,
-    /// Parts of the data that have a medium of their own; none by default.
+    /// Media of parts of a database; by default all use `files`.
     pub media: Media,
     /// Time, monotonic and of the wall.
     pub clock: Arc<dyn Clock>,
@@ -36,8 +35,8 @@ impl Env {
     /// The wall time at which [`Env::memory`] starts: 2024-01-01T00:00:00Z.
     pub const MEMORY_START: Timestamp = Timestamp::from_nanos(1_704_067_200_000_000_000);
 
-    /// The real world: files, clock, randomness and threads of the operating system. A fast tier is
-    /// written as persistent memory, if it lies on such.
+    /// The real world: files, clock, randomness and threads of the operating system. A fast tier on
+    /// persistent memory is written as such.
     ///
     /// ```
     /// let env = headwater_io::Env::system();
@@ -57,7 +56,7 @@ impl Env {
         }
     }
 
-    /// A world in memory that is the same on every run: empty files, a clock that stands at
+    /// A world in memory that is the same on every run: empty files, a clock that starts at
     /// [`Env::MEMORY_START`], randomness from a fixed seed, no threads.
     ///
     /// ```
@@ -126,8 +125,8 @@ impl Env {
         all
     }
 
-    /// The same world with other files: `wrap` is called once for each medium. Parts that lie on
-    /// one medium still do.
+    /// The same world with other files: `wrap` is called once for each medium. Parts on one medium
+    /// still share it.
     #[must_use]
     pub fn map_files(&self, mut wrap: impl FnMut(&Arc<dyn Files>) -> Arc<dyn Files>) -> Env {
         let before = self.all_files();

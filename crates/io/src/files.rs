@@ -1,15 +1,14 @@
-//! The traits through which the whole product reaches files.
+//! Traits for all file access of the product.
 //!
-//! Invariants: a [`File`] is an open handle and stays usable after its name was removed; a name is
-//! never renamed, so a handle and its path mean the same bytes for the life of the handle.
-//! Concurrency: every method takes `&self` and may be called from any thread; two writes that
-//! overlap in time and in bytes leave either order, so writers that care keep one owner per byte
-//! range.
-//! Failure: an error says nothing about how much was done unless the method says so; see each
-//! method. Durability: nothing is durable until [`File::sync_data`] (bytes and length) and
-//! [`Files::sync_dir`] (names) said `Ok`; both are needed for a new file. Nothing else orders
-//! writes: between two syncs the medium may keep any subset. Tests: [`crate::laws`] states the
-//! common behaviour and runs against every back end.
+//! Invariants: a [`File`] is an open handle and can be used after its name was removed; a name is
+//! never renamed, so a handle and its path refer to the same bytes for the life of the handle.
+//! Concurrency: every method takes `&self` and may be called from any thread; of two writes that
+//! overlap in time and in bytes either may be last, so such writers need one owner per byte range.
+//! Failure: an error leaves undefined how much was done unless the method says otherwise; see each
+//! method. Durability: no change is durable until [`File::sync_data`] (bytes and length) and
+//! [`Files::sync_dir`] (names) returned `Ok`; both are needed for a new file. Writes are not
+//! ordered otherwise: between two syncs the medium may keep any subset. Tests: [`crate::laws`]
+//! defines the common behaviour and runs against every back end.
 
 use std::fmt;
 use std::io;
@@ -28,12 +27,12 @@ pub trait File: Send + Sync + fmt::Debug {
     /// end of the file, or for an empty `buf`. Interrupted calls are retried inside.
     ///
     /// # Errors
-    /// Whatever the medium reports; the content of `buf` is then unspecified.
+    /// Errors of the medium; the content of `buf` is then unspecified.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize>;
 
-    /// Fills all of `buf` from `offset` on if that takes no waiting for the medium, because the
-    /// system has these bytes in memory. False says nothing of the bytes, nor of what is in `buf`
-    /// then: they are read by another call.
+    /// Fills all of `buf` from `offset` on if this does not wait for the medium, because the system
+    /// has these bytes in memory. After false the content of `buf` is unspecified, and the bytes
+    /// have to be read by another call.
     fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
         let _ = (offset, buf);
         false
@@ -76,27 +75,27 @@ pub trait File: Send + Sync + fmt::Debug {
     /// durable; see [`File::sync_data`].
     ///
     /// # Errors
-    /// Whatever the medium reports, [`io::ErrorKind::StorageFull`] for a full one. Any part of
-    /// `data` may then have been written and the file may have grown.
+    /// Errors of the medium, [`io::ErrorKind::StorageFull`] if it is full. Any part of `data` may
+    /// then have been written and the file may have grown.
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
     /// Makes the content **and the length** of this file durable: on `Ok`, every write and every
     /// [`File::set_len`] through any handle of this file that returned before this call survives a
-    /// power cut. The name of a new file is not part of it; see [`Files::sync_dir`].
+    /// power cut. The name of a new file is not included; see [`Files::sync_dir`].
     ///
     /// # Errors
-    /// Whatever the medium reports. Afterwards any of the unsynced bytes may be lost **even if a
-    /// later call says `Ok`**, so the caller must stop trusting what it wrote through this file
-    /// since the last successful call.
+    /// Errors of the medium. Afterwards any of the unsynced bytes may be lost **even if a later
+    /// call returns `Ok`**, so the caller must not rely on its writes to this file since the last
+    /// successful call.
     fn sync_data(&self) -> io::Result<()>;
 
     /// The length in bytes, unsynced growth included.
     ///
     /// # Errors
-    /// Whatever the medium reports.
+    /// Errors of the medium.
     fn len(&self) -> io::Result<u64>;
 
-    /// True when the file has no bytes.
+    /// Whether the file has no bytes.
     ///
     /// # Errors
     /// As [`File::len`].
@@ -108,47 +107,47 @@ pub trait File: Send + Sync + fmt::Debug {
     /// [`File::sync_data`].
     ///
     /// # Errors
-    /// Whatever the medium reports; the length is then the old or the new one.
+    /// Errors of the medium; the length is then the old or the new one.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Writes all of `data` from `offset` on and makes the file durable: [`File::write_all_at`] and
-    /// then [`File::sync_data`], with what both promise, which a medium may do in one go.
+    /// Writes all of `data` from `offset` on and makes the file durable: [`File::write_all_at`]
+    /// followed by [`File::sync_data`], with the guarantees of both, possibly as one request.
     ///
     /// # Errors
-    /// As those two; nothing says which of them failed, so what was written is in doubt as after a
-    /// failed sync.
+    /// Errors of both; the error does not say which of them failed, so the written bytes are in
+    /// doubt as after a failed sync.
     fn write_and_sync(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.write_all_at(offset, data)?;
         self.sync_data()
     }
 
-    /// Begins to fill all of `buf` from `offset` on, as [`File::read_exact_at`] does; the buffer
-    /// comes back with the answer.
+    /// Starts to fill all of `buf` from `offset` on, as [`File::read_exact_at`] does; the buffer is
+    /// returned with the answer.
     ///
-    /// This and the other requests need not be carried out when they return, only when their
-    /// [`Completion`] says so; several may be on their way, and are completed in any order. A
-    /// request sees what was completed before it was submitted, and perhaps what was not. By
-    /// default they are carried out at once, by the calls that wait: for media without a queue, and
-    /// for wrappers that observe the calls of a medium.
+    /// Requests may still be running when the `submit_` methods return; their [`Completion`]
+    /// reports the end. Several may be in flight, and are completed in any order. A request sees
+    /// all effects of requests completed before it was submitted, and possibly of others. By
+    /// default requests run at once, by the blocking calls: for media without a queue, and for
+    /// wrappers that observe the calls of a medium.
     fn submit_read(&self, offset: u64, mut buf: Vec<u8>) -> Completion<Vec<u8>> {
         Completion::done(self.read_exact_at(offset, &mut buf).map(|()| buf))
     }
 
-    /// Begins to write all of `data` from `offset` on, as [`File::write_all_at`] does; the bytes
-    /// come back with the answer.
+    /// Starts to write all of `data` from `offset` on, as [`File::write_all_at`] does; the bytes
+    /// are returned with the answer.
     fn submit_write(&self, offset: u64, data: Vec<u8>) -> Completion<Vec<u8>> {
         Completion::done(self.write_all_at(offset, &data).map(|()| data))
     }
 
-    /// Begins to make the file durable, as [`File::sync_data`] does: every write that was completed
+    /// Starts to make the file durable, as [`File::sync_data`] does: every write that was completed
     /// before this call.
     fn submit_sync(&self) -> Completion<()> {
         Completion::done(self.sync_data())
     }
 
-    /// Begins to write all of `data` from `offset` on and to make the file durable, as
-    /// [`File::write_and_sync`] does; the bytes come back with the answer. Concurrent requests are
-    /// not covered by the sync.
+    /// Starts to write all of `data` from `offset` on and to make the file durable, as
+    /// [`File::write_and_sync`] does; the bytes are returned with the answer. Concurrent requests
+    /// are not covered by the sync.
     fn submit_write_and_sync(&self, offset: u64, data: Vec<u8>) -> Completion<Vec<u8>> {
         Completion::done(self.write_and_sync(offset, &data).map(|()| data))
     }
@@ -159,7 +158,7 @@ pub trait File: Send + Sync + fmt::Debug {
 pub enum OpenMode {
     /// An existing file, to read only; writes through the handle fail.
     Read,
-    /// An existing file, to read and write; the content stays.
+    /// An existing file, to read and write; its content is unchanged.
     Write,
     /// A file that must not exist yet, to read and write.
     CreateNew,
@@ -167,99 +166,100 @@ pub enum OpenMode {
 
 /// A file system: names, directories and the locks between processes.
 ///
-/// Parent directories must exist before a file in them is created. Paths are used as given; no
+/// Parent directories must exist before a file in them is created. Paths are used as passed; no
 /// method renames.
 pub trait Files: Send + Sync + fmt::Debug {
     /// Opens the file at `path`. Creation is atomic against other creators, and durable only after
     /// [`Files::sync_dir`] of the parent directory.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] for a missing file (`Read`, `Write`) or a missing parent directory;
-    /// [`io::ErrorKind::AlreadyExists`] for `CreateNew` of a name that is taken;
-    /// [`io::ErrorKind::IsADirectory`] for a directory; otherwise what the medium reports.
+    /// [`io::ErrorKind::NotFound`] for a missing file (`Read`, `Write`) or a missing parent
+    /// directory; [`io::ErrorKind::AlreadyExists`] for `CreateNew` of an existing name;
+    /// [`io::ErrorKind::IsADirectory`] for a directory; otherwise errors of the medium.
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>>;
 
-    /// Removes the name of a file. Open handles stay usable. Durable only after [`Files::sync_dir`]
-    /// of the parent: until then the file may come back after a power cut, with any subset of its
-    /// unsynced writes.
+    /// Removes the name of a file. Open handles can still be used. Durable only after
+    /// [`Files::sync_dir`] of the parent: until then the file may reappear after a power cut, with
+    /// any subset of its unsynced writes.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] for a missing file; some error for a directory.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// The names of the files directly in `dir`, sorted by their bytes. Directories are left out,
+    /// The names of the files directly in `dir`, sorted by their bytes. Directories are omitted,
     /// and so are names that are not UTF-8, which this product never creates.
     ///
     /// # Errors
     /// [`io::ErrorKind::NotFound`] for a missing directory, [`io::ErrorKind::NotADirectory`] for a file.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// Creates `dir` and every missing directory above it, and makes these new directories durable.
-    /// `Ok` when they exist already. Says nothing about files in them.
+    /// Creates `dir` and every missing parent directory, and makes these new directories durable.
+    /// `Ok` if they exist already. Files in them are not made durable.
     ///
     /// # Errors
-    /// Some error when a file is in the way; otherwise what the medium reports. A part of the
-    /// directories may then exist, durable or not; calling again finishes the work.
+    /// An error if a file has the name of a directory; otherwise errors of the medium. A part of
+    /// the directories may then exist, durable or not; calling again finishes the work.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes all creations and removals of files directly in `dir` durable.
     ///
     /// # Errors
-    /// [`io::ErrorKind::NotFound`] or [`io::ErrorKind::NotADirectory`] for a wrong path; otherwise what the medium
-    /// reports, after which the names must be treated as unknown until read again after a restart.
+    /// [`io::ErrorKind::NotFound`] or [`io::ErrorKind::NotADirectory`] for a wrong path; otherwise
+    /// errors of the medium, after which the names must be treated as unknown until read again
+    /// after a restart.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// True when `path` names a file or a directory.
     ///
     /// # Errors
-    /// Whatever the medium reports; a missing name or parent is `Ok(false)`.
+    /// Errors of the medium; a missing name or parent is `Ok(false)`.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// True when two paths stand for one directory, however each of them names it. False where one
-    /// of them is missing, unless they are the same text. By default paths are compared as text,
-    /// without `.` and `..`: for file systems in which nothing has two names.
+    /// Whether two paths refer to the same directory, however each names it. False if one of them
+    /// is missing, unless the texts are equal. By default paths are compared as text, without `.`
+    /// and `..`: for file systems without aliases.
     ///
     /// # Errors
-    /// Whatever the medium reports.
+    /// Errors of the medium.
     fn is_same_dir(&self, a: &Path, b: &Path) -> io::Result<bool> {
         Ok(normal(a) == normal(b))
     }
 
-    /// Takes the exclusive lock named by the file at `path`, without waiting, creating the file
-    /// when missing and making `owner_text` its content. The lock ends when the value is dropped or
-    /// the process dies. The file stays, and must never be removed while the product is in use: a
-    /// lock belongs to the file, not to its name.
+    /// Acquires the exclusive lock named by the file at `path`, without waiting, creating the file
+    /// if missing and making `owner_text` its content. The lock ends when the value is dropped or
+    /// the process ends. The file is not removed, and must never be removed while the product is in
+    /// use: a lock belongs to the file, not to its name.
     ///
     /// # Errors
-    /// [`LockError::Held`] with the text of the present owner (empty if it is just being written) when another process
-    /// holds it, [`LockError::HeldHere`] when this process does; [`LockError::Io`] otherwise.
+    /// [`LockError::Held`] with the text of the present owner (empty if it is just being written)
+    /// if another process holds it, [`LockError::HeldHere`] if this process does; [`LockError::Io`]
+    /// otherwise.
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError>;
 
-    /// As [`Files::lock`], of a file that is there and whose content is not touched: nothing names
-    /// its owner. The lock is that of the file which the name stands for at this moment, however
-    /// the name is used later.
+    /// As [`Files::lock`], of an existing file whose content is not changed and does not name its
+    /// owner. The lock belongs to the file that the name refers to at this moment, however the name
+    /// is used later.
     ///
     /// # Errors
-    /// As [`Files::lock`], with an empty text; [`io::ErrorKind::NotFound`] when there is no such
-    /// file.
+    /// As [`Files::lock`], with an empty text; [`io::ErrorKind::NotFound`] if the file does not
+    /// exist.
     fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError>;
 
-    /// True where requests of its files ([`File::submit_read`] and the like) go on while the caller
-    /// does something else, so that it is worth while to ask for something before it is needed.
+    /// Whether requests ([`File::submit_read`] and others) run while the caller does other work, so
+    /// that reading ahead is useful.
     fn has_queue(&self) -> bool {
         false
     }
 
-    /// True for the files of the operating system as they are, with nothing before them: another
-    /// back end over the same files may replace them.
+    /// Whether these are the unwrapped files of the operating system: another back end over the
+    /// same files may replace them.
     fn are_of_system(&self) -> bool {
         false
     }
 }
 
-/// Writes out methods of [`Files`] that forward their calls to a field, for a file system that
-/// stands before another and has something to say to the other methods only. The trait must be in
-/// scope.
+/// Implements methods of [`Files`] that forward their calls to a field, for a file system that
+/// wraps another and changes the other methods only. The trait must be in scope.
 ///
 /// ```
 /// use headwater_io::{File, Files, MemoryFiles, OpenMode, pass_on_files};

@@ -1,12 +1,10 @@
 //! The laws that every back end of [`Files`] obeys, as a suite that runs against any of them.
 //!
-//! Purpose: one meaning of "file" for the engine, whatever is below. Power cuts are not covered.
-//! Invariants: each law works in a directory of its own below the given root, so laws do not
-//! disturb each other.
-//! Concurrency: the caller's thread, and for the laws about threads some more, which end before the
-//! law does.
-//! Failure: the first broken law comes back as a [`LawViolation`]; nothing panics. Files of a
-//! broken law stay.
+//! Purpose: one meaning of "file" for the engine, whatever the back end. Power cuts are not
+//! covered. Invariants: each law works in a directory of its own below the given root, so laws do
+//! not disturb each other. Concurrency: the caller's thread, and for the laws about threads
+//! additional ones, which end before the law does. Failure: the first broken law is returned as a
+//! [`LawViolation`]; no law panics. Files of a broken law are not removed.
 
 mod locks;
 mod requests;
@@ -185,7 +183,7 @@ const LAWS: &[(&str, &str, Law)] = &[
 /// ```
 ///
 /// # Errors
-/// The first law that does not hold.
+/// The first broken law.
 pub fn check_files(make: impl Fn() -> Arc<dyn Files>, root: &Path) -> Result<(), LawViolation> {
     for (name, law, check) in LAWS {
         let files = make();

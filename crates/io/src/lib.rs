@@ -1,13 +1,11 @@
 //! The outside world of Headwater: files, clocks, randomness and threads, as traits with their back
 //! ends.
 //!
-//! Purpose: the only crate of the product that touches any of these, so that the engine can run on
-//! a machine, in memory, or on a simulated disk that loses power ([`FaultyFiles`]).
-//! Invariants: every back end of [`Files`] obeys [`laws::check_files`]; nothing in here knows a
-//! file format.
-//! Concurrency: everything is `Send + Sync` and takes `&self`.
-//! Failure: errors of the medium come back as [`std::io::Error`]; nothing is logged or retried,
-//! save interruptions.
+//! Purpose: the only crate of the product that uses any of these directly, so that the engine can
+//! run on a machine, in memory, or on a simulated disk that loses power ([`FaultyFiles`]).
+//! Invariants: every back end of [`Files`] obeys [`laws::check_files`]; this crate knows no file
+//! format. Concurrency: all types are `Send + Sync` and take `&self`. Failure: errors of the medium
+//! are returned as [`std::io::Error`]; errors are neither logged nor retried, except interruptions.
 //!
 //! | Part | Real | For tests and embedding |
 //! |---|---|---|

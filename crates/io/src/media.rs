@@ -1,19 +1,18 @@
-//! Media: on which files the parts of a database lie, where they do not all lie on the same.
+//! Media: files of the parts of a database, if they are not all on the same.
 //!
-//! Invariants: by default all parts lie on [`Env::files`](crate::Env::files), and every part has
-//! exactly one medium. The same paths are used on each, but for parts that have a folder of their
-//! own. A database is opened with the media with which it was made, or what lies on the others is
-//! not found.
-//! Concurrency: cheap to clone; clones share the files.
-//! Failure: none of its own.
+//! Invariants: by default all parts are on [`Env::files`](crate::Env::files), and every part has
+//! exactly one medium. The same paths are used on each, except for parts that have a folder of
+//! their own. A database must be opened with the media with which it was created: data on other
+//! media is not found. Concurrency: cheap to clone; clones share the files. Failure: none of its
+//! own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::files::Files;
 
-/// Media of the parts of a database. `None` = on [`Env::files`](crate::Env::files), where its lock
-/// lies in any case.
+/// Media of the parts of a database. `None` = on [`Env::files`](crate::Env::files), which always
+/// has the lock.
 ///
 /// ```
 /// use headwater_io::{Env, Media, MemoryFiles};
@@ -25,15 +24,15 @@ use crate::files::Files;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Media {
-    /// The commit log (`DIR/log`): what makes writes durable. Small, written and synced all the
-    /// time, read at an opening.
+    /// The commit log (`DIR/log`), which makes writes durable. Small, written and synced all the
+    /// time, read at each opening.
     pub log: Option<Arc<dyn Files>>,
-    /// The folder that stands for `DIR` there; `None` = the same path.
+    /// The folder that replaces `DIR` there; `None` = the same path.
     pub log_root: Option<PathBuf>,
     /// Rows that do not fit into memory (`DIR/pins`). Their files end with the process, and are
     /// never synced.
     pub buffers: Option<Arc<dyn Files>>,
-    /// The folder that stands for `DIR` there; `None` = the same path.
+    /// The folder that replaces `DIR` there; `None` = the same path.
     pub buffers_root: Option<PathBuf>,
     /// The metadata (`DIR/meta.redb`): which tables, streams and partitions there are. Small,
     /// written with every step.

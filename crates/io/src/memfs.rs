@@ -1,21 +1,20 @@
 //! Paths and bytes as the two file systems in memory treat them.
 //!
 //! Invariants: a normal path has no `.`, no `..` and no doubled separators; bytes between two
-//! writes are zeros.
-//! Concurrency: plain functions on plain values.
-//! Failure: lengths past [`FILE_BYTES_MAX`] are refused before any memory is taken.
+//! writes are zeros. Concurrency: plain functions on plain values. Failure: lengths past
+//! [`FILE_BYTES_MAX`] are refused before memory is allocated.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// The longest file that is kept in memory, so that a wild offset is an error and not an exhausted
+/// Maximum length of a file in memory, so that a wrong offset is an error and does not exhaust the
 /// machine.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 32;
 
-/// The path without `.`, `..` and doubled separators. Nothing here has links, so that `..` may be
-/// cut as text.
+/// The path without `.`, `..` and doubled separators. This file system has no links, so `..` may be
+/// resolved as text.
 pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {
@@ -30,7 +29,7 @@ pub(crate) fn normal(path: &Path) -> PathBuf {
     out
 }
 
-/// Copies what `content` has from `offset` on to the front of `buf`; returns how many bytes.
+/// Copies the bytes of `content` from `offset` on to the front of `buf`; returns their number.
 pub(crate) fn read(content: &[u8], offset: u64, buf: &mut [u8]) -> usize {
     let rest = usize::try_from(offset)
         .ok()
@@ -70,7 +69,7 @@ pub(crate) fn set_len(content: &mut Vec<u8>, len: u64) -> io::Result<()> {
     }
 }
 
-/// The offset behind `data` written at `offset`.
+/// The offset after `data` written at `offset`.
 pub(crate) fn end_of(offset: u64, data: &[u8]) -> io::Result<u64> {
     offset
         .checked_add(data.len() as u64)

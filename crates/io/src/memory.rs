@@ -1,11 +1,9 @@
 //! A file system in memory that is always durable and never fails by itself.
 //!
-//! Invariants: those of [`Tree`]; at most one [`MemoryLock`] per node, and its `owner` is set
-//! exactly meanwhile.
-//! Concurrency: one lock over the names, one per file over its bytes; the second is never held
-//! while taking the first.
-//! Failure: only caller mistakes, and files longer than 4 GiB. Durability: `sync_data` and
-//! `sync_dir` have nothing to do; everything is lost with the last clone.
+//! Invariants: as in [`Tree`]; at most one [`MemoryLock`] per node, during which its `owner` is
+//! set. Concurrency: one lock over the names, one per file over its bytes; the second is never held
+//! while acquiring the first. Failure: only caller mistakes, and files longer than 4 GiB.
+//! Durability: `sync_data` and `sync_dir` are no-ops; all content is lost with the last clone.
 
 use std::fmt;
 use std::io;

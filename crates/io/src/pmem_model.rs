@@ -2,13 +2,12 @@
 //!
 //! Purpose: experiments on machines without such memory. A file system in memory reads and writes
 //! at the speed of DRAM, at which 64 bytes and 1 KiB cost the same; rates measured there say little
-//! about persistent memory. This is a **model**, not the device: it makes callers wait as long as
-//! the device would, by measurements that were published, and knows nothing of the device's caches,
-//! of interleaving, of wear or of durability.
-//! Invariants: what is read and written is that of the files below.
-//! Concurrency: latencies pass side by side; bandwidth is one for all files of a [`PmemModel`], and
-//! later callers wait for earlier ones.
-//! Failure: that of the files below; a call that fails costs what it would have cost.
+//! about persistent memory. This is a **model**, not the device: it delays callers as long as the
+//! device would, by published measurements, and does not model the device's caches, interleaving,
+//! wear or durability. Invariants: reads and writes have the results of the underlying files.
+//! Concurrency: latencies overlap; all files of a [`PmemModel`] share one bandwidth, and later
+//! callers wait for earlier ones. Failure: as in the underlying files; a failed call costs as much
+//! as a successful one.
 
 use std::io;
 use std::path::Path;
@@ -26,7 +25,7 @@ pub struct PmemCosts {
     pub random_read: Duration,
     /// The first bytes of a read that does.
     pub sequential_read: Duration,
-    /// A write, until it is in what the device keeps at a power cut.
+    /// Latency of a write, until it is in the domain that survives a power cut.
     pub write: Duration,
     /// Bytes a second that all reads together get.
     pub read_bandwidth: f64,
@@ -39,8 +38,8 @@ pub struct PmemCosts {
 impl PmemCosts {
     /// Intel Optane DC persistent memory as the authors of the event store on three layers measured
     /// it (their table 2: 174 ns and 325 ns, 32 GB/s and 13 GB/s; blocks of 256 bytes). The table
-    /// has no latency of a write; 90 ns is what others published of a store past the caches with a
-    /// fence.
+    /// has no latency of a write; 90 ns is the value that others published for a store past the
+    /// caches with a fence.
     pub const OPTANE: PmemCosts = PmemCosts {
         random_read: Duration::from_nanos(325),
         sequential_read: Duration::from_nanos(174),
@@ -74,7 +73,7 @@ struct Device {
     writes: Channel,
 }
 
-/// Bandwidth: a transfer has it alone until its bytes are moved.
+/// Bandwidth: each transfer uses all of it until its bytes are moved.
 #[derive(Debug)]
 struct Channel {
     bytes_per_second: f64,
@@ -82,8 +81,7 @@ struct Channel {
 }
 
 impl PmemModel {
-    /// Puts the model before files; those of a [`crate::PmemFiles`] in a file system in memory are
-    /// meant.
+    /// Wraps files with the model; intended for a [`crate::PmemFiles`] in a file system in memory.
     #[must_use]
     pub fn new(below: Arc<dyn Files>, costs: PmemCosts) -> PmemModel {
         PmemModel {
@@ -105,9 +103,9 @@ impl Channel {
         }
     }
 
-    /// When so many bytes will have been moved that are to be moved from now on.
+    /// Instant at which a transfer of `bytes` that starts now is complete.
     fn moved(&self, bytes: u64) -> Instant {
-        // Bytes of one call are far below what a number of 53 bits holds.
+        // The bytes of one call are far below the range of a 53-bit mantissa.
         let bytes = u32::try_from(bytes).map_or(f64::from(u32::MAX), f64::from);
         let time = Duration::try_from_secs_f64(bytes / self.bytes_per_second);
         let mut free_from = self.free_from.lock();

@@ -1,12 +1,11 @@
 //! Files of the operating system (Unix).
 //!
 //! Invariants: one [`File`] is one descriptor; all access is positioned (`pread`, `pwrite`), so
-//! handles share nothing.
-//! Concurrency: as the kernel gives it; no lock of our own.
-//! Failure: errors of the kernel pass through unchanged, with their number; interruptions are
-//! retried. Durability: `fdatasync` for files, which skips only metadata that is not needed to read
-//! the data back, so a grown length is covered. Names: `fsync` of the directory. On Apple systems
-//! the standard library asks for a full flush.
+//! handles share no state. Concurrency: as in the kernel; no lock of our own. Failure: errors of
+//! the kernel are passed on unchanged, with their number; interruptions are retried. Durability:
+//! `fdatasync` for files, which skips only metadata that is not needed to read the data back, so a
+//! grown length is covered. Names: `fsync` of the directory. On Apple systems the standard library
+//! requests a full flush.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -80,12 +79,12 @@ impl File for SystemFile {
         let end = u64::try_from(wanted)
             .ok()
             .and_then(|wanted| offset.checked_add(wanted));
-        // An offset below zero is "where the file stands" to the kernel.
+        // To the kernel, a negative offset means the current position.
         if wanted == 0 || end.is_none_or(|end| i64::try_from(end).is_err()) {
             return false;
         }
         let bufs = &mut [io::IoSliceMut::new(buf)];
-        // Whatever is wrong, the call that waits says it.
+        // Any error is reported by the blocking call.
         rustix::io::preadv2(&self.0, bufs, offset, rustix::io::ReadWriteFlags::NOWAIT)
             .is_ok_and(|count| count == wanted)
     }
@@ -210,20 +209,20 @@ impl Files for SystemFiles {
     }
 }
 
-/// A file of this machine, whatever its names: device and number there.
+/// A file of this machine, whatever its names: device and inode number.
 pub(crate) type FileId = (u64, u64);
 
 pub(crate) fn id_of(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// Files that are locked by this process, with its number: after a `fork` the list of the parent is
-/// here, but not its locks.
+/// Files that are locked by this process, with its number: after a `fork` the child has the
+/// parent's list, but not its locks.
 static LOCKED_HERE: Mutex<BTreeSet<(u32, FileId)>> = Mutex::new(BTreeSet::new());
 
-/// Holds the descriptor of a locked file. The lock belongs to what was opened, which a process made
-/// by `fork` shares until it runs another program; so it is released by name, and only by the
-/// process that took it.
+/// Descriptor of a locked file. The lock belongs to the open file description, which a process
+/// created by `fork` shares until it runs another program; so it is released by name, and only by
+/// the process that acquired it.
 #[derive(Debug)]
 struct SystemLock {
     locked: fs::File,
@@ -252,12 +251,12 @@ impl SystemLock {
     }
 
     fn take_of_existing(path: &Path) -> Result<Self, LockError> {
-        // Some file systems lock only what may be written.
+        // Some file systems lock only writable files.
         let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
         SystemLock::of(file, path, |_| Ok(String::new()))
     }
 
-    /// Locks an open file; `owner_text` reads who holds it.
+    /// Locks an open file; `owner_text` reads the text of the holder.
     fn of(
         file: fs::File,
         path: &Path,
@@ -266,7 +265,7 @@ impl SystemLock {
         let id = id_of(&file.metadata()?);
         let process = std::process::id();
         loop {
-            // Held while the lock is taken, so that the list says what is so.
+            // The list is locked during the acquisition, so that it is consistent with it.
             let mut here = LOCKED_HERE.lock();
             match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
@@ -318,20 +317,19 @@ impl Drop for SystemLock {
     }
 }
 
-/// Makes the entry of an existing directory durable, which may be the work of a process that died
-/// between creation and sync. Its parents were synced before it was created.
+/// Makes the entry of an existing directory durable, which may have been created by a process that
+/// ended between creation and sync. Its parents were synced before it was created.
 fn sync_entry_of_existing(dir: &Path) -> io::Result<()> {
     let Some(parent) = dir.parent() else {
         return Ok(());
     };
-    // The top of a mounted file system is no entry of the one it is mounted on, and that one may be
-    // unable to sync.
+    // The root of a mounted file system has no entry in the one it is mounted on, which may not
+    // support sync.
     if fs::metadata(here_if_empty(parent))?.dev() != fs::metadata(dir)?.dev() {
         return Ok(());
     }
     match sync_directory(parent) {
-        // A parent that we may not open, or on a medium that cannot be written, is one that
-        // somebody else set up.
+        // A parent that we may not open, or on a read-only medium, was set up by others.
         Err(error)
             if matches!(
                 error.kind(),
@@ -373,7 +371,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let first = SystemLock::take(&path, "first").unwrap();
-        // What a child has between `fork` and the program it runs.
+        // State of a child between `fork` and the program it runs.
         let in_a_child = first.locked.try_clone().unwrap();
         assert!(matches!(
             SystemLock::take(&path, "second"),

@@ -1,9 +1,8 @@
 //! Threads as a part that can be replaced, or be absent.
 //!
-//! Invariants: a body is run exactly once, or never when [`Threads::spawn`] gave `Ok(None)` or an
-//! error.
-//! Concurrency: bodies run beside the caller; nothing here waits except [`Joiner::join`].
-//! Failure: a panic of a body stays inside its thread and shows as `false` from [`Joiner::join`].
+//! Invariants: a body is run exactly once, or never if [`Threads::spawn`] returned `Ok(None)` or an
+//! error. Concurrency: bodies run in parallel to the caller; only [`Joiner::join`] waits. Failure:
+//! a panic of a body ends its thread only and is reported as `false` by [`Joiner::join`].
 
 use std::fmt;
 use std::io;
@@ -14,7 +13,7 @@ pub trait Threads: Send + Sync + fmt::Debug {
     /// Starts `body` on a thread called `name`.
     ///
     /// `Ok(None)` means that this runtime has no threads: `body` is dropped without being run, and
-    /// the caller does the work inline when it falls due.
+    /// the caller does the work inline when it is due.
     ///
     /// # Errors
     /// When the thread cannot be started (limits of the system, a NUL byte in `name`); `body` was
@@ -32,7 +31,7 @@ pub trait Threads: Send + Sync + fmt::Debug {
     }
 }
 
-/// A started thread. Dropping it lets the thread go on by itself.
+/// A started thread. Dropping it detaches the thread.
 pub trait Joiner: Send + fmt::Debug {
     /// Waits for the end of the thread; `false` when it panicked.
     fn join(self: Box<Self>) -> bool;
@@ -68,7 +67,7 @@ impl Joiner for SystemJoiner {
     }
 }
 
-/// A runtime without threads: every spawn answers `Ok(None)`.
+/// A runtime without threads: every spawn returns `Ok(None)`.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct NoThreads;
 

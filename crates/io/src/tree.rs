@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// Names, and what they stand for.
+/// Names, and the nodes they refer to.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree<N> {
     /// Directories besides the two that always exist.

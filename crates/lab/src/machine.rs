@@ -91,7 +91,7 @@ impl SyncProbe {
         })
     }
 
-    /// Takes some more samples: between rounds, where they show the conditions of the rivals.
+    /// Takes some more samples: between rounds, to show the conditions of the rivals.
     pub(crate) fn sample(&mut self, count: usize) -> std::io::Result<()> {
         for _ in 0..count {
             self.file.write_all_at(&[7; 4096], self.at)?;

@@ -1,5 +1,5 @@
-//! The bench: experiments that print tables. Not shipped; every number in `docs/benchmarks.md`
-//! comes from here.
+//! The bench: experiments that print tables. Not shipped; the source of every number in
+//! `docs/benchmarks.md`.
 //!
 //! ```sh
 //! cargo run --release -p lab -- data --dir PATH --json results.json

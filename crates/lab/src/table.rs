@@ -37,7 +37,7 @@ pub(crate) fn interval(results: &[f64]) -> (f64, f64) {
     (mean, student(results.len()) * deviation / n.max(1.0).sqrt())
 }
 
-/// The quantile of Student's distribution for an interval of 95 % over so many values.
+/// Quantile of Student's distribution for a 95 % interval over `results` values.
 fn student(results: usize) -> f64 {
     const TABLE: [f64; 14] = [
         12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14,

@@ -1,13 +1,13 @@
 //! Files of Avro (object container files, version 1): records in, records out.
 //!
-//! Purpose: manifests of Iceberg, of which only a part of Avro is needed. Written are files with
-//! the schema they are given, without compression ([`file()`]); read are files of any schema that
-//! does not contain itself, plain or deflated ([`records`]), in which fields are looked up by name.
+//! Purpose: manifests of Iceberg, which need only a part of Avro. Writes files with a given schema,
+//! without compression ([`file()`]); reads files of any schema that does not contain itself, plain
+//! or deflated ([`records`]), with fields looked up by name.
 //!
-//! Invariants: no bytes make it panic, or take more memory than a multiple of the file's size,
-//! which is [`read::INFLATED_MAX`] where it is deflated. Integers, dates and enumerations are one
-//! kind of number here. Concurrency: functions over bytes; nothing is shared. Failure: a file that
-//! is cut, or of another shape than its schema says, is an error that names what was expected.
+//! Invariants: no input causes a panic, or needs more memory than a multiple of the file's size,
+//! which is [`read::INFLATED_MAX`] for deflated files. Integers, dates and enumerations are one
+//! kind of number here. Concurrency: functions over bytes; no shared state. Failure: a file that is
+//! cut, or does not match its schema, is an error that names the expected content.
 
 mod read;
 mod schema;
@@ -19,10 +19,10 @@ pub(crate) use read::records;
 pub(crate) use write::file;
 
 const MAGIC: &[u8] = b"Obj\x01";
-/// Between the blocks of files that we write; readers take it from the head.
+/// Separator of blocks in the files that we write; readers read it from the header.
 const SYNC: &[u8; 16] = b"headwater lake 1";
 
-/// A part of a file, or a description of what was expected there.
+/// A parsed part of a file, or a description of the expected content.
 type Parsed<T> = Result<T, String>;
 
 /// A value.
@@ -201,7 +201,8 @@ mod tests {
             .collect();
         assert_eq!(read(&plain).unwrap(), expected);
         assert_eq!(read(&file(SCHEMA, &[], &[]).unwrap()).unwrap(), []);
-        // As others write it: deflated, in two blocks, the head in a block with its length.
+        // As written by other programs: deflated, in two blocks, the header in a block with its
+        // length.
         let of = parse(SCHEMA.as_bytes()).unwrap();
         let mut head = Vec::new();
         for (key, value) in [("avro.codec", "deflate"), ("avro.schema", SCHEMA)] {
@@ -245,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A file of a schema, with blocks of which the first number is a count and the rest is stored.
+    /// A file of a schema, with blocks whose first number is a count, followed by the stored bytes.
     fn blocks(schema: &str, all: &[(u64, &[u8])]) -> Vec<u8> {
         let mut bytes = file(schema, &[], &[]).unwrap();
         for (count, body) in all {
@@ -263,7 +264,8 @@ mod tests {
         assert!(read(&blocks(nothing, &[(1 << 40, b"")])).is_err());
         let null = r#"{"type":"record","name":"r","fields":[{"name":"n","type":"null"}]}"#;
         assert!(read(&blocks(null, &[(1 << 40, b"")])).is_err());
-        // An array of nothing: a count beyond all bounds, and many that each are within them.
+        // An array without bytes: a count beyond all bounds, and many counts that are each within
+        // bounds.
         let array = r#"{"type":"record","name":"r","fields":[{"name":"a",
             "type":{"type":"array","items":"null"}}]}"#;
         let mut body = Vec::new();
@@ -279,7 +281,7 @@ mod tests {
 
     #[test]
     fn types_that_name_each_other_grow_neither_the_schema_nor_its_values() {
-        // Each has the one before it twice: the last would have 2^200 fields.
+        // Each type contains the previous one twice: the last would have 2^200 fields.
         let mut twice = r#"{"type":"record","name":"r0","fields":[]}"#.to_owned();
         let mut deep = twice.clone();
         for at in 1..60 {

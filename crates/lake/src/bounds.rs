@@ -1,8 +1,8 @@
 //! Statistics of the values of a column of a file: their number, and bounds.
 //!
-//! Invariants: no value lies outside of the bounds; NaN is counted and does not count for them, and
-//! of two zeros the negative one is the smaller, as Iceberg says. Bounds of texts are cut to
-//! [`CUT`] characters, and of bytes to as many bytes: the upper one is then raised, or is none.
+//! Invariants: no value is outside the bounds; NaN is counted and excluded from the bounds, and of
+//! two zeros the negative one is the smaller, as Iceberg defines. Bounds of texts are cut to
+//! [`CUT`] characters, and of bytes to as many bytes: the upper bound is then raised, or absent.
 
 use crate::error::{LakeError, Result};
 use arrow::array::{
@@ -45,7 +45,7 @@ impl Bound {
         }
     }
 
-    /// As Iceberg writes a single value.
+    /// Iceberg's encoding of a single value.
     fn bytes(&self) -> Vec<u8> {
         match self {
             Bound::Bool(value) => vec![u8::from(*value)],
@@ -66,7 +66,7 @@ impl Bound {
         }
     }
 
-    /// `None` when no short value is large enough.
+    /// Upper bound; `None` if no short value is large enough.
     fn upper(&self) -> Option<Vec<u8>> {
         match self {
             Bound::Text(text) if text.chars().nth(CUT).is_some() => raised_text(text),
@@ -76,7 +76,7 @@ impl Bound {
     }
 }
 
-/// Two's complement, the first byte first, in as few bytes as hold it.
+/// Two's complement, big-endian, in the fewest bytes.
 fn shortest(value: i128) -> Vec<u8> {
     let all = value.to_be_bytes();
     let fill = if value < 0 { 0xff } else { 0 };
@@ -91,11 +91,11 @@ fn shortest(value: i128) -> Vec<u8> {
     bytes.to_vec()
 }
 
-/// A text of at most so many characters that no text which begins alike exceeds.
+/// A text of at most [`CUT`] characters, not less than any text that starts with the cut text.
 fn raised_text(text: &str) -> Option<Vec<u8>> {
     let mut chars: Vec<char> = text.chars().take(CUT).collect();
     while let Some(last) = chars.pop() {
-        // Numbers between the two stretches of characters stand for none.
+        // Numbers between the two ranges of characters are not characters.
         let next = match last {
             '\u{d7ff}' => Some('\u{e000}'),
             _ => char::from_u32(u32::from(last) + 1),
@@ -122,10 +122,10 @@ fn raised_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
 /// Statistics of the values of one column so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bounds {
-    /// Values, those absent included.
+    /// Number of values, absent ones included.
     pub(crate) values: u64,
     pub(crate) nulls: u64,
-    /// `None` = the column has no floats.
+    /// Number of NaNs; `None` = the column has no floats.
     pub(crate) nans: Option<u64>,
     least: Option<Bound>,
     most: Option<Bound>,
@@ -140,7 +140,7 @@ impl Bounds {
         self.most.as_ref().and_then(Bound::upper)
     }
 
-    /// Takes in the values of an array.
+    /// Adds the values of an array.
     pub(crate) fn take(&mut self, array: &ArrayRef) -> Result<()> {
         self.values += wide(array.len());
         self.nulls += wide(array.null_count());

@@ -1,10 +1,10 @@
 //! A lake in a bucket: its objects, and commits of metadata.
 //!
-//! Invariants: an object is created and never replaced, but for the hint, which only rises. Of two
-//! writers of the same metadata one wins: the put is conditional on there being none. Failure:
-//! transient errors are retried, some times. A put that has no answer may be carried out later: its
-//! bytes are left there, and a writer that finds its name taken compares the contents. Lists may
-//! omit new objects: no decision rests on them but which garbage is seen.
+//! Invariants: an object is created and never replaced, except the hint, which only increases. Of
+//! two writers of the same metadata one wins: the put is conditional on the object not existing.
+//! Failure: transient errors are retried a few times. A put without an answer may be carried out
+//! later: its bytes are not removed, and a writer whose name already exists compares the contents.
+//! Lists may omit new objects: they are used only to find garbage.
 
 use crate::error::{LakeError, Result};
 use crate::folder::Listed;
@@ -95,7 +95,7 @@ impl Bucket {
         self.create(path, &mut || self.store.create(key, bytes))
     }
 
-    /// As [`Self::put`], of what a file has.
+    /// As [`Self::put`], with the content of a file.
     pub(crate) fn put_file(&self, path: &Path, file: &File) -> Result<()> {
         let key = self.key(path)?;
         self.create(path, &mut || self.store.create_from(key, file))
@@ -121,7 +121,7 @@ impl Bucket {
         self.ask(path, |_| self.store.delete(key))
     }
 
-    /// An object as a file of this machine, which has no name and goes when it is closed.
+    /// An object as a local file without a name, which is removed when closed.
     pub(crate) fn fetch(&self, path: &Path, bytes: u64) -> Result<File> {
         let key = self.key(path)?;
         let mut file = nameless()?;
@@ -203,7 +203,7 @@ impl Bucket {
             if !page.more {
                 break;
             }
-            // Behind all that is in the last one: `0` follows `/`.
+            // After all keys below the last one: `0` follows `/`.
             let rest = last.strip_prefix(&prefix).unwrap_or(&last);
             after = match rest.split_once('/') {
                 Some((name, _)) => format!("{prefix}{name}0"),
@@ -215,7 +215,7 @@ impl Bucket {
         Ok(names)
     }
 
-    /// The newest metadata of a table, and how many commits they follow; `None` = it is not there.
+    /// Newest metadata of a table, and its number of commits; `None` = the table does not exist.
     pub(crate) fn newest(&self, dir: &Path) -> Result<Option<(u64, Vec<u8>)>> {
         let told = self.hint_version(dir)?;
         let of = |version: u64| self.get(&metadata_file(dir, version));
@@ -224,8 +224,8 @@ impl Bucket {
             found = of(version)?.map(|object| (version, object.bytes));
         }
         if found.is_none() {
-            // There is no hint yet, or it is so old that its versions were removed. A list may omit
-            // the newest.
+            // There is no hint yet, or the hint is so old that its versions were removed. A list
+            // may omit the newest.
             let mut listed = 1;
             self.each(&dir.join(METADATA), &mut |object, _| {
                 let name = object.path.file_name().and_then(|name| name.to_str());
@@ -243,8 +243,8 @@ impl Bucket {
         Ok(found)
     }
 
-    /// Makes the metadata after so many commits; false when there are others, and nothing has
-    /// changed.
+    /// Creates the metadata of a version; false if another writer has created it, and then no state
+    /// is changed.
     pub(crate) fn commit(&self, dir: &Path, version: u64, bytes: &[u8]) -> Result<bool> {
         let path = metadata_file(dir, version);
         let key = self.key(&path)?;
@@ -256,7 +256,7 @@ impl Bucket {
         match put {
             Put::Stored(_) => Ok(true),
             Put::Refused if attempts == 0 => Ok(false),
-            // One of the attempts before may have been carried out.
+            // An earlier attempt may have been carried out.
             Put::Refused => Ok(self.read(&path)? == bytes),
         }
     }
@@ -267,7 +267,8 @@ impl Bucket {
         Ok(found.as_ref().and_then(version_in))
     }
 
-    /// Says in an object of its own which metadata are the newest, or newer ones than these.
+    /// Updates the hint, an object of its own, to the newest metadata: this version, or a newer
+    /// one.
     pub(crate) fn tell_version(&self, dir: &Path, version: u64) -> Result<()> {
         let path = dir.join(METADATA).join(HINT);
         let key = self.key(&path)?;

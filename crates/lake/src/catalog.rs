@@ -6,10 +6,10 @@
 //! LAKE/_edges/EDGE/TABLE      a cloud's copy of an edge, the namespace `edge_EDGE`
 //! ```
 //!
-//! Invariants: a listed table has metadata that were committed. Nothing is changed. Access to a
-//! table is decided by the caller: each is listed with the name that it has in its database.
-//! Concurrency: reads beside writes of the lake; a table is as it was at one commit. Failure: a
-//! folder that is no table of ours is none; one that cannot be read is reported beside the others.
+//! Invariants: a listed table has committed metadata. The catalog is read-only. Access to a table
+//! is decided by the caller: each table is listed with its name in its database. Concurrency: reads
+//! concurrently with writes of the lake; a table is as of one commit. Failure: a folder that is not
+//! a table of ours is ignored; a folder that cannot be read is reported beside the tables.
 
 use crate::error::{LakeError, Result};
 use crate::location::LakeLocation;
@@ -34,14 +34,14 @@ pub fn folder_of_edge(lake: &Path, edge: &str) -> PathBuf {
 pub struct CatalogTable {
     /// Name of the table in the catalog: its folder, which is its name for plain names.
     pub name: String,
-    /// Name in its database of the table, or of the table of which this is the rollup.
+    /// Name in its database of the table, or of the table with this rollup.
     pub table: String,
 }
 
 /// The tables of a namespace.
 #[derive(Debug, Default)]
 pub struct CatalogTables {
-    /// By their names.
+    /// Tables by name.
     pub tables: Vec<CatalogTable>,
     /// Folders of tables that cannot be read, and why.
     pub unreadable: Vec<(String, LakeError)>,
@@ -65,7 +65,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The catalog of a lake, which need not be there yet.
+    /// The catalog of a lake, which may not exist yet.
     #[must_use]
     pub fn new(lake: impl Into<LakeLocation>) -> Catalog {
         Catalog { lake: lake.into() }
@@ -84,7 +84,7 @@ impl Catalog {
         Ok(own.chain(edges).collect())
     }
 
-    /// The tables of a namespace by their names; `None` = there is no such namespace.
+    /// Tables of a namespace by name; `None` = the namespace does not exist.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -103,7 +103,7 @@ impl Catalog {
         Ok(Some(told))
     }
 
-    /// The newest metadata of a table; `None` = there is none of this name.
+    /// Newest metadata of a table; `None` = the table does not exist.
     ///
     /// # Errors
     /// When the table cannot be read, or was made in another folder.
@@ -140,9 +140,9 @@ impl Catalog {
     }
 }
 
-/// The table of a name in a folder, and what its database calls it.
+/// The table of a name in a folder, and its name in its database.
 fn find(lake: &LakeLocation, folder: &Path, name: &str) -> Result<Option<(Table, String)>> {
-    // What the catalog calls a table is a name that we give to folders: no path, nothing hidden.
+    // Table names of the catalog are names that we give to folders: neither paths nor hidden.
     if name == EDGES || name.starts_with('.') || name.contains(['/', '\\', '\0']) {
         return Ok(None);
     }

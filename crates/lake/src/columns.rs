@@ -1,8 +1,8 @@
 //! The columns of a table: their meaning here, and their names and types in Iceberg and Parquet.
 //!
-//! Invariants: a column keeps its number as long as the table exists, and no number is used twice.
-//! A field that gets another type gets another column: Iceberg widens none of the types there are.
-//! The former column stays, by another name, for days that are not rewritten.
+//! Invariants: a column retains its number as long as the table exists, and no number is reused. A
+//! field whose type changes gets another column: Iceberg cannot widen any of its types. The former
+//! column is renamed, and retained for days that are not rewritten.
 
 use crate::names::free_name;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 /// The column of times.
 pub(crate) const TIME: &str = "time";
-/// The column of what microseconds leave of times.
+/// Column of the remainder of times in microseconds, in nanoseconds.
 const REST: &str = "time_ns";
-/// Digits of the decimals that stand for unsigned integers.
+/// Digits of the decimals that represent unsigned integers.
 pub(crate) const U64_DIGITS: u8 = 20;
 
 /// Meaning of a column.
@@ -39,9 +39,9 @@ pub(crate) enum Kind {
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Column {
-    /// Its number in Iceberg and Parquet.
+    /// Number of the column in Iceberg and Parquet.
     pub(crate) id: i32,
-    /// Its name there.
+    /// Name of the column there.
     pub(crate) name: String,
     pub(crate) kind: Kind,
     /// The name of the tag or field.
@@ -106,7 +106,7 @@ impl Column {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Columns {
     pub(crate) all: Vec<Column>,
-    /// The largest number that was ever given.
+    /// The largest number ever assigned.
     pub(crate) last_id: i32,
 }
 
@@ -133,7 +133,7 @@ impl Columns {
         }
     }
 
-    /// The columns, with those that are missing of these tags and fields.
+    /// The columns, plus the missing ones of these tags and fields.
     pub(crate) fn grown(&self, tags: &[String], fields: &[(String, FieldType)]) -> Growth {
         let mut columns = self.clone();
         let is_there = |column: &Column| {
@@ -155,14 +155,14 @@ impl Columns {
         Growth { columns, is_other }
     }
 
-    /// With a column for what microseconds leave of times.
+    /// These columns with a column for the remainder of times in microseconds.
     pub(crate) fn with_rest(&self) -> Columns {
         let mut columns = self.clone();
         columns.add(Kind::Rest, "", None);
         columns
     }
 
-    /// Gives a column of a field a name that leaves its own to another one.
+    /// Renames a column of a field, so that another column can have the field's name.
     fn retire(&mut self, id: i32) {
         let Some(at) = self.all.iter().position(|column| column.id == id) else {
             return;
@@ -230,7 +230,7 @@ impl Columns {
         json!({"type": "struct", "schema-id": schema_id, "fields": fields})
     }
 
-    /// By what rows of a file are sorted, as Iceberg writes it: the tags, then the time.
+    /// Sort order of a file's rows in Iceberg's format: the tags, then the time.
     pub(crate) fn sort_order(&self, order_id: i32) -> Value {
         let time = self.all.iter().filter(|column| column.kind == Kind::Time);
         let fields: Vec<Value> = self

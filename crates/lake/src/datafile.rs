@@ -1,8 +1,8 @@
 //! Files of rows: Parquet, several for a day where one would be too large.
 //!
-//! Invariants: a file is on the device, whole, before it is reported; until then nothing names it.
-//! Rows are in the order of arrival; row groups and pages have statistics, except columns with NaN
-//! there. Memory: one row group.
+//! Invariants: a file is on the device, complete, before it is reported; until then no metadata
+//! name it. Rows are in the order of arrival; row groups and pages have statistics, except for
+//! columns with NaN. Memory: one row group.
 
 use crate::bounds::Bounds;
 use crate::columns::{Columns, Kind};
@@ -60,7 +60,7 @@ pub(crate) struct Target<'a> {
     pub(crate) sort_order_id: i32,
     /// A file is closed when it has about this many bytes.
     pub(crate) file_bytes: u64,
-    /// A row group is closed when it takes about this many bytes.
+    /// A row group is closed at about this many bytes.
     pub(crate) row_group_bytes: usize,
 }
 
@@ -141,7 +141,7 @@ impl<'a> DayWriter<'a> {
             .set_sorting_columns(Some(sorted.collect()))
             .set_created_by(concat!("headwater ", env!("CARGO_PKG_VERSION")).to_owned())
             .build();
-        // Others take the types from Parquet's schema; Arrow's would name dictionaries.
+        // Other readers use the types of Parquet's schema; Arrow's would include dictionaries.
         let options = ArrowWriterOptions::new()
             .with_properties(properties)
             .with_skip_arrow_metadata(true)
@@ -184,7 +184,7 @@ impl<'a> DayWriter<'a> {
         Ok(self.files)
     }
 
-    /// Removes what was written so far.
+    /// Removes the file written so far.
     pub(crate) fn give_up(self) -> Result<()> {
         for file in &self.files {
             self.place.remove(Path::new(&file.path))?;
@@ -242,7 +242,7 @@ fn told(columns: &Columns, bounds: &[Bounds], metadata: &ParquetMetaData) -> Dat
         if let Some(nans) = bounds.nans {
             file.nan_counts.insert(column.id, signed(nans));
         }
-        // Readers take the bounds as covering all values, but NaN is outside of them.
+        // Readers assume that the bounds cover all values, but NaN is outside of them.
         if bounds.nans.unwrap_or(0) == 0 {
             put(&mut file.lower, column.id, bounds.lower());
             put(&mut file.upper, column.id, bounds.upper());

@@ -1,7 +1,7 @@
 //! Days in UTC, by which tables are divided.
 //!
-//! Invariant: a day is counted from 1970-01-01, as Iceberg's transform `day` does; every instant
-//! lies in one. The first and the last day there are have fewer instants than others.
+//! Invariant: a day is counted from 1970-01-01, as Iceberg's transform `day` does; every instant is
+//! in exactly one day. The first and the last representable day are shorter than others.
 
 use headwater::{ClosedRange, Timestamp};
 use headwater_wire::instant::{format_instant, parse_instant};
@@ -19,7 +19,7 @@ impl Day {
     #[must_use]
     pub fn of(at: Timestamp) -> Day {
         let number = at.as_nanos().div_euclid(DAY_NS);
-        // Instants of 64 bits lie within 106,752 days of 1970.
+        // Instants of 64 bits are within 106,752 days of 1970.
         Day(i32::try_from(number).unwrap_or(i32::MAX))
     }
 
@@ -41,7 +41,7 @@ impl Day {
         Day(self.0.saturating_add(1))
     }
 
-    /// Its instants.
+    /// Instants of the day.
     ///
     /// ```
     /// use headwater::{ClosedRange, Timestamp};
@@ -71,7 +71,7 @@ impl Day {
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let range = self.range();
-        // The first day there is has no beginning.
+        // The first representable day does not start at midnight.
         let text = format_instant(range.last);
         f.write_str(text.split('T').next().unwrap_or(&text))
     }
@@ -98,7 +98,7 @@ impl Days {
         ClosedRange::new(self.first.range().first, self.last.range().last)
     }
 
-    /// The days of all of these, put together where they touch or overlap.
+    /// Union of days, joined if they touch or overlap.
     pub(crate) fn union(mut all: Vec<Days>) -> Vec<Days> {
         all.sort_by_key(|days| (days.first, days.last));
         let mut out: Vec<Days> = Vec::new();
@@ -113,7 +113,7 @@ impl Days {
         out
     }
 
-    /// Subtracts days from others; the subtracted ones rise.
+    /// Subtracts days from others; the subtracted days are sorted.
     pub(crate) fn without(all: Vec<Days>, taken: impl Iterator<Item = Day>) -> Vec<Days> {
         let mut left = all;
         for day in taken {
@@ -133,7 +133,7 @@ impl Days {
         left
     }
 
-    /// One after the other.
+    /// The single days, in order.
     pub(crate) fn each(self) -> impl Iterator<Item = Day> {
         (self.first.0..=self.last.0).map(Day)
     }

@@ -20,7 +20,7 @@ pub enum LakeError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The address of a lake in a bucket is not valid, or there are no credentials for it.
+    /// The address of a lake in a bucket is not valid, or credentials for it are missing.
     #[error("[lake.address] {0}")]
     Address(String),
     /// An object of the lake could not be read or put.
@@ -31,7 +31,7 @@ pub enum LakeError {
         /// The error of the store.
         source: StoreFailure,
     },
-    /// A file of the lake does not hold what it should.
+    /// A file of the lake has unexpected content.
     #[error("[lake.format] {path}: expected {expected}; found {found}")]
     Format {
         /// Which file.
@@ -49,7 +49,7 @@ pub enum LakeError {
         /// The error of the library.
         message: String,
     },
-    /// The table holds what others wrote, which the next write would lose.
+    /// The table has changes by other programs, which the next write would lose.
     #[error(
         "[lake.foreign] {path}: expected a table that only Headwater changes; found {found}: \
          write to another folder, or remove this one to have it made anew"
@@ -60,7 +60,7 @@ pub enum LakeError {
         /// The changes of others.
         found: String,
     },
-    /// The table was made of another database.
+    /// The table was created from another database.
     #[error(
         "[lake.database] {path}: expected a table of the database {expected:016x}; found one of \
          {found:016x}: write each database to a folder of its own"
@@ -70,7 +70,7 @@ pub enum LakeError {
         path: PathBuf,
         /// The database that is read.
         expected: u64,
-        /// The database that the table was made of.
+        /// The database from which the table was created.
         found: u64,
     },
     /// The table's files name each other by another folder.

@@ -1,9 +1,9 @@
 //! A lake in a folder of this machine: its files, and commits of metadata.
 //!
-//! Invariants: a file that is reported as written is on the device, its name too. Of two writers of
-//! the same metadata one wins: the name is linked, which fails where it exists. Failure: a file
-//! that was being written when a write ended has a name that begins with a point, or that nothing
-//! names.
+//! Invariants: a file that is reported as written is on the device, including its name. Of two
+//! writers of the same metadata one wins: the name is hard-linked, which fails if it exists.
+//! Failure: a file of an interrupted write has a name that starts with a dot, or that no metadata
+//! name.
 
 use crate::error::{LakeError, Result};
 use crate::names::{HINT, METADATA, metadata_file, version_of};
@@ -26,7 +26,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|e| LakeError::io(path, e))
 }
 
-/// Makes a file, which is on the device afterwards, but perhaps not its name.
+/// Writes a file, which is on the device afterwards, but perhaps not its name.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = File::create(path).and_then(|mut file| {
         file.write_all(bytes)?;
@@ -35,7 +35,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     written.map_err(|e| LakeError::io(path, e))
 }
 
-/// Makes a file to be written to, and its folder.
+/// Creates a file to write to, and its folder.
 pub(crate) fn create(path: &Path) -> Result<File> {
     if let Some(folder) = path.parent() {
         make(folder)?;
@@ -51,7 +51,7 @@ pub(crate) fn remove(path: &Path) -> Result<()> {
     fs::remove_file(path).map_err(|e| LakeError::io(path, e))
 }
 
-/// Syncs the names in a folder, and the names of so many above it: each may be new.
+/// Syncs a folder, and `levels` folders above it: the name of each may be new.
 pub(crate) fn sync(folder: &Path, levels: usize) -> Result<()> {
     for folder in folder.ancestors().take(levels) {
         let synced = File::open(folder).and_then(|folder| folder.sync_all());
@@ -60,7 +60,7 @@ pub(crate) fn sync(folder: &Path, levels: usize) -> Result<()> {
     Ok(())
 }
 
-/// Entries of a folder; nothing when it is not there, or is none.
+/// Entries of a folder; empty if it does not exist, or is not a folder.
 fn entries(of: &Path) -> Result<Vec<DirEntry>> {
     let io = |e| LakeError::io(of, e);
     match fs::read_dir(of) {
@@ -72,7 +72,7 @@ fn entries(of: &Path) -> Result<Vec<DirEntry>> {
     }
 }
 
-/// The folders in a folder, by their names; none when it is not there.
+/// Folders in a folder, sorted by name; empty if it does not exist.
 pub(crate) fn folders(of: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in entries(of)? {
@@ -85,15 +85,14 @@ pub(crate) fn folders(of: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Number of commits of a table; `None` = it is not there.
+/// Number of commits of a table; `None` = the table does not exist.
 pub(crate) fn newest(dir: &Path) -> Result<Option<u64>> {
     let names = entries(&dir.join(METADATA))?.into_iter();
     let versions = names.filter_map(|entry| version_of(entry.file_name().to_str()?));
     Ok(versions.max())
 }
 
-/// Makes the metadata after so many commits; false when they are there already, and nothing has
-/// changed.
+/// Creates the metadata of a version; false if they exist already, and then no state is changed.
 pub(crate) fn commit(
     dir: &Path,
     version: u64,
@@ -103,7 +102,7 @@ pub(crate) fn commit(
     let folder = dir.join(METADATA);
     let temporary = folder.join(format!(".{prefix}-{version}.tmp"));
     write(&temporary, bytes)?;
-    // Of a new table its own name, too.
+    // For a new table also the name of the table's folder.
     sync(&folder, if version == 1 { 3 } else { 1 })?;
     steps.at("metadata written")?;
     let target = metadata_file(dir, version);
@@ -120,7 +119,7 @@ pub(crate) fn commit(
     Ok(was_first)
 }
 
-/// Says in a file of its own which metadata are the newest.
+/// Writes the version of the newest metadata to the hint file.
 pub(crate) fn tell_version(dir: &Path, prefix: &str) -> Result<()> {
     let folder = dir.join(METADATA);
     let mut told = None;

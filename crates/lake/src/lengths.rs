@@ -1,7 +1,7 @@
 //! Counts as Iceberg writes them.
 //!
-//! Invariant: nothing is cut. Where a number is written with a sign, one that does not fit, which
-//! no file can hold, becomes the largest.
+//! Invariant: no number is truncated. If a number is written with a sign, one that does not fit,
+//! which no file can have, saturates.
 
 /// A count as Iceberg writes it.
 pub(crate) fn signed(count: u64) -> i64 {

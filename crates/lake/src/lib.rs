@@ -1,19 +1,19 @@
-//! The lake: the tables of a database as Apache Iceberg tables of Parquet files, which others read
-//! with none of our code.
+//! The lake: the tables of a database as Apache Iceberg tables of Parquet files, which other
+//! programs read without our code.
 //!
 //! Purpose: [`write()`] brings the tables in a [`LakeLocation`], a folder or a bucket, to the state
-//! of the database, day by day; [`status`] reports what is there and what is missing; [`verify`]
-//! compares; a [`Catalog`] finds tables by their names.
+//! of the database, day by day; [`status`] reports present and missing days; [`verify`] compares; a
+//! [`Catalog`] finds tables by name.
 //!
-//! Invariants: a reader of a table sees the rows of each day as the database had them at one
-//! instant, each once; rows of the database that are missing in the lake are reported. The state of
-//! the lake is stored in the tables themselves, and nowhere else.
+//! Invariants: a reader of a table sees the rows of each day as of one instant of the database,
+//! each row once; rows of the database that are missing in the lake are reported. The state of the
+//! lake is stored only in the tables themselves.
 //!
-//! Concurrency: writes of one table at once are sound; one of them is first, the others look again.
-//! A database is read beside the process that owns it.
+//! Concurrency: concurrent writes of one table are safe; one of them wins, the others start again
+//! from the new state. A database is read concurrently with the process that owns it.
 //!
-//! Failure: a write that ends at any step leaves the tables as they were, or as they should be, and
-//! perhaps files that nothing names, which a later write removes.
+//! Failure: a write that ends at any step leaves the tables in the old or the new state, and
+//! possibly unnamed files, which a later write removes.
 #![allow(
     clippy::disallowed_methods,
     reason = "a lake consists of files of others' formats that its user names, not of a database"

@@ -2,7 +2,7 @@
 //! locations: absolute paths in a folder, `s3://BUCKET/…` in a bucket.
 //!
 //! Invariants: a file that is reported as written is durable. A commit is the creation of one name,
-//! in which one of several writers succeeds. Concurrency: shared freely.
+//! in which exactly one of several writers succeeds. Concurrency: shared freely.
 
 use crate::bucket::{Bucket, nameless};
 use crate::error::{LakeError, Result};
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Prefix of locations in buckets.
 const S3: &str = "s3://";
-/// Bytes at the end of a file of Parquet that say how long its footer is.
+/// Bytes at the end of a Parquet file that state the length of its footer.
 const PARQUET_END: u64 = 8;
 
 /// Where a lake is.
@@ -38,9 +38,9 @@ const PARQUET_END: u64 = 8;
 #[derive(Clone, Debug)]
 pub struct LakeLocation {
     root: PathBuf,
-    /// `None` = it is a folder.
+    /// The bucket; `None` = the lake is a folder.
     bucket: Option<Bucket>,
-    /// Settings for readers to reach it.
+    /// Settings with which readers access the lake.
     config: BTreeMap<String, String>,
 }
 
@@ -74,8 +74,7 @@ impl From<&LakeLocation> for LakeLocation {
 
 impl LakeLocation {
     /// The lake at an address: `s3://BUCKET/PREFIX?endpoint=URL&region=NAME` with credentials of
-    /// the environment, which `variable` returns, or the path of a folder. Nothing is requested
-    /// yet.
+    /// the environment, which `variable` returns, or the path of a folder. No request is sent yet.
     ///
     /// # Errors
     /// `lake.address` for an invalid address, or without credentials.
@@ -98,7 +97,8 @@ impl LakeLocation {
         Ok(place)
     }
 
-    /// A place in a store of objects; all locations begin with `base`, as other programs call it.
+    /// A location in an object store; all locations start with `base`, the address used by other
+    /// programs.
     #[must_use]
     pub fn in_store(store: Arc<dyn ObjectStore>, base: &str) -> LakeLocation {
         let bucket = Bucket::new(store, base);
@@ -109,7 +109,8 @@ impl LakeLocation {
         }
     }
 
-    /// Waits so long before it asks a store again that did not answer, twice as long each time.
+    /// Sets the pause before the first retry of a request without an answer, which doubles with
+    /// each further one.
     #[must_use]
     pub fn with_pause(mut self, pause: Duration) -> LakeLocation {
         if let Some(bucket) = &mut self.bucket {
@@ -127,7 +128,8 @@ impl LakeLocation {
         }
     }
 
-    /// Settings for readers to reach it, with the names of Iceberg's catalogs. No secrets.
+    /// Settings with which readers access the lake, with the names of Iceberg's catalogs. Contains
+    /// no secrets.
     #[must_use]
     pub fn config(&self) -> &BTreeMap<String, String> {
         &self.config
@@ -153,10 +155,10 @@ impl LakeLocation {
         })
     }
 
-    /// As [`Self::existing`]; a folder that is not there yet has its own name.
+    /// As [`Self::existing`]; a folder that does not exist yet is used by its own name.
     pub(crate) fn known(&self) -> Result<LakeLocation> {
         match self.existing() {
-            // Nothing was written yet.
+            // No write has happened yet.
             Err(LakeError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 Ok(self.clone())
             }
@@ -172,7 +174,7 @@ impl LakeLocation {
         self.existing()
     }
 
-    /// The folders in one, by their names; none when it is not there.
+    /// Folders in a folder, sorted by name; empty if it does not exist.
     pub(crate) fn folders(&self, of: &Path) -> Result<Vec<String>> {
         match &self.bucket {
             Some(bucket) => bucket.folders(of),
@@ -180,7 +182,7 @@ impl LakeLocation {
         }
     }
 
-    /// The newest metadata of a table, and how many commits they follow; `None` = it is not there.
+    /// Newest metadata of a table, and its number of commits; `None` = the table does not exist.
     pub(crate) fn newest(&self, dir: &Path) -> Result<Option<(u64, Vec<u8>)>> {
         if let Some(bucket) = &self.bucket {
             return bucket.newest(dir);
@@ -212,7 +214,7 @@ impl LakeLocation {
         }
     }
 
-    /// A file to be written to, which [`Self::keep`] puts where it belongs.
+    /// A file to write to, which [`Self::keep`] moves to its location.
     pub(crate) fn begin(&self, path: &Path) -> Result<File> {
         match &self.bucket {
             Some(_) => nameless(),
@@ -220,7 +222,7 @@ impl LakeLocation {
         }
     }
 
-    /// Makes a file that was written durable; how many bytes it has.
+    /// Makes a written file durable; returns its size in bytes.
     pub(crate) fn keep(&self, path: &Path, file: &File) -> Result<u64> {
         let io = |e| LakeError::io(path, e);
         match &self.bucket {
@@ -230,7 +232,7 @@ impl LakeLocation {
         Ok(file.metadata().map_err(io)?.len())
     }
 
-    /// Drops a file that was begun and is not needed.
+    /// Drops a file that was started and is not needed.
     pub(crate) fn give_up(&self, path: &Path) -> Result<()> {
         match &self.bucket {
             Some(_) => Ok(()),
@@ -238,7 +240,7 @@ impl LakeLocation {
         }
     }
 
-    /// Makes the names in a folder durable, and the names of so many above it.
+    /// Makes the names in a folder durable, and the names of `levels` folders above it.
     pub(crate) fn sync(&self, of: &Path, levels: usize) -> Result<()> {
         match &self.bucket {
             Some(_) => Ok(()),
@@ -246,7 +248,7 @@ impl LakeLocation {
         }
     }
 
-    /// Makes what is needed before metadata are written.
+    /// Creates the folders needed before metadata are written.
     pub(crate) fn make_table(&self, dir: &Path) -> Result<()> {
         match &self.bucket {
             Some(_) => Ok(()),
@@ -254,7 +256,7 @@ impl LakeLocation {
         }
     }
 
-    /// Makes the metadata after so many commits; false when there are others, and nothing has
+    /// Creates the metadata of a version; false if that version exists, and then no state is
     /// changed.
     pub(crate) fn commit(
         &self,
@@ -274,7 +276,7 @@ impl LakeLocation {
         Ok(was_first)
     }
 
-    /// Says in a file of its own which metadata are the newest: these, or newer ones.
+    /// Updates the hint, a file of its own, to the newest metadata: this version, or a newer one.
     pub(crate) fn tell_version(&self, dir: &Path, version: u64, prefix: &str) -> Result<()> {
         match &self.bucket {
             Some(bucket) => bucket.tell_version(dir, version),
@@ -296,7 +298,7 @@ impl LakeLocation {
         match &self.bucket {
             Some(bucket) => bucket.each(of, &mut |listed, modified| {
                 let is_hint = listed.path.ends_with(HINT);
-                // A file without a known age does not count as old.
+                // A file of unknown age does not count as old.
                 if !is_hint && modified.is_some_and(|at| at <= before) {
                     found.push(listed);
                 }
@@ -306,7 +308,7 @@ impl LakeLocation {
         Ok(found)
     }
 
-    /// A file to be read as a whole, which has so many bytes.
+    /// A file of `bytes` bytes, to be read as a whole.
     pub(crate) fn fetch(&self, path: &Path, bytes: u64) -> Result<File> {
         match &self.bucket {
             Some(bucket) => bucket.fetch(path, bytes),
@@ -314,7 +316,7 @@ impl LakeLocation {
         }
     }
 
-    /// Number of rows of a Parquet file, by its footer. The caller gives its bytes.
+    /// Number of rows of a Parquet file, from its footer. `bytes` is the size of the file.
     pub(crate) fn rows(&self, path: &Path, bytes: u64) -> Result<i64> {
         let parquet = |e| LakeError::parquet(path, e);
         let Some(bucket) = &self.bucket else {
@@ -335,8 +337,7 @@ impl LakeLocation {
         Ok(read.file_metadata().num_rows())
     }
 
-    /// The bytes of the files below a folder of a table, as they are there; `None` = each is to be
-    /// looked at by itself.
+    /// Sizes of the files below a folder of a table, as listed; `None` = each is to be looked up.
     pub(crate) fn sizes(&self, of: &Path) -> Result<Option<BTreeMap<PathBuf, u64>>> {
         let Some(bucket) = &self.bucket else {
             return Ok(None);

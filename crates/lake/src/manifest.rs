@@ -1,8 +1,8 @@
 //! Manifests and lists of them: the files of a snapshot, and statistics of each.
 //!
-//! Invariants: an entry that is carried into another manifest keeps its original snapshot and
-//! sequence. Manifests that name deletes of rows, or files divided otherwise than by day, are
-//! refused: we write none.
+//! Invariants: an entry that is copied to another manifest retains its original snapshot and
+//! sequence. Manifests that name deletes of rows, or files partitioned otherwise than by day, are
+//! refused: we write neither.
 
 use crate::avro::{self, Record, Value, optional, record};
 use crate::columns::Columns;
@@ -22,14 +22,14 @@ pub(crate) struct DataFile {
     pub(crate) day: i32,
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
-    /// By column: bytes, values, absent values, NaN, bounds.
+    /// Statistics by column: bytes, values, absent values, NaN, bounds.
     pub(crate) column_sizes: BTreeMap<i32, i64>,
     pub(crate) value_counts: BTreeMap<i32, i64>,
     pub(crate) null_counts: BTreeMap<i32, i64>,
     pub(crate) nan_counts: BTreeMap<i32, i64>,
     pub(crate) lower: BTreeMap<i32, Vec<u8>>,
     pub(crate) upper: BTreeMap<i32, Vec<u8>>,
-    /// Where row groups begin.
+    /// Offsets of the row groups.
     pub(crate) split_offsets: Vec<i64>,
     pub(crate) sort_order_id: Option<i32>,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Status {
 pub(crate) struct Entry {
     pub(crate) status: Status,
     pub(crate) snapshot_id: i64,
-    /// `None` = the sequence of the manifest.
+    /// Sequence of the entry; `None` = the sequence of the manifest.
     pub(crate) sequence: Option<i64>,
     pub(crate) file_sequence: Option<i64>,
     pub(crate) file: DataFile,
@@ -70,7 +70,7 @@ pub(crate) struct Manifest {
     /// Files and rows: added, existing, deleted.
     pub(crate) files: [i32; 3],
     pub(crate) rows: [i64; 3],
-    /// The days of its files; `None` = that is not known, or it has none.
+    /// First and last day of its files; `None` = unknown, or no files.
     pub(crate) days: Option<(i32, i32)>,
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn list(path: &Path, bytes: &[u8]) -> Result<Vec<Manifest>> {
 }
 
 fn manifest(of: &Record) -> Option<Manifest> {
-    // What others write may lack counts: then everything may be there.
+    // Manifests of other programs may omit counts: then all kinds of entries may exist.
     let count = |name: &str| of.int(name).unwrap_or(1);
     let rows = |name: &str| of.long(name).unwrap_or(0);
     Some(Manifest {
@@ -209,7 +209,7 @@ fn manifest(of: &Record) -> Option<Manifest> {
     })
 }
 
-/// The days that a list says a manifest has.
+/// Days of a manifest, from its entry in a list.
 fn days(of: &Record) -> Option<(i32, i32)> {
     let summary = of.first("partitions")?;
     let bound = |name: &str| {
@@ -236,7 +236,7 @@ pub(crate) fn file(entries: &[Entry], columns: &Columns, schema_id: i32) -> Resu
     )
 }
 
-/// The entries of a manifest, deleted files left out.
+/// The entries of a manifest, except deleted files.
 pub(crate) fn live_entries(path: &Path, bytes: &[u8], of: &Manifest) -> Result<Vec<Entry>> {
     let mut out = Vec::new();
     for read in avro::records(path, bytes)? {

@@ -95,7 +95,7 @@ struct MetadataLogEntry {
 /// Source of a day of the table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Recorded {
-    /// The database's version of the day; `None` = none that lasts.
+    /// The database's version of the day; `None` = no lasting version.
     pub(crate) version: Option<String>,
     pub(crate) rows: u64,
     /// The sum over the rows.
@@ -167,7 +167,7 @@ impl Metadata {
         serde_json::to_vec_pretty(self).map_err(|e| LakeError::internal(e.to_string()))
     }
 
-    /// The table as its readers see it now; `None` = it has no rows, and never had any.
+    /// Current snapshot of the table; `None` = the table never had rows.
     pub(crate) fn current(&self) -> Option<&Snapshot> {
         let id = self.current_snapshot_id?;
         self.snapshots.iter().find(|s| s.snapshot_id == id)
@@ -205,7 +205,7 @@ impl Metadata {
         Ok(self.parsed(path, COLUMNS)?.unwrap_or_else(Columns::new))
     }
 
-    /// The database that the table was made of.
+    /// The database from which the table was created.
     pub(crate) fn database(&self) -> Option<u64> {
         u64::from_str_radix(self.properties.get(DATABASE)?, 16).ok()
     }
@@ -220,13 +220,14 @@ impl Metadata {
         self.properties.contains_key(ROLLUP)
     }
 
-    /// Whether it is of a table, or of its rollup; one that does not say so yet is.
+    /// Whether this is the table of `table`, or of its rollup; true also if the source is not
+    /// recorded yet.
     pub(crate) fn is_of(&self, table: &str, is_rollup: bool) -> bool {
         self.table()
             .is_none_or(|found| found == table && self.is_rollup() == is_rollup)
     }
 
-    /// Of what it is, in words.
+    /// Description of the source, for messages.
     pub(crate) fn of(&self) -> String {
         let what = if self.is_rollup() {
             "the rollup of "
@@ -285,7 +286,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Says of which table of which database this is.
+    /// Records the source: database, table, and whether this is its rollup.
     pub(crate) fn set_source(&mut self, database: u64, table: &str, is_rollup: bool) {
         let properties = &mut self.properties;
         if is_rollup {
@@ -298,7 +299,7 @@ impl Metadata {
         properties.insert("write.parquet.compression-codec".into(), "zstd".into());
     }
 
-    /// Gives the table these columns.
+    /// Sets the columns of the table.
     pub(crate) fn set_columns(&mut self, columns: &Columns) -> Result<()> {
         let text = serde_json::to_string(columns);
         let text = text.map_err(|e| LakeError::internal(e.to_string()))?;
@@ -317,7 +318,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Says what the days of the table are made of.
+    /// Records the sources of the table's days.
     pub(crate) fn set_days(&mut self, days: &BTreeMap<Day, Recorded>) -> Result<()> {
         self.properties.retain(|key, _| !key.starts_with(DAYS));
         let mut months: BTreeMap<String, BTreeMap<String, &Recorded>> = BTreeMap::new();
@@ -335,7 +336,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Makes a new snapshot the current one, and lets go of those from before `keep_from_ms`.
+    /// Makes a new snapshot the current one, and expires those older than `keep_from_ms`.
     pub(crate) fn add_snapshot(&mut self, new: NewSnapshot, now_ms: i64, keep_from_ms: i64) {
         self.last_sequence_number += 1;
         let snapshot = Snapshot {
@@ -360,14 +361,14 @@ impl Metadata {
         self.let_go(keep_from_ms);
     }
 
-    /// Lets go of old snapshots, but of none that has a name.
+    /// Expires old snapshots, except those with a name.
     fn let_go(&mut self, keep_from_ms: i64) {
         let id_of = |named: &Value| named.get("snapshot-id").and_then(Value::as_i64);
         let named: Vec<i64> = self.refs.values().filter_map(id_of).collect();
         self.snapshots
             .retain(|s| s.timestamp_ms >= keep_from_ms || named.contains(&s.snapshot_id));
         let kept: Vec<i64> = self.snapshots.iter().map(|s| s.snapshot_id).collect();
-        // The log must be contiguous: entries before the last one that is missing are forgotten.
+        // The log must be contiguous: entries before the last missing snapshot are removed.
         let gone = self
             .snapshot_log
             .iter()
@@ -403,7 +404,7 @@ pub(crate) fn day_field() -> Value {
     json!({"source-id": 1, "field-id": DAY_FIELD_ID, "name": "time_day", "transform": "day"})
 }
 
-/// A number that none of these has.
+/// A number that none of `all` has.
 fn next_id(all: &[Value], key: &str) -> i32 {
     let most = all.iter().filter_map(|v| v.get(key)?.as_i64()).max();
     most.and_then(|most| i32::try_from(most + 1).ok())

@@ -1,4 +1,4 @@
-//! Names of tables and columns as other programs take them.
+//! Names of tables and columns in forms that other programs accept.
 //!
 //! Invariants: two tables never have one folder; no two columns have names that differ in case
 //! only, since Spark finds columns without regard to it.
@@ -12,7 +12,7 @@ pub(crate) const HINT: &str = "version-hint.text";
 /// Where the lakes of edges are. No table's folder is called so: `_` at the beginning is escaped.
 pub(crate) const EDGES: &str = "_edges";
 
-/// The file of the metadata after so many commits.
+/// Metadata file of a version.
 pub(crate) fn metadata_file(dir: &Path, version: u64) -> PathBuf {
     dir.join(METADATA).join(format!("v{version}.metadata.json"))
 }
@@ -25,7 +25,7 @@ pub(crate) fn version_of(name: &str) -> Option<u64> {
         .ok()
 }
 
-/// The longest name of a folder that is used, in bytes: file systems take 255.
+/// Maximum length of a folder name, in bytes: file systems allow 255.
 const FOLDER_MAX: usize = 200;
 
 /// The folder of a table in a lake. Bytes that are not letters, digits, `_`, `-` or `.` in the
@@ -61,8 +61,7 @@ pub fn folder_of(table: &str) -> String {
     out
 }
 
-/// The name of a column that stands beside those which are `taken`: its own, or with `_1`, `_2` and
-/// so on behind it.
+/// Name of a column that is not `taken`: its own, or with the suffix `_1`, `_2` and so on.
 pub(crate) fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let wanted = if name.is_empty() { "_" } else { name };
     headwater_wire::free_name(wanted, taken)

@@ -1,9 +1,9 @@
 //! Planning of a write: the days of a table that differ between the lake and the database.
 //!
-//! Invariants: a day whose version is the recorded one has the rows that were written. Days from
-//! before the table's floor, where rows are removed because of their age, stay in the lake as they
-//! are; days that cannot be read stay too, and are reported. Memory: for each day that is read, the
-//! numbers of its streams.
+//! Invariants: a day whose version is the recorded one has the rows that were written. Days before
+//! the table's floor, whose rows are removed because of their age, are unchanged in the lake; days
+//! that cannot be read are unchanged, too, and reported. Memory: for each day read, the numbers of
+//! its streams.
 
 use crate::columns::Columns;
 use crate::day::{DAY_NS, Day, Days};
@@ -33,11 +33,12 @@ pub(crate) struct Plan {
     pub(crate) streams: Vec<StreamName>,
     /// Days to be read, and perhaps written.
     pub(crate) due: BTreeMap<Day, DayRows>,
-    /// Days that have no rows any more.
+    /// Days without rows now.
     pub(crate) gone: BTreeSet<Day>,
     /// Days that are as they were written.
     pub(crate) unchanged: BTreeSet<Day>,
-    /// Days that stay as they are, since their rows go because of their age.
+    /// Days that are unchanged in the lake, since the database removes their rows because of their
+    /// age.
     pub(crate) kept: BTreeSet<Day>,
     /// Days that are not over, or not for long enough.
     pub(crate) open: BTreeSet<Day>,
@@ -57,11 +58,11 @@ pub(crate) struct PlanRequest<'a> {
     pub(crate) columns: &'a Columns,
     pub(crate) stretches: Stretches,
     pub(crate) recorded: &'a BTreeMap<Day, Recorded>,
-    /// All days have to be looked at.
+    /// All days have to be checked.
     pub(crate) all: bool,
-    /// The plan is of what aging has left.
+    /// Rollup of the aged data, if the plan is for the rollup's table.
     pub(crate) rollup: Option<Rollup>,
-    /// Days that end at or behind this instant are left for later.
+    /// Days that end at or after this instant are left for later.
     pub(crate) until: Option<Timestamp>,
 }
 
@@ -103,7 +104,7 @@ impl Plan {
         let done = plan.kept.union(&plan.unchanged).copied();
         let left = Days::without(plan.spans(), done);
         match plan.rollup {
-            // How many rows it will be is seen when they are made.
+            // The number of rows is known once they are computed.
             Some(_) => plan.take_all(left),
             None => plan.count(snapshot, &left)?,
         }
@@ -142,7 +143,7 @@ impl Plan {
         }
     }
 
-    /// All of these days are looked at, for all streams.
+    /// All of these days are checked, for all streams.
     fn take_all(&mut self, days: Vec<Days>) {
         let all: Vec<usize> = (0..self.streams.len()).collect();
         let days = days.into_iter().flat_map(Days::each);
@@ -172,7 +173,7 @@ impl Plan {
         walk(snapshot, columns, day, &mut streams, sink)
     }
 
-    /// The days that are due and are not in the table, those without rows left out.
+    /// Days that are due and are not in the table, except days without rows.
     pub(crate) fn absent(
         &self,
         snapshot: &Snapshot,
@@ -226,7 +227,8 @@ impl Plan {
         begun.filter(move |s| s.range.overlaps(&range))
     }
 
-    /// The database's version of a day: equal versions, equal rows. `None` = none that lasts.
+    /// The database's version of a day: equal versions imply equal rows. `None` = no lasting
+    /// version.
     pub(crate) fn version(&self, day: Day) -> Option<String> {
         let range = self.range(day);
         let mut hash = Sha256::new();
@@ -248,7 +250,7 @@ impl Plan {
         )
     }
 
-    /// Days of which only aggregates remain, without those that are in the lake.
+    /// Days of which only aggregates remain, except those that are in the lake.
     pub(crate) fn aged(&self) -> BTreeSet<Day> {
         let aged = self.stretches.all.iter().filter(|s| s.is_aged);
         let spans = Days::union(aged.map(|s| Days::of(&s.range)).collect());
@@ -287,14 +289,14 @@ impl Plan {
         self.due
             .retain(|day, found| found.rows > 0 && !self.blocked.contains_key(day));
         for found in self.due.values_mut() {
-            // Days were looked at in any order, streams one after the other.
+            // Days were read in any order, streams one after another.
             found.streams.dedup();
         }
         Ok(())
     }
 }
 
-/// Whether an error is one of some stretch of time, and says nothing of others.
+/// Whether an error concerns only a span of time, and not other spans.
 pub(crate) fn is_local(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Corrupt | ErrorKind::Elsewhere)
 }

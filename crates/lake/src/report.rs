@@ -14,7 +14,7 @@ impl Serialize for Day {
 /// A day that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Blocked {
-    /// The day that is meant.
+    /// The day concerned.
     pub day: Day,
     /// The error of the database.
     pub why: String,
@@ -23,7 +23,7 @@ pub struct Blocked {
 /// Report of a write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Written {
-    /// Of each table.
+    /// Results of each table.
     pub tables: Vec<TableWritten>,
 }
 
@@ -43,17 +43,18 @@ pub(crate) struct Tally {
 pub struct TableWritten {
     /// The table.
     pub table: String,
-    /// Its folder in the lake.
+    /// Folder of the table in the lake.
     pub folder: String,
-    /// Days that were written, in place of what was there before.
+    /// Number of days that were written, replacing earlier content.
     pub days_written: u64,
-    /// Days that were read, and found to be in the lake as they are.
+    /// Number of days that were read, and equal the lake.
     pub days_equal: u64,
     /// Days that did not have to be read.
     pub days_unchanged: u64,
-    /// Days that have no rows any more.
+    /// Number of days that have no rows any more.
     pub days_removed: u64,
-    /// Days that stay in the lake while their rows go from the database because of their age.
+    /// Number of days that are retained in the lake while the database removes their rows because
+    /// of their age.
     pub days_kept: u64,
     /// Days that are left for a later write.
     pub days_open: u64,
@@ -65,7 +66,7 @@ pub struct TableWritten {
     pub bytes: u64,
     /// Number of commits.
     pub commits: u64,
-    /// Days that could not be read: what was written of them before is still there.
+    /// Days that could not be read: their earlier content in the lake is unchanged.
     pub blocked: Vec<Blocked>,
     /// Files that were removed since no snapshot names them.
     pub swept: Swept,
@@ -103,7 +104,7 @@ impl TableWritten {
             .collect();
     }
 
-    /// Counts what was committed.
+    /// Adds a committed tally.
     pub(crate) fn add(&mut self, tally: Tally) {
         self.days_written += tally.days_written;
         self.days_equal += tally.days_equal;
@@ -118,7 +119,7 @@ impl TableWritten {
 /// Status of a lake beside its database.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Status {
-    /// Of each table of the database.
+    /// Status of each table of the database.
     pub tables: Vec<TableStatus>,
     /// Folders of the lake that are of no table of the database.
     pub others: Vec<String>,
@@ -129,7 +130,7 @@ pub struct Status {
 pub struct TableStatus {
     /// The table.
     pub table: String,
-    /// Its folder in the lake.
+    /// Folder of the table in the lake.
     pub folder: String,
     /// Commits; 0 = it is not in the lake.
     pub version: u64,
@@ -145,7 +146,8 @@ pub struct TableStatus {
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// Days that stay in the lake while their rows go from the database because of their age.
+    /// Number of days that are retained in the lake while the database removes their rows because
+    /// of their age.
     pub days_kept: u64,
     /// Days that are not in the lake as the database has them.
     pub missing: Vec<Missing>,
@@ -156,14 +158,14 @@ pub struct TableStatus {
 pub struct Missing {
     /// The first.
     pub first: Day,
-    /// The last, those between included.
+    /// The last day, inclusive.
     pub last: Day,
     /// The reason, in words.
     pub why: String,
 }
 
 impl Missing {
-    /// Puts days, which rise, together where they follow each other for the same reason.
+    /// Joins adjacent days with the same reason; the days are sorted.
     pub(crate) fn collect(days: impl Iterator<Item = (Day, String)>) -> Vec<Missing> {
         let mut all: Vec<Missing> = Vec::new();
         for (day, why) in days {
@@ -183,12 +185,12 @@ impl Missing {
 /// Result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verified {
-    /// Of each table.
+    /// Results of each table.
     pub tables: Vec<TableVerified>,
 }
 
 impl Verified {
-    /// True when nothing is wrong; a lake may be behind and still be.
+    /// True if no mismatch was found; a lake that is behind is sound, too.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.tables.iter().all(|table| table.differences.is_empty())
@@ -206,8 +208,8 @@ pub struct TableVerified {
     pub rows: u64,
     /// Days that the database has changed since.
     pub days_behind: u64,
-    /// Days that stay in the lake while their rows go from the database because of their age: their
-    /// files were compared with what was committed, and not with the database.
+    /// Number of days that are retained in the lake while the database removes their rows because
+    /// of their age: their files were compared with the committed metadata, not with the database.
     pub days_kept: u64,
     /// Days that could not be read.
     pub blocked: Vec<Blocked>,

@@ -1,10 +1,10 @@
 //! Aggregates that remain after aging, as rows of a table of their own: for each stream, field and
 //! bucket the number of values, and their least, greatest, mean and deviation.
 //!
-//! Invariants: all buckets of a stream are of one level, the coarsest that aging has left of it, so
-//! that each of its values counts in exactly one of them; a bucket belongs to the day in which it
-//! begins. A bucket is there when all of it lies before the end of the last aged stretch. Memory:
-//! the buckets of a stream, some thousands at a time.
+//! Invariants: all buckets of a stream are of one level, the coarsest that aging has used for it,
+//! so that each of its values counts in exactly one bucket; a bucket belongs to the day in which it
+//! starts. A bucket is present if it ends before the end of the last aged range. Memory: the
+//! buckets of a stream, some thousands at a time.
 
 use crate::columns::{Columns, Growth};
 use crate::day::{Day, Days};
@@ -24,10 +24,9 @@ const STEP: i64 = 8_192;
 /// Rollup of a table: the aggregates that aging has left.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rollup {
-    /// Streams of which something was aged, and their levels, in the order of files.
+    /// Streams with aged data, and their levels, in the order of files.
     streams: Vec<(StreamName, Level)>,
-    /// End of the last aged stretch. The stretches change with it, and so does the version of a
-    /// day.
+    /// End of the last aged range. The ranges change with it, and so does the version of a day.
     horizon: Option<Timestamp>,
     /// The fields of the table.
     fields: Vec<String>,
@@ -62,7 +61,7 @@ impl Rollup {
         })
     }
 
-    /// The columns of a rollup beside the time, at which a bucket begins, and the tags.
+    /// Columns of a rollup besides the tags and the time, which is a bucket's start.
     pub(crate) fn columns() -> Vec<(String, FieldType)> {
         let all = [
             ("field", FieldType::String),
@@ -76,7 +75,7 @@ impl Rollup {
         all.map(|(name, of)| (name.to_owned(), of)).into()
     }
 
-    /// Nothing of the table was aged.
+    /// Whether the table has no aged data.
     pub(crate) fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
@@ -85,7 +84,7 @@ impl Rollup {
         self.streams.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Greatest extent of a bucket beyond the day in which it begins.
+    /// Maximum extent of a bucket beyond the day in which it starts.
     fn reach(&self) -> i64 {
         let widest = self.streams.iter().map(|(_, level)| *level).max();
         let width = widest.map_or(0, |level| level.bucket_start_wide(1));
@@ -114,7 +113,7 @@ impl Rollup {
         salt
     }
 
-    /// The days in which buckets may begin.
+    /// Days in which buckets may start.
     pub(crate) fn days(&self, stretches: &Stretches) -> Vec<Days> {
         let Some(horizon) = self.horizon.filter(|_| !self.is_empty()) else {
             return Vec::new();
@@ -128,7 +127,8 @@ impl Rollup {
         Days::union(spans.collect())
     }
 
-    /// The buckets of a level that begin on a day and are complete; `None` = there are none.
+    /// First and last complete bucket of a level that start on a day; `None` = there are no such
+    /// buckets.
     fn buckets(&self, level: Level, day: Day) -> Option<(i64, i64)> {
         let range = day.range();
         let first = level.bucket_of(range.first);
@@ -186,7 +186,7 @@ impl Rollup {
         Ok(Ok(()))
     }
 
-    /// Bins as rows: one for each field of which there are values.
+    /// Bins as rows: one for each field with values.
     fn rows(&self, level: Level, bins: &[SummaryBin]) -> ScanChunk {
         let mut rows = ScanChunk {
             times: Vec::new(),
@@ -236,7 +236,7 @@ fn values<'a>(field: &'a str, level: Level, of: &Aggregate) -> [Option<ValueRef<
     ]
 }
 
-/// The columns of a table, with those that are missing of its database's.
+/// Columns of a table, plus the missing ones of the database.
 pub(crate) fn grown(
     snapshot: &Snapshot,
     (table, is_rollup): (&str, bool),

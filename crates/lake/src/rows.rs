@@ -1,9 +1,9 @@
 //! Rows of a day as batches of columns, and their fingerprints.
 //!
-//! Invariants: rows come stream by stream, the streams by their tags (absent ones first) in the
-//! order of the table's columns, and within a stream by time. A row without any value is left out.
+//! Invariants: rows are ordered by stream, the streams by their tags (absent ones first) in the
+//! order of the table's columns, and within a stream by time. A row without any value is omitted.
 //! The fingerprint of rows is a sum over them: it depends neither on their order nor on their
-//! division into files, and a column without values adds nothing to it. Memory: one batch, and the
+//! division into files, and a column without values does not change it. Memory: one batch, and the
 //! memory of an engine's scan.
 
 use crate::columns::{Columns, Kind, U64_DIGITS};
@@ -39,7 +39,7 @@ pub(crate) fn sort_streams(streams: &mut [StreamName], columns: &Columns) {
     });
 }
 
-/// The number of a column, and what it stands for.
+/// Number and kind of a column.
 pub(crate) type Known = (i32, Kind);
 
 /// The columns of batches that [`walk`] makes.
@@ -58,8 +58,8 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Takes in the rows of a batch. Its columns stand for these; those that stand for `None` add
-    /// nothing.
+    /// Adds the rows of a batch. `columns` are the meanings of its columns; columns with `None` are
+    /// ignored.
     pub(crate) fn take(&mut self, batch: &RecordBatch, columns: &[Option<Known>]) -> Result<()> {
         let cells: Vec<(i32, Kind, Cells<'_>)> = columns
             .iter()
@@ -120,7 +120,7 @@ impl<'a> Cells<'a> {
             }
             DataType::Decimal128(..) => {
                 let values = array.as_primitive::<Decimal128Type>();
-                // What is written here are integers of 64 bits without a sign.
+                // Columns of this type contain unsigned integers of 64 bits.
                 let wide = |row| u64::try_from(values.value(row)).unwrap_or(0).to_le_bytes();
                 Cells::Fixed(Box::new(wide), whole)
             }
@@ -173,7 +173,7 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// A day's rows need a column for what microseconds leave of their times.
+/// A day has times that are not whole microseconds, so the table needs a column for the remainder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NeedsRest;
 
@@ -222,7 +222,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes rows of a stream, whose columns are the fields in the order of the table's.
+    /// Adds rows of a stream, whose columns are the fields in the order of the table's.
     pub(crate) fn push(&mut self, stream: &StreamName, chunk: &ScanChunk) -> Result<Walked> {
         if self.batches.push(stream, chunk).is_err() {
             return Ok(Err(NeedsRest));
@@ -233,7 +233,7 @@ impl<'a> Walk<'a> {
         Ok(Ok(()))
     }
 
-    /// Hands on what is left.
+    /// Passes the remaining rows on.
     pub(crate) fn finish(mut self) -> Result<()> {
         match self.batches.times.is_empty() {
             true => Ok(()),

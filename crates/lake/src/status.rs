@@ -1,6 +1,6 @@
 //! Status of a lake beside its database: days that are there, days that are missing, and why.
 //!
-//! Invariant: nothing is changed.
+//! Invariant: read-only.
 
 use crate::columns::Columns;
 use crate::day::Day;
@@ -38,7 +38,7 @@ pub fn status(snapshot: &Snapshot, lake: impl Into<LakeLocation>) -> Result<Stat
     Ok(status)
 }
 
-/// `None` = nothing was aged, so that there is no rollup.
+/// Status of a table; `None` = the database has no aged data, so there is no rollup.
 fn of_table(
     snapshot: &Snapshot,
     lake: &LakeLocation,
@@ -94,7 +94,7 @@ fn of_table(
     Ok(Some(told))
 }
 
-/// The days of which the table is not as the database is, and why.
+/// Days that differ between table and database, with reasons.
 fn missing(
     plan: &Plan,
     snapshot: &Snapshot,

@@ -4,8 +4,8 @@ use crate::error::{LakeError, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Callback between two steps of a write, with the name of the completed one: false ends the write
-/// there, as if the process had been killed. Nothing is tidied up then.
+/// Callback between two steps of a write, with the name of the completed step: false ends the write
+/// there without cleanup, as if the process had been killed.
 #[derive(Clone, Default)]
 pub struct Steps(Option<Arc<dyn Fn(&'static str) -> bool + Send + Sync>>);
 
@@ -16,7 +16,7 @@ impl fmt::Debug for Steps {
 }
 
 impl Steps {
-    /// Asks this.
+    /// Creates steps that call `goes_on`.
     pub fn asking(goes_on: impl Fn(&'static str) -> bool + Send + Sync + 'static) -> Steps {
         Steps(Some(Arc::new(goes_on)))
     }

@@ -1,8 +1,8 @@
-//! Files that nothing names: of writes that ended before their commit, and of expired snapshots.
+//! Unnamed files: of writes that ended before their commit, and of expired snapshots.
 //!
-//! Invariant: no file is removed that a snapshot of the newest metadata names, nor one that is
-//! younger than the given age: a write in progress has younger ones. Files whose names we do not
-//! give are left alone.
+//! Invariant: a file is removed only if no snapshot of the newest metadata names it, and it is
+//! older than the given age: a write in progress has younger files. Files with names in another
+//! form than ours are not removed.
 
 use crate::error::{LakeError, Result};
 use crate::location::LakeLocation;
@@ -15,7 +15,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Removes files of a table that nothing names and that have an age.
+/// Removes old files of a table that no metadata name.
 pub(crate) fn sweep(
     place: &LakeLocation,
     dir: &Path,
@@ -49,7 +49,7 @@ pub(crate) fn sweep(
     Ok(swept)
 }
 
-/// True for a name that we give, except names of newer metadata than were read.
+/// True for a name in our form, except names of newer metadata than were read.
 fn is_ours(table: &Table, path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let Some(name) = name else {
@@ -58,7 +58,7 @@ fn is_ours(table: &Table, path: &Path) -> bool {
     if let Some(version) = version_of(name) {
         return version < table.version;
     }
-    // Names of files begin with a random number of 16 digits.
+    // File names start with a random number of 16 digits.
     let random = name.strip_prefix('.').unwrap_or(name).split('-').next();
     let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let ending = path.extension().and_then(|ending| ending.to_str());

@@ -7,10 +7,9 @@
 //! TABLE/data/time_day=DAY/*.parquet  rows
 //! ```
 //!
-//! Invariants: a commit is the creation of one name, which exists from then on or does not:
-//! everything it names is on the device before. Of two commits that follow the same one, one finds
-//! the name taken and has changed nothing. Failure: files of a commit that was not completed are
-//! named by nothing; [`crate::sweep`] finds them.
+//! Invariants: a commit is the atomic creation of one name: everything it names is on the device
+//! before. Of two commits on top of the same version, one finds that the name exists and changes
+//! nothing. Failure: files of an incomplete commit are unnamed; [`crate::sweep`] finds them.
 
 use crate::columns::Columns;
 use crate::day::Day;
@@ -24,15 +23,15 @@ use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Manifests of a snapshot above which they are put together.
+/// Number of manifests of a snapshot above which they are merged.
 const MANIFESTS_MAX: usize = 64;
 
-/// A table as it was when it was looked at.
+/// A table as of its last read.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     pub(crate) place: LakeLocation,
     pub(crate) dir: PathBuf,
-    /// Number of commits; 0 = none, the table is not there.
+    /// Number of commits; 0 = the table does not exist.
     pub(crate) version: u64,
     pub(crate) metadata: Metadata,
 }
@@ -46,21 +45,21 @@ pub(crate) struct Change {
     pub(crate) columns: Columns,
     /// Sources of all days of the table afterwards.
     pub(crate) days: BTreeMap<Day, Recorded>,
-    /// Days whose files go.
+    /// Days whose files are removed.
     pub(crate) replaced: BTreeSet<Day>,
     pub(crate) added: Vec<DataFile>,
     /// Up to which record of its log the database was read.
     pub(crate) sequence: u64,
-    /// Which random number the names of its files begin with.
+    /// Random number with which the names of its files start.
     pub(crate) prefix: String,
     pub(crate) snapshot_id: i64,
     pub(crate) now_ms: i64,
-    /// Snapshots from before are let go.
+    /// Snapshots older than this are expired.
     pub(crate) keep_from_ms: i64,
 }
 
 impl Table {
-    /// The table in a folder; `None` = there is none.
+    /// The table in a folder; `None` = it does not exist.
     pub(crate) fn find(place: &LakeLocation, dir: &Path) -> Result<Option<Table>> {
         let Some((version, bytes)) = place.newest(dir)? else {
             return Ok(None);
@@ -81,7 +80,7 @@ impl Table {
         }))
     }
 
-    /// A table that is not there yet.
+    /// A table that does not exist yet.
     pub(crate) fn new(
         place: &LakeLocation,
         dir: &Path,
@@ -133,7 +132,7 @@ impl Table {
     }
 
     /// Commits a change on top of this state of the table; `None` = another writer was first, and
-    /// nothing has changed.
+    /// no state is changed.
     pub(crate) fn commit(&self, change: Change, steps: &Steps) -> Result<Option<Table>> {
         self.place.make_table(&self.dir)?;
         let mut next = match self.version {
@@ -171,7 +170,8 @@ impl Table {
         }))
     }
 
-    /// Writes the manifests of a new snapshot, and their list; what it made goes to `made`.
+    /// Writes the manifests of a new snapshot, and their list; the created files are added to
+    /// `made`.
     fn snapshot(
         &self,
         change: &Change,
@@ -286,7 +286,7 @@ impl Table {
     }
 }
 
-/// Files that a snapshot has no more.
+/// Files that a snapshot has removed.
 #[derive(Default)]
 struct Removed {
     files: u64,
@@ -295,8 +295,8 @@ struct Removed {
 }
 
 impl Removed {
-    /// Marks entries of days that are replaced as deleted, and all others as known before; whether
-    /// there are any.
+    /// Marks entries of replaced days as deleted, and all others as existing; returns whether any
+    /// entry was deleted.
     fn take(&mut self, entries: &mut [Entry], change: &Change) -> bool {
         let before = self.files;
         for entry in entries {

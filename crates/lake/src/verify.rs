@@ -1,8 +1,8 @@
 //! Comparison of a lake with its database: by counts, or row by row.
 //!
-//! Invariants: nothing is changed. Days that the database has changed since are behind and not
-//! wrong; a day that it reports as unchanged has to be equal. Memory: as a write, and a row group
-//! in a reader of Parquet.
+//! Invariants: read-only. Days that the database has changed since are behind and not wrong; a day
+//! that it reports as unchanged has to be equal. Memory: as a write, and a row group in a reader of
+//! Parquet.
 
 use crate::columns::{Columns, Kind};
 use crate::day::Day;
@@ -22,11 +22,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// Compares a lake with a database: for each day the rows that the database counts with those that
-/// the table and its files say they have; with `deep` also all values.
+/// Compares a lake with a database: for each day the number of rows in the database with the
+/// numbers stated by the table and its files; with `deep` also all values.
 ///
 /// # Errors
-/// When the database or the lake cannot be read; what is found to be wrong is no error.
+/// If the database or the lake cannot be read; a mismatch is not an error.
 pub fn verify(snapshot: &Snapshot, lake: impl Into<LakeLocation>, deep: bool) -> Result<Verified> {
     let lake = lake.into().existing()?;
     let mut verified = Verified::default();
@@ -42,7 +42,7 @@ pub fn verify(snapshot: &Snapshot, lake: impl Into<LakeLocation>, deep: bool) ->
     Ok(verified)
 }
 
-/// `None` = it is not in the lake.
+/// Result of a table; `None` = the table is not in the lake.
 fn of_table(
     snapshot: &Snapshot,
     lake: &LakeLocation,
@@ -73,7 +73,7 @@ struct Check<'a> {
     snapshot: &'a Snapshot,
     place: &'a LakeLocation,
     deep: bool,
-    /// Bytes of files as they are listed; `None` = each is looked up.
+    /// Sizes of files as listed; `None` = each is looked up.
     sizes: Option<BTreeMap<PathBuf, u64>>,
     told: TableVerified,
 }
@@ -170,7 +170,7 @@ impl Check<'_> {
         self.told.differences.len() == before
     }
 
-    /// Rows and bytes of a file, as it says itself.
+    /// Rows and bytes of a file, as stated by the file itself.
     fn counted(&self, file: &DataFile) -> Result<(u64, u64)> {
         let path = Path::new(&file.path);
         let bytes = match &self.sizes {
@@ -230,8 +230,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The rows of a day as the database has them; `None` when they cannot be read, which is
-    /// reported.
+    /// The rows of a day in the database; `None` if they cannot be read, which is reported.
     fn of_database(
         &mut self,
         plan: &Plan,
@@ -240,7 +239,7 @@ impl Check<'_> {
         found: &DayRows,
     ) -> Result<Option<Fingerprint>> {
         let mut all = Fingerprint::default();
-        // Times whose rest was zero when the column was made up for may have one now.
+        // Times whose remainder was zero when the columns were determined may have one now.
         let columns = columns.with_rest();
         let known = known(&columns);
         let walked = plan.walk(self.snapshot, &columns, (day, found), &mut |batch| {
@@ -273,7 +272,7 @@ fn open(place: &LakeLocation, file: &DataFile) -> Result<ParquetRecordBatchReade
     ParquetRecordBatchReaderBuilder::try_new(opened).map_err(|e| LakeError::parquet(path, e))
 }
 
-/// Takes in the rows of a file; columns are known by their numbers.
+/// Adds the rows of a file; columns are identified by number.
 fn read(
     place: &LakeLocation,
     file: &DataFile,

@@ -1,7 +1,7 @@
 //! Writing: the days that are due become files, and files become part of the table by a commit.
 //!
 //! Invariants: the database is read after the table, so that a commit never replaces newer rows
-//! with older ones: a writer that finds that another one has committed reads both again. The
+//! with older ones: a writer whose commit fails since another one committed reads both again. The
 //! sources of a day are committed with its files, so that a write that ended at any step is
 //! continued by the next one from the table alone. Memory: a scan and a row group; per day that is
 //! due the numbers of its streams. Failure: days that cannot be read are reported, and the others
@@ -40,19 +40,18 @@ const CONFLICTS_MAX: u32 = 16;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WriteOptions {
-    /// The tables; none = all.
+    /// The tables; empty = all.
     pub tables: Vec<String>,
-    /// Days that end at or behind this instant are left for a later write; `None` = none is.
+    /// Days that end at or after this instant are left for a later write; `None` = no limit.
     pub until: Option<Timestamp>,
     /// Time for which older snapshots of a table are retained for their readers.
     pub keep_snapshots: Duration,
-    /// Least age of a file that no snapshot names before it is removed: longer than a write takes,
-    /// since another one may be in progress.
+    /// Minimum age at which a file that no snapshot names is removed: longer than the duration of a
+    /// write, since another one may be in progress.
     pub orphan_age: Duration,
-    /// A file is closed when it has about so many bytes.
+    /// A file is closed at about this many bytes.
     pub file_bytes: u64,
-    /// A group of rows in a file is closed when it takes about so many bytes: it is what a write
-    /// holds in memory.
+    /// A row group is closed at about this many bytes: it is the memory of a write.
     pub row_group_bytes: usize,
     /// Rewrites all days, the unchanged ones too.
     pub rebuild: bool,
@@ -75,10 +74,10 @@ impl Default for WriteOptions {
     }
 }
 
-/// Looks at the database: each call sees what was acknowledged before it.
+/// Takes a snapshot of the database: each call sees all writes acknowledged before it.
 pub type Look<'a> = &'a dyn Fn() -> headwater::Result<Snapshot>;
 
-/// Writes the tables of a database to a lake: what is not there, or not as the database has it.
+/// Writes the tables of a database to a lake: all missing or differing days.
 ///
 /// ```
 /// use headwater::{Batch, Database, Options, StreamName};
@@ -98,9 +97,9 @@ pub type Look<'a> = &'a dyn Fn() -> headwater::Result<Snapshot>;
 /// ```
 ///
 /// # Errors
-/// When the database or the lake cannot be read or written; `lake.conflict` when others write all
-/// the time, `lake.foreign` when others have changed a table, `lake.database` when it is of another
-/// database, `lake.moved` when it was made in another folder.
+/// If the database or the lake cannot be read or written; `lake.conflict` if others write all the
+/// time, `lake.foreign` if others have changed a table, `lake.database` if it is of another
+/// database, `lake.moved` if it was created in another folder.
 pub fn write(
     look: Look<'_>,
     lake: impl Into<LakeLocation>,
@@ -116,7 +115,7 @@ pub fn write(
         for is_rollup in [false, true] {
             let mut job = Job::new(look, &lake, (&table, is_rollup), options);
             job.run()?;
-            // Of most tables nothing was aged.
+            // Most tables have no aged data.
             if job.is_there {
                 written.tables.push(job.report);
             }
@@ -152,7 +151,7 @@ struct Batch {
 
 /// Outcome of a day.
 enum Outcome {
-    /// Its files; none = it has no rows.
+    /// Files of the day; empty = it has no rows.
     Files(Vec<DataFile>, Fingerprint),
     Blocked(String),
     NeedsRest,
@@ -196,7 +195,7 @@ impl<'a> Job<'a> {
                 });
             }
         }
-        // To look at all objects of a bucket has a price: who has changed nothing does not.
+        // Listing all objects of a bucket costs money: a write without changes skips it.
         if !self.place.is_bucket() || self.report.commits > 0 {
             let now = self.clock.now();
             self.report.swept = sweep(self.place, &self.dir, now, self.options.orphan_age)?;
@@ -211,7 +210,7 @@ impl<'a> Job<'a> {
             return Ok(true);
         }
         let found = Table::find(self.place, &self.dir)?;
-        // After the table, so that what others have committed is no newer than what is seen now.
+        // Read after the table, so that this snapshot is not older than the commits of others.
         let snapshot = (self.look)()?;
         let Some(mut turn) = self.turn(found, &snapshot)? else {
             return Ok(true);
@@ -232,7 +231,7 @@ impl<'a> Job<'a> {
         self.commit(&mut turn)
     }
 
-    /// Whether nothing was aged, and a bucket says at the price of one request that there never
+    /// Whether there is no aged data, and, for a bucket at the price of one request, there never
     /// was a rollup.
     fn is_surely_absent(&self) -> Result<bool> {
         let is_told = !self.place.is_bucket() || self.place.hint_version(&self.dir)?.is_some();
@@ -240,8 +239,8 @@ impl<'a> Job<'a> {
         Ok(!is_told && !stretches.all.iter().any(|s| s.is_aged))
     }
 
-    /// Plans the work by the present state of the table and the database; `None` = nothing, and
-    /// there is no table.
+    /// Plans the work from the current state of the table and the database; `None` = there is no
+    /// work, and no table.
     fn turn<'s>(
         &mut self,
         found: Option<Table>,
@@ -281,7 +280,7 @@ impl<'a> Job<'a> {
             recorded: &recorded,
             all: growth.is_other || self.options.rebuild,
             rollup,
-            // With other types all days have to change at one instant.
+            // If types change, all days have to change at one instant.
             until: self.options.until.filter(|_| !growth.is_other),
         })?;
         if growth.is_other {
@@ -318,7 +317,7 @@ impl<'a> Job<'a> {
         taken.is_some()
     }
 
-    /// Reports that none of the aged stretches can be read.
+    /// Reports that no aged range can be read.
     fn block_all(&mut self, stretches: &Stretches, why: String) {
         let aged = stretches.all.iter().filter(|stretch| stretch.is_aged);
         let first = aged.map(|stretch| Day::of(stretch.range.first)).min();
@@ -362,7 +361,7 @@ impl<'a> Job<'a> {
         )
     }
 
-    /// Writes a day, and takes it into the batch.
+    /// Writes a day, and adds it to the batch.
     fn day(&mut self, turn: &mut Turn<'_>, day: Day, found: &DayRows) -> Result<()> {
         let outcome = match self.files(turn, day, found)? {
             Outcome::NeedsRest => {
@@ -470,7 +469,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// The table and the database as a write has found them, and what it has done since.
+/// The table and the database as read by a write, and the work done since.
 struct Turn<'s> {
     snapshot: &'s Snapshot,
     identity: u64,
@@ -496,7 +495,7 @@ impl Batch {
         }
     }
 
-    /// Takes in a day and its files, or its new version only where it has the rows it had.
+    /// Adds a day and its files, or only its new version if its rows are unchanged.
     fn take(
         &mut self,
         place: &LakeLocation,

@@ -1,9 +1,7 @@
 //! The candidates, and the choice of the one with the least cost.
 //!
 //! Invariants: pure functions. A ranking begins with the least cost; the policy in force is always
-//! in it.
-//! Concurrency: values.
-//! Failure: none; settings are checked where they come in.
+//! in it. Concurrency: values. Failure: none; settings are checked at input.
 
 use super::law::DelayLaw;
 use super::model::{Candidate, Configuration, Outline};
@@ -12,33 +10,33 @@ use crate::InvalidSetting;
 use std::fmt;
 use std::str::FromStr;
 
-/// Shares of memory for the flank that are tried, in sixteenths.
+/// Shares of memory for the flank that are candidates, in sixteenths.
 const SHARES: [u32; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-/// Shares of memory where events may be kept back too: fewer, so that a ranking takes a few
+/// Shares of memory for candidates that retain events: fewer, so that a ranking takes a few
 /// milliseconds.
 const SHARES_RETAINING: [u32; 6] = [4, 6, 8, 10, 12, 14];
-/// Parts of the flank that are kept back, in eighths.
+/// Parts of the flank that are retained, in eighths.
 const RETAINED: [u32; 3] = [2, 4, 6];
-/// The best candidates of one leaf size are tried with the others.
+/// Number of the best candidates of one leaf size that are tried with the others.
 const LEAVES_TRIED_WITH: usize = 3;
-/// Smaller leaves are never chosen.
+/// Minimum leaf size that is chosen.
 const LEAF_EVENTS_MIN: u32 = 128;
-/// The smallest leaf chosen is this part of the table's: a quarter, so that compaction need not
-/// mend it.
+/// Divisors of the table's leaf size: at least a quarter of it is chosen, so that compaction need
+/// not rewrite small leaves.
 const LEAF_PARTS: [u32; 2] = [2, 4];
-/// Overhead of a leaf's frame on the medium, and of a flush of a stream besides its leaves, in
-/// events' bytes: some 40 B and 60 B at 3 B an event.
+/// Overhead of a leaf's frame on the medium, and of a flush of a stream in addition to its leaves,
+/// in events: some 40 B and 60 B at 3 B an event.
 const LEAF_FRAME_EVENTS: f64 = 14.0;
 const FLUSH_FRAME_EVENTS: f64 = 20.0;
 
 /// Parameters that `adaptive` may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Knobs {
-    /// The number of the newest events a flush keeps back.
+    /// The number of the newest events a flush retains.
     pub retain: bool,
     /// The leaf size, down to a quarter of the table's.
     pub leaf: bool,
-    /// The leaves that a merge rewrites; not chosen but given, since touched leaves are always
+    /// The leaves that a merge rewrites; not chosen but configured, since touched leaves are always
     /// fewer.
     pub merge_scope: MergeScope,
 }
@@ -54,7 +52,7 @@ impl Default for Knobs {
 }
 
 impl Knobs {
-    /// The choices of the paper: how to divide memory, nothing else.
+    /// The choices of the paper: only the division of memory.
     #[must_use]
     pub fn paper() -> Knobs {
         Knobs {
@@ -67,8 +65,8 @@ impl Knobs {
 
 /// Origin of the policy for late data.
 ///
-/// As text: `adaptive`, `adaptive:paper`, `conventional`, `separate:SHARE` (`separate` alone gives
-/// both halves); a fixed policy may go on with `,retain=EVENTS` and `,scope=touched` or
+/// As text: `adaptive`, `adaptive:paper`, `conventional`, `separate:SHARE` (`separate` alone means
+/// half and half); a fixed policy may be followed by `,retain=EVENTS` and `,scope=touched` or
 /// `,scope=overlap`.
 ///
 /// ```
@@ -106,7 +104,7 @@ impl PolicyChoice {
          in-order events in memory (0 < SHARE < 1); the last three may go on with ,retain=EVENTS (0 to 16777216) and \
          ,scope=touched or ,scope=overlap";
 
-    /// The policy to begin with.
+    /// The initial policy.
     #[must_use]
     pub fn first(&self) -> LatePolicy {
         match self {
@@ -118,7 +116,7 @@ impl PolicyChoice {
         }
     }
 
-    /// Checks the policy that is used first.
+    /// Checks the initial policy.
     ///
     /// # Errors
     ///
@@ -201,13 +199,13 @@ impl FromStr for PolicyChoice {
 pub struct Ranked {
     /// The candidate.
     pub candidate: Candidate,
-    /// Events written to leaves per event, as the model has it.
+    /// Predicted events written to leaves per event.
     pub predicted: f64,
-    /// The cost as the newest replay counted it, if there was one.
+    /// The cost counted by the newest replay, if any.
     pub replayed: Option<f64>,
     /// Cost to compare: the write amplification and the frames of leaves and flushes.
     pub cost: f64,
-    /// Stored events that a merge of waiting late events rewrites, for each of them.
+    /// Stored events that a merge of waiting late events rewrites, per late event.
     pub rewritten_per_late: f64,
 }
 
@@ -220,7 +218,7 @@ pub struct Space {
     pub leaf_events: u32,
     /// The parameters that may be chosen.
     pub knobs: Knobs,
-    /// Whether frames of leaves and flushes count: they do on a medium, and not where the papers
+    /// True when frames of leaves and flushes count: they do on a medium, and not where the papers
     /// count events.
     pub frames: bool,
 }
@@ -262,7 +260,7 @@ impl Space {
         out
     }
 
-    /// A prediction, with late runs or without, whichever writes less.
+    /// A prediction, with or without late runs, whichever writes less.
     #[must_use]
     pub fn rank<L: DelayLaw + ?Sized>(&self, candidate: Candidate, law: &L) -> Ranked {
         let outline = Outline::new(&candidate, self.configuration.memory_events, law);
@@ -326,7 +324,7 @@ impl Space {
     }
 }
 
-/// By cost; of equal ones the candidate that came first.
+/// By cost; equal ones keep their order.
 pub(crate) fn sort(ranking: &mut [Ranked]) {
     ranking.sort_by(|a, b| a.cost.total_cmp(&b.cost));
 }

@@ -1,12 +1,11 @@
-//! Laws of delays: how often an event is later than so and so much, and by how much in the mean.
+//! Laws of delays: the share of events with a delay above a value, and their mean excess.
 //!
-//! Invariants: `survival` falls from at most 1 to 0; `tail` is its integral from there to infinity,
-//! hence convex and falling; below 0 the survival is 1. The unit is that of the law's input: the
-//! model needs events, the paper's formulas need the unit of the generation interval.
-//! Concurrency: laws are values.
-//! Failure: none; not-a-number in gives not-a-number out.
+//! Invariants: `survival` decreases from at most 1 to 0; `tail` is its integral from there to
+//! infinity, hence convex and decreasing; below 0 the survival is 1. The unit is that of the law's
+//! input: the model needs events, the paper's formulas need the unit of the generation interval.
+//! Concurrency: laws are values. Failure: none; not-a-number in returns not-a-number.
 
-/// A distribution of delays, as the predictions need it.
+/// A distribution of delays, with the functions that predictions need.
 pub trait DelayLaw {
     /// The share of events with a delay above `x`: 1 − F(x).
     fn survival(&self, x: f64) -> f64;
@@ -15,8 +14,8 @@ pub trait DelayLaw {
     /// negative `x` it grows by −x.
     fn tail(&self, x: f64) -> f64;
 
-    /// The extremal index at depth `x`: 1 where delays above `x` come alone, and 1/k where they
-    /// come k at a time. The deepest of many events is then as deep as that of fewer independent
+    /// The extremal index at depth `x`: 1 where delays above `x` occur alone, and 1/k where they
+    /// occur k at a time. The deepest of many events is then as deep as that of fewer independent
     /// ones.
     fn extremal_index(&self, _x: f64) -> f64 {
         1.0
@@ -59,7 +58,7 @@ impl Lognormal {
         Lognormal { mu, sigma }
     }
 
-    /// The same delays in units of `unit`: of the generation interval, for the model.
+    /// The same delays in units of `unit`: for the model, the generation interval.
     #[must_use]
     pub fn in_units_of(self, unit: f64) -> Lognormal {
         Lognormal {
@@ -107,7 +106,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The law of these delays, negative ones counting as 0. `None` without a finite one.
+    /// The law of these delays; negative ones count as 0. `None` without a finite one.
     #[must_use]
     pub fn new(delays: impl IntoIterator<Item = f64>) -> Option<Sample> {
         let mut sorted: Vec<f64> = delays

@@ -1,14 +1,13 @@
-//! Policies for late data: how memory is shared between in-order and late events, which events a
-//! flush keeps back, which leaves a merge rewrites; and predictions of the writes of each policy.
+//! Policies for late data: the division of memory between in-order and late events, the events that
+//! a flush retains, the leaves that a merge rewrites; and predictions of the writes of each policy.
 //!
 //! [`lateness`](Lateness) has statistics of late events, the model ([`predict`]) predicts from them
-//! the writes of a policy, a replay of time stamps ([`Shadow`]) counts them, and [`PaperModel`] has
-//! the paper's own formulas to compare with. [`Space`] is the set of candidates, and an
-//! [`Analyzer`] for each shard decides.
+//! the writes of a policy, a replay of time stamps ([`Shadow`]) counts the writes, and
+//! [`PaperModel`] has the paper's own formulas for comparison. [`Space`] is the set of candidates,
+//! and an [`Analyzer`] for each shard decides.
 //!
-//! Invariants: everything here is pure, and needs no clock and no files.
-//! Concurrency: values; the shards' locks guard those in use.
-//! Failure: settings out of range are refused with the range.
+//! Invariants: everything here is pure, and uses neither clock nor files. Concurrency: values; the
+//! shards' locks guard the ones in use. Failure: settings out of range are refused with the range.
 //!
 //! Source: "Separation or Not" (SEP paper), sections II to IV.
 
@@ -32,18 +31,18 @@ pub use paper::{Algorithm1, PaperModel};
 pub use shadow::{Shadow, ShadowCount};
 pub use study::{EVENTS_KEPT, Study, StudyReport, StudySettings};
 
-/// A setting of a policy is out of range, or its text names no policy. Displays the value found and
-/// the allowed ones.
+/// A setting of a policy is out of range, or its text is not a policy. Displays the invalid value
+/// and the allowed ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidSetting(pub String);
 
-/// Which leaves a merge of late events rewrites.
+/// The leaves that a merge of late events rewrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeScope {
     /// Only leaves that receive an event. The default.
     Touched,
-    /// Every leaf that the range of the buffer overlaps, as the papers do.
+    /// Every leaf that overlaps the range of the buffer, as in the papers.
     Overlap,
 }
 
@@ -83,7 +82,7 @@ impl Default for LatePolicy {
 }
 
 impl LatePolicy {
-    /// Maximum of events of a stream that a flush can be set to keep back.
+    /// Maximum setting of the events of a stream that a flush retains.
     pub const RETAIN_EVENTS_MAX: u32 = 1 << 24;
 
     /// One buffer for all events.
@@ -128,8 +127,8 @@ impl LatePolicy {
     }
 }
 
-/// Events of a memory of `memory` events that the flank may hold: at least one, and at least one
-/// less than all.
+/// Capacity of the flank in a memory of `memory` events: at least one, and at least one less than
+/// all.
 #[must_use]
 pub fn flank_capacity(memory: usize, flank_share: f64) -> usize {
     ((memory as f64 * flank_share).round() as usize).clamp(1, memory.saturating_sub(1).max(1))
@@ -140,10 +139,10 @@ pub fn flank_capacity(memory: usize, flank_share: f64) -> usize {
 pub enum FlushRule {
     /// By bytes against the memory budget; streams with whole leaves first.
     Production,
-    /// As in the papers, for experiments: memory is counted in events of one shard, a buffer that
-    /// is full is flushed whole right after the insertion that filled it, there is one partition,
-    /// and no late runs. Leaves are cut full from the left. Events left at the end are stored in
-    /// the same way, each buffer by itself.
+    /// As in the papers, for experiments: memory is counted in events of one shard, a full buffer
+    /// is flushed whole right after the insertion that filled it, there is one partition, and no
+    /// late runs. Leaves are cut full from the left. Events left at the end are stored in the same
+    /// way, each buffer separately.
     LabExact {
         /// Events of memory, in-order and late together (the paper's n).
         memory_events: u32,

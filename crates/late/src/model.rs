@@ -1,16 +1,16 @@
 //! Predicts the write amplification of a policy from the law of delays or of lateness.
 //!
-//! Everything is counted in events of one stream: ages, delays, memory, leaves. An event generated
-//! `a` events ago has arrived with probability F(a) = 1 − S(a); J(x) is the integral of S from x
-//! on, so every sum over events is a difference of J. With lateness instead of delays (see
-//! [`super::lateness`]) the same formulas hold, and need neither clocks nor fixed intervals.
+//! All quantities are in events of one stream: ages, delays, memory, leaves. An event generated `a`
+//! events ago has arrived with probability F(a) = 1 − S(a); J(x) is the integral of S from x on, so
+//! every sum over events is a difference of J. With lateness instead of delays (see
+//! [`super::lateness`]) the same formulas are valid, and need neither clocks nor fixed intervals.
 //!
 //! Four cases: one buffer or two, every overlapped leaf or only touched ones. In all of them a
 //! flush leaves a *frontier*, the newest event stored; its age E\[A\] follows from S, and grows
-//! with the number of events that a flush keeps back (`retain_events`). A touched leaf is rewritten
-//! unless no buffered event falls into it; an overlapped one, unless all buffered events are older,
-//! or all newer. For the oldest of many events the extremal index of the law says how many
-//! independent ones they stand for.
+//! with the number of events that a flush retains (`retain_events`). A touched leaf is rewritten
+//! unless it receives no buffered event; an overlapped one, unless all buffered events are older,
+//! or all newer. For the oldest of many events the extremal index of the law determines the number
+//! of independent events that they are equivalent to.
 //!
 //! Invariants: pure functions; a prediction is at least 1.
 //! Concurrency: values only.
@@ -19,26 +19,26 @@
 use super::law::DelayLaw;
 use super::{LatePolicy, MergeScope, Split, flank_capacity};
 
-/// Positions within a flank's cycle at which a phase is taken to begin, where it has few flushes,
-/// and where it has many.
+/// Numbers of positions within a flank's cycle at which a phase is assumed to begin: for a phase
+/// with few flushes, and with many.
 const BEGINNINGS: (usize, usize) = (6, 2);
-/// So many are many.
+/// Number of flushes of a phase that counts as many.
 const MANY_FLUSHES: f64 = 24.0;
 /// A probability this small ends a sum.
 const NEGLIGIBLE: f64 = 1e-6;
-/// Grouping of the terms of a sum: so many one by one; then each stands for more, by a factor from
-/// one to the next.
+/// Grouping of the terms of a sum: the number of single terms, and then the growth factor of the
+/// group size.
 type Grouping = (f64, f64);
 const TERMS: Grouping = (48.0, 1.08);
 const FAR_FLUSHES: Grouping = (16.0, 1.15);
 const FAR_LEAVES: Grouping = (24.0, 1.15);
-/// Leaves whose ages are within this part of each other are touched alike.
+/// Leaves whose ages differ by at most this share are assumed to be touched equally often.
 const ALIKE: f64 = 0.2;
-/// Ages that are this many times further than the frontier may be old are taken together.
+/// Ages beyond this multiple of the frontier's possible age are grouped.
 const FAR_AGES: f64 = 16.0;
-/// An age is known well enough when it moves by less than this part of a leaf.
+/// Accuracy of an age, as a share of a leaf.
 const SETTLED: f64 = 1e-4;
-/// No sum goes on beyond this age, in events.
+/// Maximum age of a sum, in events.
 const AGE_MAX: f64 = 1e12;
 
 /// A candidate: a policy, and the leaf size where the policy may choose it.
@@ -95,13 +95,13 @@ pub struct Prediction {
     pub write_amplification: f64,
     /// In-order events of a flush.
     pub flushed_events: f64,
-    /// Share of events that come behind the stored ones.
+    /// Share of events that arrive after newer ones were stored.
     pub late_share: f64,
-    /// Stored events that a merge rewrites, for each late one; 0 without any.
+    /// Stored events that a merge rewrites, per late event; 0 without late events.
     pub rewritten_per_late: f64,
 }
 
-/// As [`predict`], with the components of the prediction.
+/// Predicts like [`predict`], with the components of the prediction.
 #[must_use]
 pub fn predict_in_full<L: DelayLaw + ?Sized>(
     candidate: &Candidate,
@@ -115,14 +115,14 @@ pub fn predict_in_full<L: DelayLaw + ?Sized>(
 pub(super) struct Outline<'a, L: ?Sized> {
     setting: Setting<'a, L>,
     policy: LatePolicy,
-    /// Events of a flush in all, in order, and the late buffer's capacity.
+    /// Total events of a flush, in-order ones, and the late buffer's capacity.
     cycle: f64,
     flushed: f64,
     capacity: f64,
 }
 
 impl<'a, L: DelayLaw + ?Sized> Outline<'a, L> {
-    /// For so many events of memory.
+    /// For this number of events of memory.
     pub(super) fn new(candidate: &Candidate, memory_events: f64, law: &'a L) -> Outline<'a, L> {
         let memory = memory_events.max(2.0);
         let policy = candidate.policy;
@@ -158,7 +158,7 @@ impl<'a, L: DelayLaw + ?Sized> Outline<'a, L> {
         }
     }
 
-    /// The prediction with up to so many late runs.
+    /// The prediction with at most this number of late runs.
     pub(super) fn predict(&self, late_runs_max: usize) -> Prediction {
         let (setting, cycle, flushed) = (&self.setting, self.cycle, self.flushed);
         let late_share = 1.0 - flushed / cycle;
@@ -176,7 +176,7 @@ impl<'a, L: DelayLaw + ?Sized> Outline<'a, L> {
             }
         };
         let rewritten = rewritten.max(0.0);
-        // Events that waited in runs were written as such before.
+        // Events that waited in runs were already written there.
         let in_runs = if late_runs_max > 0 { late_share } else { 0.0 };
         Prediction {
             write_amplification: 1.0 + rewritten + in_runs,
@@ -193,11 +193,13 @@ impl<'a, L: DelayLaw + ?Sized> Outline<'a, L> {
 
 /// The newest stored event after a flush.
 struct Frontier {
-    /// P(it is older than b + ½), b = 0, 1, …, when nothing is kept back; empty otherwise.
+    /// P(the frontier is older than b + ½), b = 0, 1, …, when a flush retains no events; empty
+    /// otherwise.
     older: Vec<f64>,
     /// Its mean age.
     age: f64,
-    /// The sum of P(it is older than b − ½), and the mean of b + ½ weighted with them.
+    /// The sum of P(the frontier is older than b − ½), and the mean of b + ½ weighted with these
+    /// probabilities.
     weight: f64,
     middle: f64,
 }
@@ -205,7 +207,7 @@ struct Frontier {
 impl Frontier {
     fn new<L: DelayLaw + ?Sized>(law: &L, retain: f64) -> Frontier {
         if retain >= 1.0 {
-            // Of the events younger than it, those that have arrived are the ones kept back.
+            // Of the events younger than the frontier, the arrived ones are those retained.
             let at_zero = law.tail(0.0);
             let arrived = |age: f64| age - at_zero + law.tail(age);
             return Frontier {
@@ -235,7 +237,7 @@ impl Frontier {
     }
 }
 
-/// The `x` at or above 0 where a rising function that ends near x itself reaches `goal`.
+/// The `x` at or above 0 where an increasing function with values close to x reaches `goal`.
 fn solve(rising: impl Fn(f64) -> f64, goal: f64) -> f64 {
     let mut high = goal.max(1.0);
     while rising(high) < goal && high < AGE_MAX {
@@ -256,8 +258,8 @@ fn solve(rising: impl Fn(f64) -> f64, goal: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// Calls `term(k, width)` for k = first, first + 1, … and later for wider and wider groups, the
-/// middle of which k is. Ends when it says so.
+/// Calls `term(k, width)` for k = first, first + 1, … and later for wider and wider groups with the
+/// middle k. Ends when `term` does.
 fn each_term(
     first: f64,
     last: f64,
@@ -301,7 +303,7 @@ struct Phase {
     length: f64,
     /// Flushes in it.
     flushes: f64,
-    /// Events since the last of them.
+    /// Events since the last flush.
     since_last: f64,
     /// Events between flushes.
     cycle: f64,
@@ -311,13 +313,13 @@ struct Phase {
     flushed: f64,
 }
 
-/// Leaves of a flush of which the law says about the same.
+/// Leaves of a flush that are about equal under the law.
 struct LeafGroup {
-    /// Age of the oldest of their events, from the border on, when they were flushed.
+    /// Age of their oldest event, from the border on, when they were flushed.
     depth: f64,
     events: f64,
     leaves: f64,
-    /// Events older than that which had not arrived when they were flushed.
+    /// Events older than that age which had not arrived when they were flushed.
     missing: f64,
 }
 
@@ -329,7 +331,7 @@ impl Phase {
 }
 
 impl<L: DelayLaw + ?Sized> Setting<'_, L> {
-    /// Events on disk that are younger than `age`, just after everything was stored.
+    /// Events on disk that are younger than `age`, just after a complete flush.
     fn stored_within(&self, age: f64) -> f64 {
         age - self.at_zero + self.law.tail(age)
     }
@@ -361,7 +363,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
             let age = solve(|age| self.stored_within(age), events + behind);
             self.oldest_beyond(age, cycle)
         };
-        // The newest leaf has the remainder of full ones; every further one is full.
+        // The newest leaf has the remainder; all others are full.
         let rewritten = |newest_leaf: f64| {
             let mut events = any * newest_leaf;
             each_term(0.0, AGE_MAX, TERMS, |k, width| {
@@ -372,7 +374,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
             events
         };
         // A merge passes the leftover on, so that it takes every multiple of the common divisor; a
-        // flush leaves its own.
+        // flush keeps its own.
         let leftovers = (self.leaf / common_divisor(cycle, self.leaf)).round();
         let parts = leftovers.clamp(1.0, 8.0) as usize;
         let merged: f64 = (1..=parts)
@@ -392,9 +394,8 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         self.touched_before(self.frontier.age + cycle, cycle) / cycle
     }
 
-    /// Stored events in leaves that receive one of the events that arrived in the newest `length`
-    /// and are older than `from`. The leaves are those that were stored before, the first of them
-    /// right behind `from`.
+    /// Stored events in leaves that receive an event older than `from` that arrived in the newest
+    /// `length`. The leaves are those stored before, the first of them starting at `from`.
     fn touched_before(&self, from: f64, length: f64) -> f64 {
         let tail = |x: f64| self.law.tail(x);
         let (single_terms, growth) = FAR_LEAVES;
@@ -434,7 +435,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
     }
 
     /// Stored events rewritten per event, when late events have a buffer of `late_capacity` and
-    /// wait in up to `runs` runs of as many.
+    /// wait in up to `runs` runs of that size.
     fn separate(
         &self,
         cycle: f64,
@@ -444,7 +445,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         runs: usize,
     ) -> f64 {
         let late = cycle - flushed;
-        // The frontier's age for which as many events become late per cycle.
+        // The age of the frontier at which the same number of events become late per cycle.
         let law = self.law;
         let lag = {
             let late_at = |age: f64| law.tail(age) - law.tail(age + cycle);
@@ -507,11 +508,11 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         if older.is_empty() {
             return s - law.tail(*age) + law.tail(age + s);
         }
-        // An event of age b + ½ that is missing and newer than all that is stored (P: the product
-        // of S up to b) is in order if it comes within s: the sum over b of that, times S(b + ½) −
-        // S(b + ½ + s).
+        // An event of age b + ½ that is missing and newer than all stored events (P: the product of
+        // S up to b) is in order if it arrives within s: the sum over b of P times S(b + ½) − S(b +
+        // ½ + s).
         let missing = if s > FAR_AGES * older.len() as f64 {
-            // So far off the law is a straight line over the ages that count.
+            // At this distance the law is a straight line over the relevant ages.
             weight * law.survival(middle + s)
         } else {
             let mut before = 1.0;
@@ -525,7 +526,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         s - self.at_zero + law.tail(s) + age - missing
     }
 
-    /// Stored events that a merge of everything in the range of the late buffer rewrites.
+    /// Stored events that a merge of the whole range of the late buffer rewrites.
     fn overlapped(&self, phase: &Phase, merged: f64) -> f64 {
         let law = self.law;
         let tail = |x: f64| law.tail(x);
@@ -576,7 +577,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
             }
             true
         });
-        // The events that lay there before.
+        // The events that were stored there before.
         let reach = 1.0 - none_older(at_oldest, oldest_border);
         cost += reach * self.leaf / 2.0;
         let step = (self.leaf / 8.0).clamp(1.0, 64.0);
@@ -610,8 +611,8 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         if rest > 0.5 {
             add(rest, 1.0);
         }
-        // The law changes with the order of the age, so leaves far behind the border may be taken
-        // together.
+        // The law changes with the order of magnitude of the age, so leaves far from the border may
+        // be grouped.
         let mut left = full;
         while left > 0.5 {
             let behind = lag / per_event + flushed - left * self.leaf;
@@ -622,15 +623,15 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
         groups
     }
 
-    /// Stored events in leaves that receive one of the late buffer's.
+    /// Stored events in leaves that receive an event of the late buffer.
     fn touched_in(&self, phase: &Phase, groups: &[LeafGroup]) -> f64 {
         let tail = |x: f64| self.law.tail(x);
         let mut cost = 0.0;
         let missing = tail(phase.lag);
         each_term(1.0, phase.flushes, FAR_FLUSHES, |j, width| {
             let young = phase.border(j);
-            // Late events older than a depth: those that were missing at the flush, less those that
-            // still are.
+            // Late events older than a depth: the missing ones at the flush, less the ones still
+            // missing.
             let mut before = missing - tail(young);
             for group in groups {
                 let after = group.missing - tail(young + group.depth);
@@ -645,7 +646,7 @@ impl<L: DelayLaw + ?Sized> Setting<'_, L> {
     }
 }
 
-/// P(a leaf into which `late` events fall in the mean receives any): 1 − e^−x.
+/// P(a leaf that receives `late` events in the mean receives any): 1 − e^−x.
 fn touched(late: f64) -> f64 {
     if late < 0.02 {
         // Most leaves are far from the border. The omitted part of the series is below 2e-9 of it.
@@ -655,7 +656,7 @@ fn touched(late: f64) -> f64 {
     }
 }
 
-/// The argument between 0 and `end` where a rising function that begins at 0 reaches `goal`.
+/// The argument between 0 and `end` where an increasing function that begins at 0 reaches `goal`.
 fn inverse(rising: &impl Fn(f64) -> f64, goal: f64, end: f64) -> f64 {
     let (mut low, mut high) = (0.0, end);
     for _ in 0..24 {

@@ -1,17 +1,15 @@
-//! The model of the paper "Separation or Not", under its own names: zeta, r_c, r_s, g, N_arrive and
+//! The model of the paper "Separation or Not", with its own names: zeta, r_c, r_s, g, N_arrive and
 //! Algorithm 1.
 //!
-//! Its predictions are shown beside our own ([`super::model`]), so that a reader of the paper can
-//! check us; they decide nothing. Three things differ from the print. Equation 2 is evaluated in a
-//! form with one integral of a tabulated function ([`PaperModel::zeta`];
-//! [`PaperModel::zeta_as_printed`] is the sum as it stands in the paper). Equation 5 follows from
-//! the definitions of N_cur and N_bef, which the printed one contradicts. And a separation with
-//! hardly any late event has a phase without end instead of a division by zero.
-//! Invariants: delays are independent, events are generated every `dt`; both in the same unit of
-//! time. A table has as many events as the memory in the paper; its size does not enter (equation 3
-//! counts events, not tables).
-//! Concurrency: a model is a value.
-//! Failure: none; extreme laws give large or infinite numbers.
+//! Its predictions are shown beside our own ([`super::model`]) for comparison with the paper;
+//! decisions do not use them. Three things differ from the print. Equation 2 is evaluated in a form
+//! with one integral of a tabulated function ([`PaperModel::zeta`]; [`PaperModel::zeta_as_printed`]
+//! is the sum as printed in the paper). Equation 5 follows from the definitions of N_cur and N_bef,
+//! which the printed one contradicts. And a separation with hardly any late event has a phase
+//! without end instead of a division by zero. Invariants: delays are independent, events are
+//! generated every `dt`; both in the same unit of time. In the paper a table has as many events as
+//! the memory; its size has no effect (equation 3 counts events, not tables). Concurrency: a model
+//! is a value. Failure: none; extreme laws give large or infinite numbers.
 //!
 //! Source: Y. Kang and others, "Separation or Not: On Handing Out-of-Order Time-Series Data in
 //! Leveled LSM-Tree", ICDE 2022, sections II to IV.
@@ -23,9 +21,9 @@ const FINE: f64 = 32.0;
 const RATIO: f64 = 1.02;
 /// A tail this light does not change a product.
 const NEGLIGIBLE: f64 = 1e-10;
-/// No table reaches further, in generation intervals.
+/// End of the tables, in generation intervals.
 const FURTHEST: f64 = 1e12;
-/// Arrivals looked at for g, at most.
+/// Maximum arrivals evaluated for g.
 const ARRIVALS_MAX: u32 = 1 << 20;
 
 /// The paper's formulas for one law of delays and one generation interval.
@@ -42,7 +40,7 @@ pub struct PaperModel<'a> {
     law: &'a dyn DelayLaw,
     /// The generation interval, Δt in the paper.
     dt: f64,
-    /// Positions in generation intervals, rising.
+    /// Positions in generation intervals, ascending.
     nodes: Vec<f64>,
     /// Λ at the nodes: the sum over j ≥ 1 of −ln F((v + j)·dt).
     lambda: Vec<f64>,
@@ -57,10 +55,10 @@ impl std::fmt::Debug for PaperModel<'_> {
     }
 }
 
-/// Answer of Algorithm 1.
+/// Result of Algorithm 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Algorithm1 {
-    /// The capacity of C_seq to separate with; `None` = pi_c, no separation.
+    /// The capacity of C_seq for a separation; `None` = pi_c, no separation.
     pub n_seq: Option<u32>,
     /// Predicted write amplification without separation.
     pub r_c: f64,
@@ -84,7 +82,7 @@ impl<'a> PaperModel<'a> {
         }
         let hazard = |v: f64| law.minus_log_distribution(v * dt);
         let mut lambda = vec![0.0; nodes.len()];
-        // From the far end: beyond the fine part the sum is the integral from half a step on, by
+        // From the far end: after the fine part the sum is the integral from half a step on, by
         // Gauss's rule with two nodes; in the fine part it is the sum itself.
         for index in (0..nodes.len().saturating_sub(1)).rev() {
             let (v, next) = (node(&nodes, index), node(&nodes, index + 1));
@@ -94,8 +92,8 @@ impl<'a> PaperModel<'a> {
                 node(&lambda, index + 1)
                     + half * (hazard(middle - offset) + hazard(middle + offset))
             } else {
-                // The node two steps on lies at v + 1; otherwise it is the first node behind the
-                // fine part, reached by half a step.
+                // The node two steps on is at v + 1; otherwise it is the first node after the fine
+                // part, reached by half a step.
                 let on = if v + 1.0 <= FINE {
                     node(&lambda, index + 2)
                 } else {
@@ -161,7 +159,7 @@ impl<'a> PaperModel<'a> {
     }
 
     /// ζ(n) as printed: the sum over `i` below `disk` of 1 − ∫ f(x)·Π_{j=1..n} F((i + j)Δt + x) dx,
-    /// the integral over `parts` quantiles of the delay, which `quantile` gives. Slow; it is here
+    /// the integral over `parts` quantiles of the delay, which `quantile` returns. Slow; it is here
     /// to check [`PaperModel::zeta`].
     #[must_use]
     pub fn zeta_as_printed(
@@ -203,7 +201,7 @@ impl<'a> PaperModel<'a> {
         self.g_up_to(n_seq).0
     }
 
-    /// g, and how many arrivals were needed.
+    /// g, and the number of arrivals needed.
     fn g_up_to(&self, n_seq: f64) -> (f64, u32) {
         let mut in_order = 0.0;
         let mut late = 0.0;

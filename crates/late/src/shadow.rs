@@ -1,31 +1,29 @@
-//! Shadow replay: the writes of every candidate, counted on time stamps alone.
+//! Shadow replay: counts the writes of every candidate from time stamps alone.
 //!
-//! All candidates see the same arrivals in one pass. The replay has of each its frontier, the
-//! number of in-order events, the late events, and the borders and counts of its leaves; no rows.
-//! After a merge the new borders are interpolated. The rules are those of
+//! All candidates process the same arrivals in one pass. For each candidate the replay has its
+//! frontier, the number of in-order events, the late events, and the borders and counts of its
+//! leaves, but no rows. After a merge the new borders are interpolated. The rules are those of
 //! [`super::FlushRule::LabExact`], and the result agrees with an exact simulation within about a
 //! hundredth. The replay is the referee where the model is off: noisy over short stretches, since
 //! one merge is one sample, but free of assumptions.
 //!
-//! Invariants: per candidate, leaves rise in time; `written` counts every event put into a leaf,
-//! once more for each rewriting. The stretch must be contiguous: leaving out events would make the
-//! others look earlier or later than they are.
-//! Concurrency: a value.
-//! Failure: none. Memory: the newest `memory_events` times, shared, and per candidate its late
-//! events and 16 bytes a leaf.
+//! Invariants: per candidate, leaves ascend in time; `written` counts every event put into a leaf,
+//! once more for each rewriting. The stretch must be contiguous: omitting events would make the
+//! others look earlier or later than they are. Concurrency: a value. Failure: none. Memory: the
+//! newest `memory_events` times, shared, and per candidate its late events and 16 bytes a leaf.
 
 use super::model::{Candidate, Configuration};
 use super::{MergeScope, Split};
 use headwater_types::invariant::part_of;
 
-/// Leaves before the first event seen, laid out at the interval given, that late events may fall
-/// into.
+/// Number of leaves before the first observed event, laid out at the given interval, that late
+/// events may fall into.
 const LEAVES_BEFORE: usize = 512;
 
 /// Replays arrivals for several candidates.
 #[derive(Clone, Debug)]
 pub struct Shadow {
-    /// The newest times seen, rising; as many as memory holds.
+    /// The newest observed times, ascending; as many as memory can store.
     newest: Vec<i64>,
     newest_max: usize,
     events: u64,
@@ -53,13 +51,13 @@ struct Lane {
     frontier: i64,
     flank: usize,
     late: Vec<i64>,
-    /// Late events in runs that wait, and the number of these.
+    /// Late events in waiting runs, and the number of these runs.
     waiting: Vec<i64>,
     runs: usize,
     leaves: Vec<Leaf>,
     written: u64,
     merges: u64,
-    /// Events seen and written when the newest phase ended.
+    /// Events observed and written by the end of the newest phase.
     phase_events: u64,
     phase_written: u64,
 }
@@ -67,19 +65,19 @@ struct Lane {
 /// Events that a candidate would have written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShadowCount {
-    /// Events seen.
+    /// Events observed.
     pub events: u64,
-    /// Events written to leaves, those still in memory counted once.
+    /// Events written to leaves; events still in memory count once.
     pub written: u64,
     /// Merges of late events.
     pub merges: u64,
-    /// Write amplification: up to the end of the newest phase when there were at least two, else of
-    /// everything.
+    /// Write amplification: up to the end of the newest phase when there were at least two,
+    /// otherwise of all events.
     pub write_amplification: f64,
 }
 
 impl Shadow {
-    /// Begins a replay behind `frontier`, the newest time stored before, with events every
+    /// Begins a replay after `frontier`, the newest time stored before, with events every
     /// `interval_ns` before that.
     #[must_use]
     pub fn new(
@@ -101,7 +99,7 @@ impl Shadow {
         }
     }
 
-    /// Takes in events in order of arrival.
+    /// Observes events in order of arrival.
     pub fn observe(&mut self, times: &[i64]) {
         for time in times {
             self.events += 1;
@@ -122,19 +120,19 @@ impl Shadow {
         }
     }
 
-    /// Events seen.
+    /// Number of observed events.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Counts of each candidate, in the order they were given.
+    /// Counts of each candidate, in their original order.
     #[must_use]
     pub fn counts(&self) -> Vec<ShadowCount> {
         self.lanes.iter().map(|l| l.count(self.events)).collect()
     }
 
-    /// Bytes of memory in use, about.
+    /// Approximate bytes of memory in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let lane = |l: &Lane| {
@@ -249,7 +247,7 @@ impl Lane {
         }
     }
 
-    /// Late events become a run of their own; when there are enough of these, all are merged.
+    /// Writes late events as a separate run; with enough runs, all are merged.
     fn late_run(&mut self, pool: &mut Vec<i64>) {
         self.written += pool.len() as u64;
         self.waiting.append(pool);
@@ -280,7 +278,7 @@ impl Lane {
         let ranges = self.ranges(&pool, !behind.is_empty());
         let takes_all = ranges.last().is_some_and(|r| r.1 == self.leaves.len());
         let mut rest: &[i64] = &pool;
-        // From the right, so that the positions of the pending ones stay.
+        // From the right, so that the positions of the pending ones do not change.
         let mut pieces: Vec<(usize, usize, Vec<Leaf>)> = Vec::with_capacity(ranges.len());
         for (from, to) in &ranges {
             let until = self.leaves.get(*to).map_or(i64::MAX, |l| l.first - 1);
@@ -331,9 +329,9 @@ impl Lane {
         out
     }
 
-    /// Full leaves from the left, the rest last; borders inside old leaves are interpolated.
+    /// Cuts full leaves from the left, the rest last; borders inside old leaves are interpolated.
     fn recut(&self, old: &[Leaf], late: &[i64], behind: &[i64]) -> Vec<Leaf> {
-        // Points (time, events up to it): a polygon to read new borders from.
+        // Points (time, events up to it): a polygon for interpolating new borders.
         let mut points: Vec<(i64, f64)> = Vec::with_capacity(old.len() * 2 + 2);
         let mut count = 0.0;
         let mut at = 0;

@@ -1,15 +1,14 @@
 //! Studies a recording of events with their generation and arrival times, before or after they are
 //! stored.
 //!
-//! Everything that the analyzer of a shard would see is computed from the order of arrival alone;
-//! delays, their quantiles and their autocorrelation, and the paper's own advice, from the arrival
-//! times. The candidates are predicted for a given memory, and counted by a replay of the stream
-//! with the most events.
+//! All inputs of a shard's analyzer are computed from the order of arrival alone; delays, their
+//! quantiles and their autocorrelation, and the paper's own advice, from the arrival times. The
+//! candidates are predicted for a given memory, and counted by a replay of the stream with the most
+//! events.
 //!
-//! Invariants: a stream's events come in the order in which they arrived.
-//! Concurrency: a value.
-//! Failure: none. Memory: 16 bytes an event, up to [`EVENTS_KEPT`] events; later ones are counted,
-//! but not replayed.
+//! Invariants: a stream's events are passed in the order of arrival. Concurrency: a value. Failure:
+//! none. Memory: 16 bytes an event, up to [`EVENTS_KEPT`] events; later ones are counted, but not
+//! replayed.
 
 use super::choose::{Knobs, PolicyChoice, Ranked, Space};
 use super::lateness::{Lateness, Tracker};
@@ -20,25 +19,25 @@ use super::shadow::Shadow;
 use headwater_types::invariant::part_of;
 use std::collections::HashMap;
 
-/// Events whose times are stored for the replay.
+/// Maximum events whose times are stored for the replay.
 pub const EVENTS_KEPT: usize = 16 << 20;
 /// Maximum of delays of a stream for the autocorrelation.
 const CORRELATED_MAX: usize = 1 << 16;
-/// Lags of which the autocorrelation is reported.
+/// Lags with a reported autocorrelation.
 const LAGS: [usize; 6] = [1, 2, 5, 10, 50, 100];
-/// The paper's formulas are evaluated for a memory of at most so many events.
+/// Maximum memory, in events, for which the paper's formulas are evaluated.
 const PAPER_MEMORY_MAX: f64 = 1024.0;
 /// Points of the curve of delays.
 const CURVE_POINTS: usize = 256;
 
-/// Settings under which the events would be stored.
+/// Assumed settings for storing the events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StudySettings {
     /// Events that fit into memory, of all streams.
     pub memory_events: f64,
     /// Events of a leaf.
     pub leaf_events: u32,
-    /// Late runs that may wait.
+    /// Maximum late runs that wait.
     pub late_runs_max: usize,
     /// The parameters that may be chosen.
     pub knobs: Knobs,
@@ -81,10 +80,10 @@ pub struct StudyReport {
     pub interval_ns: f64,
     /// Shares of the events, and the delay in ns they do not exceed; empty without arrival times.
     pub delays: Vec<(f64, f64)>,
-    /// Shares, from much to little, and the delay in ns that so many exceed: evenly spaced on a
+    /// Shares, in descending order, and the delay in ns that this share exceeds: evenly spaced on a
     /// logarithmic scale.
     pub delay_curve: Vec<(f64, f64)>,
-    /// Lags, and the correlation of delays so many events apart, in the busiest stream.
+    /// Lags, and the correlation of delays with this lag in events, in the busiest stream.
     pub autocorrelation: Vec<(usize, f64)>,
     /// Memory for the stream of an event, in events.
     pub memory_events: f64,
@@ -92,7 +91,7 @@ pub struct StudyReport {
     pub first: Candidate,
     /// Every candidate, the least cost first.
     pub candidates: Vec<Ranked>,
-    /// Result of the paper's Algorithm 1 from the delays, and for how many events of memory.
+    /// Result of the paper's Algorithm 1 from the delays, and its memory in events.
     pub paper: Option<(u32, Algorithm1)>,
 }
 
@@ -100,7 +99,7 @@ pub struct StudyReport {
 const QUANTILES: [f64; 7] = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
 impl Study {
-    /// Begins a study of nothing yet.
+    /// Begins a study without events.
     #[must_use]
     pub fn new(settings: StudySettings) -> Study {
         Study {
@@ -116,8 +115,8 @@ impl Study {
         }
     }
 
-    /// Takes in an event, in order of arrival; `arrival` in ns since 1970 like `generation`, if it
-    /// is known.
+    /// Adds an event, in order of arrival; `arrival` in ns since 1970 like `generation`, if it is
+    /// known.
     pub fn observe(&mut self, stream: u32, generation: i64, arrival: Option<i64>) {
         self.events += 1;
         let slot = self.streams.entry(stream).or_default();
@@ -142,7 +141,7 @@ impl Study {
         }
     }
 
-    /// Events seen.
+    /// Number of events.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
@@ -185,7 +184,7 @@ impl Study {
         if let Some(busiest) = busiest {
             replay(&mut candidates, &space.configuration, busiest, interval_ns);
         }
-        // Clocks differ: the least delay of all counts as none.
+        // Clocks differ: the least delay counts as zero.
         let sample = Sample::new(self.delays.iter().copied());
         let least = self.delays.iter().copied().fold(f64::INFINITY, f64::min);
         let shifted = Sample::new(self.delays.iter().map(|d| d - least));
@@ -261,7 +260,7 @@ fn raw_quantile(delays: &[f64], share: f64) -> f64 {
     sorted.get(at).copied().unwrap_or(0.0)
 }
 
-/// The delays that so many events exceed, for shares from all to one event, evenly on a logarithmic
+/// The delays exceeded by shares of the events, from all to one event, evenly on a logarithmic
 /// scale.
 fn curve(delays: &[f64]) -> Vec<(f64, f64)> {
     if delays.len() < 2 {
@@ -279,7 +278,7 @@ fn curve(delays: &[f64]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Pearson's correlation of the delays with those so many events later.
+/// Pearson's correlation of the delays with the delays some events later, for each of [`LAGS`].
 fn autocorrelation(delays: &[f64]) -> Vec<(usize, f64)> {
     let count = delays.len() as f64;
     let mean = delays.iter().sum::<f64>() / count.max(1.0);
@@ -336,7 +335,7 @@ mod tests {
     #[test]
     fn delays_are_measured_and_their_batches_seen() {
         let mut study = Study::new(settings(512.0));
-        // Every 500 events the last 20 come together at the end, as after a lost link.
+        // Every 500 events the last 20 arrive together at the end, as after a lost link.
         let mut rows: Vec<(i64, i64)> = (0..50_000i64)
             .map(|i| {
                 let within = i % 500;
@@ -363,7 +362,7 @@ mod tests {
         let share = report.out_of_order_inside as f64 / report.events as f64;
         assert!((share - 0.04).abs() < 0.005, "{share}");
         assert!(report.paper.is_some_and(|(n, _)| n == 512));
-        // The predicted and the counted best candidate agree, about.
+        // The predicted and the counted best candidate roughly agree.
         let best = report.candidates.first().unwrap();
         let least = report
             .candidates

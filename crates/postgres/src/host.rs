@@ -1,8 +1,7 @@
 //! Services of the server that the front end is part of.
 //!
-//! Invariant: nothing here is about HTTP, files of tokens or certificates: the server stores them
-//! as it likes.
-//! Concurrency: called from any task, at any time; an answer must not block.
+//! Invariant: the trait does not depend on HTTP, or on files of tokens or certificates: the server
+//! chooses their storage. Concurrency: called from any task, at any time; a method must not block.
 
 use headwater_query::{Access, Owner, Query, Slots, Threads};
 use std::io;
@@ -11,28 +10,28 @@ use std::time::Duration;
 
 /// The server that the front end is part of.
 pub trait Host: Send + Sync + 'static {
-    /// Whether everyone is let in without a token.
+    /// True when all clients are admitted without a token.
     fn is_open(&self) -> bool;
 
-    /// Lets a client in by the token it gave, or without one; `None` = it is not let in.
+    /// Admits a client by its token, or without one; `None` = the client is refused.
     fn admit(&self, token: Option<String>) -> Option<Arc<dyn Grant>>;
 
-    /// TLS for the next connection; `None` = none is spoken.
+    /// TLS for the next connection; `None` = without TLS.
     fn tls(&self) -> Option<Arc<rustls::ServerConfig>>;
 
-    /// Fills in random bytes that nobody can guess.
+    /// Fills the buffer with cryptographically random bytes.
     ///
     /// # Errors
-    /// When the system gives none.
+    /// When the system cannot supply random bytes.
     fn random_bytes(&self, bytes: &mut [u8]) -> io::Result<()>;
 }
 
 /// Rights that one client was granted.
 pub trait Grant: Send + Sync + 'static {
-    /// Whether it still holds: false once it has ended or was revoked.
+    /// True while the grant is valid: false after it has expired or was revoked.
     fn is_current(&self) -> bool;
 
-    /// Whether it allows anything at all.
+    /// True when the grant allows any action.
     fn allows_anything(&self) -> bool;
 
     /// The data that its statements may see and change.
@@ -47,7 +46,7 @@ pub trait Grant: Send + Sync + 'static {
 pub struct Statements {
     /// SQL over the database.
     pub query: Query,
-    /// Where statements are computed.
+    /// Threads that compute statements.
     pub threads: Arc<Threads>,
     /// A slot for each statement that may run.
     pub slots: Arc<Slots>,
@@ -58,9 +57,9 @@ pub struct Statements {
 pub struct FrontEndSettings {
     /// Serve other machines without tokens.
     pub allow_open: bool,
-    /// Ask for tokens of other machines without TLS.
+    /// Request tokens from other machines without TLS.
     pub allow_plaintext: bool,
-    /// Most sessions at once.
+    /// Maximum sessions at once.
     pub connections_max: usize,
     /// Longest time from a connection to its session, TLS and password included.
     pub startup_timeout: Duration,
@@ -68,7 +67,7 @@ pub struct FrontEndSettings {
     pub idle_timeout: Duration,
     /// Longest time of a statement, until its rows have been read.
     pub statement_timeout: Duration,
-    /// Longest time that sessions may take to end once the server stops.
+    /// Longest time that sessions have to end after a stop begins.
     pub shutdown_timeout: Duration,
     /// Largest message of a client in bytes.
     pub message_bytes_max: usize,

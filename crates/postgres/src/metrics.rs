@@ -1,6 +1,6 @@
 //! Metrics of the front end for PostgreSQL's clients.
 //!
-//! Concurrency: counters are atomics; a copy counts into the same ones.
+//! Concurrency: counters are atomics; clones share the same counters.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -30,7 +30,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// New ones, registered where the server reports them.
+    /// Creates the metrics, registered where the server reports them.
     #[must_use]
     pub fn new(registry: &mut Registry) -> Metrics {
         let metrics = Metrics {
@@ -78,7 +78,7 @@ impl Metrics {
         self.seconds.observe(took.as_secs_f64());
     }
 
-    /// Counts a connection that became no session.
+    /// Counts a connection that did not become a session.
     pub(crate) fn refused(&self, reason: &'static str) {
         self.refused.get_or_create(&ReasonLabel { reason }).inc();
     }

@@ -26,7 +26,7 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// The key of a seed, which must be secret; `None` for an invalid one.
+    /// Key derived from a secret seed; `None` for an invalid seed.
     #[must_use]
     pub fn of_seed(seed: &[u8; 32]) -> Option<SigningKey> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed).ok()?;
@@ -55,7 +55,7 @@ impl SigningKey {
     }
 }
 
-/// The signed bytes and the signature; `None` where there is no room for one.
+/// The signed bytes and the signature; `None` if the input is too short for a signature.
 #[must_use]
 pub fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = bytes.len().checked_sub(SIGNATURE_BYTES)?;

@@ -1,8 +1,8 @@
-//! Answers of statements: a schema, batches of rows as they are computed, and the statement's
+//! Answers of statements: a schema, batches of rows while they are computed, and the statement's
 //! effect.
 //!
-//! Invariants: dropping an answer's rows stops what computes them; the statement's limits of time
-//! and rows hold until the last row is taken.
+//! Invariants: dropping an answer's rows ends their computation; the statement's limits of time and
+//! rows apply until the last row is read.
 
 use crate::error::Error;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, UInt64Array};
@@ -29,7 +29,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Rows of which none replaced another.
+    /// Stored rows without replacements.
     #[must_use]
     pub const fn of(rows: u64) -> Stored {
         Stored { rows, replaced: 0 }
@@ -47,15 +47,15 @@ pub enum Done {
     Shown,
     /// These rows were written.
     Inserted(Stored),
-    /// These rows were written, and are given back: they follow.
+    /// These rows were written and are returned by `RETURNING`: they follow.
     Returned(Stored),
-    /// So many rows were deleted, counted just before.
+    /// Number of deleted rows, counted just before the deletion.
     Deleted(u64),
-    /// Something was made.
+    /// An object was created.
     Created(Made),
     /// A table was changed.
     Altered,
-    /// Something was dropped.
+    /// An object was dropped.
     Dropped(Made),
     /// A setting of the session was changed.
     Set,
@@ -86,7 +86,7 @@ impl Done {
         )
     }
 
-    /// The rows that were written, if it writes rows.
+    /// The written rows; `None` if the statement does not write rows.
     #[must_use]
     pub fn stored(self) -> Option<Stored> {
         match self {
@@ -102,8 +102,8 @@ impl Done {
     }
 }
 
-/// The effect of a statement without rows, as a row: `done`, `count` where something was counted,
-/// and `replaced` where rows replaced others of the statement. `None` for statements with rows.
+/// The effect of a statement without rows, as a row: `done`, `count` if rows were counted, and
+/// `replaced` if rows replaced others of the statement. `None` for statements with rows.
 #[must_use]
 pub fn done_row(done: Done) -> Option<RecordBatch> {
     let (word, count) = match done {
@@ -131,8 +131,8 @@ pub fn done_row(done: Done) -> Option<RecordBatch> {
 pub struct Answer {
     /// The columns of the rows.
     pub schema: SchemaRef,
-    /// The rows, as they are computed. Dropping this cancels the statement. Its errors become an
-    /// [`Error`] by `Error::from`.
+    /// The rows, while they are computed. Dropping the stream cancels the statement. Its errors
+    /// become an [`Error`] by `Error::from`.
     pub rows: SendableRecordBatchStream,
     /// Effect of the statement.
     pub done: Done,
@@ -148,7 +148,7 @@ impl std::fmt::Debug for Answer {
 }
 
 impl Answer {
-    /// Without rows.
+    /// An answer without rows.
     pub(crate) fn done(done: Done) -> Answer {
         let schema = Arc::new(Schema::empty());
         Answer {
@@ -158,7 +158,7 @@ impl Answer {
         }
     }
 
-    /// All rows at once, for small answers and for tests.
+    /// Collects all rows, for small answers and for tests.
     ///
     /// # Errors
     /// The error that ends the statement.
@@ -171,7 +171,7 @@ impl Answer {
     }
 }
 
-/// Rows whose columns have other names.
+/// Renames the columns of rows.
 pub(crate) fn with_names(
     rows: SendableRecordBatchStream,
     schema: SchemaRef,

@@ -1,6 +1,6 @@
 //! Cancellation of statements whose client has disconnected.
 //!
-//! Concurrency: the client's side sets the token once, from any thread.
+//! Concurrency: the client's connection sets the token once, from any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,7 @@ tokio::task_local! {
 pub(crate) struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// Returns the token of the statement that this task runs; without a statement, one that is
-    /// never set.
+    /// Returns the token of this task's statement; without a statement, a token that is never set.
     pub(crate) fn of_task() -> CancelToken {
         CancelToken(CANCEL.try_with(Arc::clone).unwrap_or_default())
     }
@@ -29,7 +28,7 @@ impl CancelToken {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Has a task run its work under this.
+    /// Runs work of a task with this token.
     pub(crate) async fn scope<T>(self, work: impl Future<Output = T>) -> T {
         CANCEL.scope(self.0, work).await
     }

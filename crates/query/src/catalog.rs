@@ -1,5 +1,5 @@
 //! The tables of a statement's view as a catalog of the SQL planner: catalog `headwater`, schema
-//! `public`; and a schema for each text before a dot in the names of tables, so that the table
+//! `public`; and a schema for each prefix before a dot in the names of tables, so that the table
 //! `yard.cpu` needs no quotes.
 
 use crate::table::Table;
@@ -30,8 +30,7 @@ struct Public {
 impl SchemaProvider for Public {
     fn table_names(&self) -> Vec<String> {
         self.view.table_names().unwrap_or_else(|error| {
-            // The planner has no way to take an error here; a read of the tables will tell it
-            // again.
+            // The planner does not accept an error here; a read of the tables reports it again.
             tracing::error!(%error, "the tables cannot be listed");
             Vec::new()
         })
@@ -46,7 +45,7 @@ impl SchemaProvider for Public {
     }
 }
 
-/// The tables whose names begin with a text and a dot.
+/// The tables whose names begin with this prefix and a dot.
 #[derive(Debug)]
 struct Dotted {
     view: Arc<View>,
@@ -62,7 +61,7 @@ impl Dotted {
 #[async_trait]
 impl SchemaProvider for Dotted {
     fn table_names(&self) -> Vec<String> {
-        // They are listed where all tables are.
+        // The schema `public` lists all tables.
         Vec::new()
     }
 
@@ -75,7 +74,7 @@ impl SchemaProvider for Dotted {
     }
 }
 
-/// All that a statement can name.
+/// All objects that a statement can name.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     view: Arc<View>,
@@ -114,7 +113,7 @@ impl CatalogProvider for Catalog {
     }
 }
 
-/// The one catalog.
+/// A list of the one catalog.
 #[derive(Debug)]
 pub(crate) struct Catalogs(pub(crate) Arc<Catalog>);
 

@@ -1,9 +1,9 @@
 //! Columns of the engine as Arrow arrays, and back.
 //!
 //! Invariants: numbers and the bitmap of present values are passed on as they were decoded, without
-//! a copy; absent values are nulls; a value keeps every bit. Types: time is `Timestamp(Nanosecond,
-//! "UTC")`, a tag a dictionary of strings, the six field types are the Arrow types of the same
-//! names.
+//! a copy; absent values are nulls; values are preserved bit for bit. Types: time is
+//! `Timestamp(Nanosecond, "UTC")`, a tag a dictionary of strings, the six field types are the Arrow
+//! types of the same names.
 
 use crate::error::{Error, Result};
 use arrow::array::{
@@ -68,7 +68,8 @@ fn primitive<T: ArrowPrimitiveType>(values: Vec<T::Native>, nulls: Option<NullBu
     Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::from(values), nulls))
 }
 
-/// Offsets as Arrow has them; a chunk of a scan is far smaller than 2 GiB, a longer one is refused.
+/// Offsets as Arrow represents them; a chunk of a scan is far smaller than 2 GiB, a larger one is
+/// refused.
 fn offsets(ends: &[u32]) -> Result<OffsetBuffer<i32>> {
     let mut out: Vec<i32> = Vec::with_capacity(ends.len() + 1);
     out.push(0);
@@ -83,7 +84,7 @@ fn offsets(ends: &[u32]) -> Result<OffsetBuffer<i32>> {
 /// A column as an array.
 ///
 /// # Errors
-/// When it holds more than 2 GiB of text.
+/// When the column has more than 2 GiB of text.
 pub(crate) fn to_array(column: Column) -> Result<ArrayRef> {
     let (values, presence) = column.into_parts();
     let nulls = nulls(presence);
@@ -105,7 +106,7 @@ pub(crate) fn to_array(column: Column) -> Result<ArrayRef> {
     })
 }
 
-/// The same values with one NaN for all: SQL has only one, and Arrow's comparison and grouping
+/// Replaces all NaN by the same bits: SQL has a single NaN, and Arrow's comparison and grouping
 /// distinguish NaN by their bits.
 pub(crate) fn one_nan(array: ArrayRef) -> ArrayRef {
     let is_other = |v: &f64| v.is_nan() && v.to_bits() != f64::NAN.to_bits();
@@ -126,13 +127,13 @@ fn text<'a>(values: impl Iterator<Item = Option<&'a [u8]>>) -> VarBytes {
     out
 }
 
-/// An array as a column. Its type must be that of a field ([`field_type`]).
+/// Converts an array to a column. Its type must be that of a field ([`field_type`]).
 ///
 /// # Errors
-/// When it is of another type.
+/// When it has another type.
 pub(crate) fn to_column(array: &dyn Array) -> Result<Column> {
     let any = array.as_any();
-    // An absent row's slot holds zero or nothing.
+    // The slot of a missing row is zero or empty.
     macro_rules! numbers {
         ($array:expr) => {
             $array.iter().map(|v| v.unwrap_or_default()).collect()

@@ -1,20 +1,20 @@
-//! Decimal numbers as they are written, with all their digits.
+//! Decimal literals, with all their digits.
 //!
-//! Invariant: a value that is given is exactly the number that was written.
+//! Invariant: a returned value is exactly the number that was written.
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, i256};
 use datafusion::common::ScalarValue;
 
-/// A number that was read.
+/// A parsed number.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decimal {
-    /// As a decimal with as many digits behind the point as were written.
+    /// A decimal with as many fraction digits as were written.
     Exact(ScalarValue),
-    /// A number with more digits than decimals have.
+    /// A number with more digits than decimals support.
     TooLong,
 }
 
-/// Reads `-12.50` or `1.25e3`; `None` = it is no number.
+/// Parses `-12.50` or `1.25e3`; `None` = not a number.
 #[must_use]
 pub fn decimal(text: &str) -> Option<Decimal> {
     let (negative, unsigned) = match text.strip_prefix('-') {

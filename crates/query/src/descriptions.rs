@@ -5,23 +5,23 @@ use arrow::datatypes::DataType;
 /// A view, as a session sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewDescription {
-    /// Its name.
+    /// Name of the view.
     pub name: String,
-    /// Its columns: name and type.
+    /// Columns of the view: name and type.
     pub columns: Vec<(String, DataType)>,
-    /// Its query, as it was written.
+    /// Text of its query, unchanged.
     pub definition: String,
 }
 
 /// An index, as a session sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexDescription {
-    /// Its name.
+    /// Name of the index.
     pub name: String,
-    /// Its table.
+    /// Table of the index.
     pub table: String,
-    /// The fields that it is over, in order.
+    /// The indexed fields, in order.
     pub fields: Vec<String>,
-    /// Whether it holds every partition of its table.
+    /// Whether the index covers every partition of its table.
     pub complete: bool,
 }

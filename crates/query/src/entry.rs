@@ -13,8 +13,8 @@ use arrow::datatypes::DataType;
 use std::sync::Arc;
 
 impl Session {
-    /// Runs one statement. A query's rows come with the answer; changes are complete when this
-    /// returns.
+    /// Runs one statement. A query's rows are streamed in the answer; changes are complete when
+    /// this returns.
     ///
     /// ```
     /// use headwater::{Batch, Database, Options, StreamName};
@@ -36,7 +36,7 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// See [`Error`](crate::Error). Errors of reading come with the rows.
+    /// See [`Error`](crate::Error). Errors of reading are reported by the stream of rows.
     pub async fn run(&self, sql: &str, parameters: Parameters) -> Result<Answer> {
         let view = Arc::new(self.view()?);
         if let Some(answer) = self.run_again(&view, sql, &parameters)? {
@@ -48,8 +48,8 @@ impl Session {
         }
     }
 
-    /// Refuses a statement, by its first word, where the session may read nothing. Cheap, so front
-    /// ends call it before a statement gets a slot.
+    /// Refuses a statement, by its first word, if the session has no rights to read. Cheap, so
+    /// front ends call it before a statement gets a slot.
     ///
     /// # Errors `forbidden`.
     pub fn may_run(&self, sql: &str) -> Result<()> {
@@ -72,19 +72,19 @@ impl Session {
         statement::described_indexes(self)
     }
 
-    /// Most bytes of a statement.
+    /// Maximum bytes of a statement.
     #[must_use]
     pub fn text_bytes_max(&self) -> usize {
         self.query.shared.limits.text_bytes
     }
 
-    /// Reads a text in another way before it is run as a statement, within the limits of every
-    /// statement: `look` is called on a thread that may be busy with it, and is ended when a parser
-    /// of the dialect [`Counted`](crate::Counted) takes more steps than such a text needs.
+    /// Parses a text in another way before it is run as a statement, within the limits of every
+    /// statement: `look` is called on a thread that may block, and is ended when a parser of the
+    /// dialect [`Counted`](crate::Counted) takes more steps than such a text needs.
     ///
     /// # Errors
-    /// When the text is longer or nested deeper than statements may be, or takes too long to read,
-    /// and what `look` finds.
+    /// When the text is longer or nested deeper than statements may be, or takes too long to parse,
+    /// and errors of `look`.
     pub async fn look_at<T: Send + 'static>(
         &self,
         sql: &str,
@@ -99,19 +99,19 @@ impl Session {
         self.planned(sql.len() > complexity::LONG_TEXT, read).await
     }
 
-    /// Takes a text of several statements apart.
+    /// Splits a text of several statements.
     ///
     /// # Errors
-    /// `syntax_error` when it cannot be read as words.
+    /// `syntax_error` when it cannot be tokenized.
     pub fn split(sql: &str) -> Result<Vec<String>> {
         statement::split(sql)
     }
 
-    /// Prepares a statement: determines the types of its parameters (those given in `types`, else
-    /// those that the statement implies, else text) and the columns of its answer.
+    /// Prepares a statement: determines the types of its parameters (from `types`, else from the
+    /// statement, else text) and the columns of its answer.
     ///
     /// # Errors
-    /// As [`Session::run`], as far as it shows without running.
+    /// As [`Session::run`], as far as errors can be detected without running.
     pub async fn prepare(&self, sql: &str, types: &[Option<DataType>]) -> Result<Prepared> {
         self.check_length(sql)?;
         let view = self.view()?;

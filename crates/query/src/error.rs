@@ -1,7 +1,7 @@
 //! Errors of statements, in words that the statement's author can act on.
 //!
-//! Invariants: [`Error::code`] is stable and never changes its meaning; `sqlstate` is the Postgres
-//! code for the same thing; a message never names what the session may not see.
+//! Invariants: [`Error::code`] is stable and never changes its meaning; `sqlstate` is the
+//! corresponding PostgreSQL code; a message never names an object that the session may not see.
 
 use datafusion::common::{DataFusionError, SchemaError};
 use datafusion::sql::sqlparser::parser::ParserError;
@@ -12,19 +12,19 @@ use std::num::NonZeroU32;
 /// Why a statement failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// A stable word.
+    /// Stable code.
     pub code: &'static str,
-    /// The five characters that Postgres has for it.
+    /// PostgreSQL's five-character code.
     pub sqlstate: &'static str,
-    /// The expectation and the finding.
+    /// Message: expected and actual.
     pub message: String,
-    /// A remedy.
+    /// Suggested remedy.
     pub hint: Option<String>,
-    /// Line and column of the text where it was noticed, both from 1.
+    /// Line and column of the error in the text, both from 1.
     pub at: Option<(u32, u32)>,
-    /// The name that it is about, where it is about one.
+    /// Name of the affected object, if any.
     pub subject: Option<String>,
-    /// The row of the statement that it is about, where it is about one; the first is 1.
+    /// Number of the affected row of the statement, from 1, if any.
     pub row: Option<NonZeroU32>,
 }
 
@@ -46,7 +46,7 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// The kind of a code, by its stable word.
+            /// The kind of a stable code.
             fn of(code: &str) -> Code {
                 match code {
                     $($code => Code::$variant,)*
@@ -54,10 +54,10 @@ macro_rules! codes {
                 }
             }
 
-            /// Every kind but [`Code::Foreign`].
+            /// Every kind except [`Code::Foreign`].
             pub const ALL: &[Code] = &[$(Code::$variant),*];
 
-            /// The stable word; of [`Code::Foreign`] that of [`Error::code`] counts.
+            /// The stable code; for [`Code::Foreign`] use [`Error::code`].
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -121,7 +121,7 @@ codes! {
 }
 
 impl Code {
-    /// The code that the server's other front ends have for the same error.
+    /// The code of the server's other front ends for the same error.
     #[must_use]
     pub const fn same_as(self) -> &'static str {
         use headwater_ask::Kind;
@@ -163,7 +163,7 @@ impl Code {
 }
 
 impl Error {
-    /// An error with a code of its own.
+    /// An error with a code of the caller.
     #[must_use]
     pub fn new(code: &'static str, sqlstate: &'static str, message: impl Into<String>) -> Error {
         Error {
@@ -183,7 +183,7 @@ impl Error {
         Code::of(self.code)
     }
 
-    /// There is no table of this name, or it may not be seen.
+    /// Error for a table that does not exist or may not be seen.
     pub(crate) fn no_table(name: &str) -> Error {
         Error {
             subject: Some(name.to_owned()),
@@ -191,12 +191,12 @@ impl Error {
         }
     }
 
-    /// There is no such time zone.
+    /// Error for a time zone that does not exist.
     pub(crate) fn unknown_zone(why: &UnknownZone) -> Error {
         Error::invalid_value(why.to_string()).with_hint(format!("a zone is {}", UnknownZone::FORMS))
     }
 
-    /// About a row of the statement, of which the first has number 0.
+    /// Sets the row of the statement; the argument counts from 0.
     pub(crate) fn of_row(self, row: u64) -> Error {
         let number = u32::try_from(row.saturating_add(1)).ok();
         Error {
@@ -205,7 +205,7 @@ impl Error {
         }
     }
 
-    /// With advice.
+    /// Sets the hint.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = Some(hint.into());
@@ -219,7 +219,7 @@ impl Error {
         self
     }
 
-    /// As if the text had begun at this line and column (from 1) of a longer one.
+    /// Moves the position, as if the text began at this line and column (from 1) of a longer text.
     #[must_use]
     pub fn moved_to(mut self, line: u32, column: u32) -> Error {
         self.at = self.at.map(|(l, c)| {
@@ -273,7 +273,7 @@ impl From<Error> for DataFusionError {
     }
 }
 
-/// An error on its way through the SQL library.
+/// Wraps an engine error as an error of the SQL library.
 pub(crate) fn external(error: headwater::Error) -> DataFusionError {
     DataFusionError::External(Box::new(Error::from(error)))
 }
@@ -281,7 +281,7 @@ pub(crate) fn external(error: headwater::Error) -> DataFusionError {
 impl From<DataFusionError> for Error {
     fn from(error: DataFusionError) -> Error {
         let mut error = convert(&error);
-        // Where the text of one error stands within another.
+        // Start of the text of a nested error.
         if let Some(at) = error.message.find("This issue was likely caused by a bug") {
             let kept = error.message.get(..at).unwrap_or_default();
             error.message = kept.trim_end().replace("Internal error: ", "");
@@ -334,7 +334,7 @@ fn convert(error: &DataFusionError) -> Error {
     }
 }
 
-/// Error for an operation that the SQL library does not implement. The remainder of a subquery in a
+/// Error for an operation that the SQL library does not implement. A subquery that remains in a
 /// plan is reported as a subquery, not by the library's name for it.
 fn of_missing(message: &str) -> Error {
     let left = message.strip_prefix("Physical plan does not support logical expression ");
@@ -386,8 +386,8 @@ fn of_execution(message: &str) -> Error {
     of_regular_expression(message).unwrap_or_else(|| Error::invalid_value(message))
 }
 
-/// Error for a regular expression that the library refuses; its message has lines and words of its
-/// own.
+/// Error for a regular expression that the library refuses; the library's message has several
+/// lines.
 fn of_regular_expression(text: &str) -> Option<Error> {
     if text.contains("CompiledTooBig") || text.contains("Compiled regex exceeds size limit") {
         let error = Error::too_large("the regular expression is too large");
@@ -406,7 +406,7 @@ fn of_regular_expression(text: &str) -> Option<Error> {
     Some(Error::invalid_expression(message).with_hint(hint))
 }
 
-/// Error for a failure that the planner reports as internal; most often the statement is wrong.
+/// Error for a failure that the planner reports as internal; usually the statement is wrong.
 fn of_internal(message: &str) -> Error {
     if message.contains("failed to match any signature") {
         return of_signature(message);
@@ -416,7 +416,7 @@ fn of_internal(message: &str) -> Error {
         .with_hint("this is a mistake of the program, not of the statement: written in another way it may be answered")
 }
 
-/// A function that there is, with arguments of other types.
+/// Error for an existing function with arguments of wrong types.
 fn of_signature(message: &str) -> Error {
     let after = |before: &str, end: &[char]| {
         let rest = message.split(before).nth(1)?;
@@ -438,7 +438,7 @@ fn of_signature(message: &str) -> Error {
     .with_hint("convert them with CAST, for example CAST(x AS DOUBLE)")
 }
 
-/// A text in which types have the names that statements have for them.
+/// Replaces Arrow type names in a text by SQL type names.
 fn in_words(text: &str) -> String {
     const NAMES: [(&str, &str); 16] = [
         ("Dictionary(Int32, Utf8)", "TEXT"),
@@ -464,7 +464,7 @@ fn in_words(text: &str) -> String {
         .fold(told, |told, (arrow, name)| told.replace(arrow, name))
 }
 
-/// An error of the parser, with the position in its text.
+/// Converts an error of the parser, with the position in its text.
 fn of_parser(error: &ParserError) -> Error {
     let text = match error {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => text.as_str(),
@@ -482,7 +482,7 @@ fn of_parser(error: &ParserError) -> Error {
     Error::syntax(message).located(at)
 }
 
-/// Reads ` at Line: 1, Column: 8`.
+/// Parses ` at Line: 1, Column: 8`.
 fn located(text: &str) -> Option<(u32, u32)> {
     let rest = text.strip_prefix(" at Line: ")?;
     let (line, rest) = rest.split_once(", Column: ")?;
@@ -548,7 +548,7 @@ fn of_plan(message: &str) -> Error {
     Error::invalid(message)
 }
 
-/// Adds the nearest name as a hint, or the list when it is short.
+/// Adds the nearest name as a hint, or all names if there are few.
 pub(crate) fn with_suggestion(error: Error, wanted: &str, known: &[&str]) -> Error {
     if let Some(near) = nearest(wanted, known) {
         return error.with_hint(format!("did you mean `{near}`?"));
@@ -565,7 +565,7 @@ pub(crate) fn with_suggestion(error: Error, wanted: &str, known: &[&str]) -> Err
     error.with_hint(format!("there are: {}", unique.join(", ")))
 }
 
-/// The known name that differs least, if it differs little; of several the first by the alphabet.
+/// The known name with the smallest edit distance, if small; among equals the alphabetically first.
 pub(crate) fn nearest<'a>(wanted: &str, known: &[&'a str]) -> Option<&'a str> {
     let lower = wanted.to_lowercase();
     let best = known

@@ -6,14 +6,12 @@
 //! field. Ranges of time, conditions on tags and fields, and limits are pushed down to the engine,
 //! which evaluates them better than a general executor.
 //!
-//! Invariants: a statement sees one snapshot, and of it only what the session's [`Access`] shows;
-//! memory, time and rows are bounded by [`Limits`], most closely where the program's allocator is
-//! [`Counting`]; nothing reads or writes files.
-//! Concurrency: statements run on the caller's tokio runtime (with its timers on), or on
-//! [`Threads`] of their own; reading from the engine is done on the runtime's threads for blocking
-//! work. Dropping an answer ends its statement.
-//! Failure: every error is an [`Error`] with a stable code.
-//! Manual: `docs/sql.md`.
+//! Invariants: a statement reads one snapshot, and of it only the data that the session's
+//! [`Access`] permits; memory, time and rows are bounded by [`Limits`], most closely if the
+//! program's allocator is [`Counting`]; files are never read or written. Concurrency: statements
+//! run on the caller's tokio runtime (with its timers on), or on [`Threads`] of their own; the
+//! engine is read on the runtime's threads for blocking work. Dropping an answer ends its
+//! statement. Failure: every error is an [`Error`] with a stable code. Manual: `docs/sql.md`.
 #![allow(
     clippy::disallowed_methods,
     reason = "its deadlines, measurements and files are of a process, not of a database"

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a statement never reserves more than [`Limits::memory`], all statements together
 //! never more than [`Limits::all_memory`]; a statement's reservations end with its pool. Operators
-//! reserve only a part of the memory that a statement takes: [`crate::guards`] counts the rest.
+//! reserve only a part of the memory that a statement uses: [`crate::guards`] counts the rest.
 //! Concurrency: counters only; no lock.
 
 use datafusion::common::{DataFusionError, Result};
@@ -15,21 +15,21 @@ use std::time::Duration;
 /// Limits of statements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that one statement may hold for sorting, grouping and joining.
+    /// Maximum bytes of one statement for sorting, grouping and joining.
     pub memory: usize,
-    /// Bytes that all statements may hold together.
+    /// Maximum bytes of all statements together.
     pub all_memory: usize,
-    /// Duration of a statement, the reading of its answer included; `None` = unlimited.
+    /// Maximum duration of a statement, including the reading of its answer; `None` = unlimited.
     pub time: Option<Duration>,
-    /// Rows that an answer may have; `None` = any number.
+    /// Maximum rows of an answer; `None` = unlimited.
     pub rows: Option<u64>,
-    /// Bytes of a statement's text.
+    /// Maximum bytes of a statement's text.
     pub text_bytes: usize,
-    /// Parts that a statement is read and computed in at the same time.
+    /// Number of parts of a statement that are read and computed in parallel.
     pub parallel: usize,
-    /// Plans in the cache.
+    /// Maximum plans in the cache.
     pub plans: usize,
-    /// Names of streams of a table in memory; a table with more streams is read a page at a time.
+    /// Maximum stream names of a table in memory; a table with more streams is read page by page.
     pub names: usize,
 }
 
@@ -55,9 +55,9 @@ impl Default for Limits {
 pub(crate) struct AllMemory {
     limit: usize,
     used: AtomicUsize,
-    /// Bytes that statements hold, as far as they are counted where they are taken.
+    /// Bytes in use by statements, as counted by the allocator.
     held: AtomicI64,
-    /// Statements that hold something.
+    /// Number of statements with memory in use.
     running: AtomicUsize,
 }
 
@@ -83,24 +83,24 @@ impl AllMemory {
         self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A statement holds more, or less.
+    /// Adds to the memory in use; `bytes` may be negative.
     pub(crate) fn hold(&self, bytes: i64) {
         self.held.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Memory of all statements together, and their number.
+    /// Memory in use by all statements together, and their number.
     pub(crate) fn held(&self) -> (usize, usize) {
         let held = usize::try_from(self.held.load(Ordering::Relaxed)).unwrap_or(0);
         (held, self.running.load(Ordering::Relaxed))
     }
 
-    /// Bytes reserved now.
+    /// Bytes currently reserved.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 }
 
-/// Adds if the sum stays at or below the limit.
+/// Adds if the sum does not exceed the limit.
 fn try_add(used: &AtomicUsize, additional: usize, limit: usize) -> bool {
     used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
         used.checked_add(additional).filter(|sum| *sum <= limit)

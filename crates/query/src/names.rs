@@ -5,8 +5,7 @@ use crate::error::{Error, Result};
 use crate::syntax::past_table;
 use datafusion::sql::sqlparser::ast;
 
-/// The table that a name means: the last part; the parts before must be the catalog and schema
-/// there are.
+/// The table of a name: the last part; the parts before must be the existing catalog and schema.
 pub(crate) fn table_name(name: &ast::ObjectName) -> Result<String> {
     let mut parts = Vec::new();
     for part in &name.0 {

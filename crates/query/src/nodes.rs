@@ -1,4 +1,4 @@
-//! Plans the nodes that a plan has here beside those of the SQL library.
+//! Physical planning of this crate's logical nodes.
 
 use crate::asof::{self, AsOf};
 use crate::error::Error;
@@ -41,9 +41,9 @@ impl QueryPlanner for Planner {
     }
 }
 
-/// Message of the planner's last check about a plan whose rows it takes to be unordered. The check
-/// loses track of a key that a condition makes constant where it sorts parts and merges them, and
-/// refuses its own plan; it does not where rows are sorted at once.
+/// Message of the planner's last check for a plan whose rows it considers unordered. The check
+/// loses track of a key that a condition makes constant when it sorts parts and merges them, and
+/// refuses its own plan; it does not when rows are sorted in one step.
 const UNORDERED: &str = "does not satisfy order requirements";
 
 /// The planner of our own nodes.

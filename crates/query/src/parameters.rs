@@ -20,13 +20,13 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// A list of no parameters.
+    /// An empty list of parameters.
     #[must_use]
     pub fn none() -> Parameters {
         Parameters::default()
     }
 
-    /// The value of `$1` first.
+    /// Parameters in order, `$1` first.
     #[must_use]
     pub fn positional(values: Vec<ScalarValue>) -> Parameters {
         Parameters { values }
@@ -38,11 +38,11 @@ impl Parameters {
         &self.values
     }
 
-    /// The values in the types of the parameters; a text is parsed as the parameter's type,
-    /// instants by the clocks of the zone.
+    /// Converts the values to the types of the parameters; a text is parsed as the parameter's
+    /// type, instants by the clocks of the zone.
     ///
     /// # Errors
-    /// When there is another number of them, or a value is not of its type.
+    /// When the number of values differs, or a value is not of its type.
     pub(crate) fn in_types(self, types: &[DataType], zone: &Zone) -> Result<Parameters> {
         if self.values.len() != types.len() {
             return Err(Error::parameters(format!(
@@ -53,7 +53,7 @@ impl Parameters {
         }
         let typed = self.values.into_iter().zip(types).enumerate();
         let values = typed.map(|(at, (value, wanted))| {
-            // A decimal has the digits that it was sent with.
+            // A decimal keeps the digits that were sent.
             if value.data_type() == *wanted
                 || (value.data_type().is_decimal() && wanted.is_decimal())
             {
@@ -76,8 +76,8 @@ impl Parameters {
         })
     }
 
-    /// The plan with the values in place of its parameters. The statement has `written` of them:
-    /// some may stand where the plan has left something out.
+    /// The plan with the values in place of its parameters. The statement has `written` parameters;
+    /// the plan may have omitted some of them.
     pub(crate) fn apply(self, plan: LogicalPlan, written: usize) -> Result<LogicalPlan> {
         let planned = count(&plan)?;
         let wanted = planned.max(written);
@@ -118,8 +118,8 @@ impl Parameters {
     }
 }
 
-/// The plan with values where a parameter is a number of rows (`LIMIT $1`): as PostgreSQL does, a
-/// number with a fraction is rounded, and a text is read.
+/// The plan with values for parameters that are numbers of rows (`LIMIT $1`): as in PostgreSQL, a
+/// fraction is rounded, and a text is parsed.
 fn counted_rows(plan: LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan> {
     let value_of = |rows: &Expr| -> Result<Option<Expr>> {
         let Expr::Placeholder(place) = rows else {
@@ -168,13 +168,13 @@ fn counted_rows(plan: LogicalPlan, values: &[ScalarValue]) -> Result<LogicalPlan
     Ok(changed.data)
 }
 
-/// Whether a value is a text that stands before or after every instant.
+/// Whether a value is the text of an infinite instant.
 fn is_endless(value: &ScalarValue) -> bool {
     let text = value.try_as_str().flatten().unwrap_or_default();
     matches!(times::word(text), Some(times::Word::End { .. }))
 }
 
-/// An endless instant would be stored and returned as another one.
+/// Refuses an infinite instant, which would be stored and returned as a finite one.
 fn check_endless(at: usize, value: &ScalarValue, wanted: &DataType) -> Result<()> {
     let is_time = matches!(wanted, DataType::Timestamp(..) | DataType::Date32);
     if !is_time || !is_endless(value) {
@@ -192,7 +192,7 @@ fn check_endless(at: usize, value: &ScalarValue, wanted: &DataType) -> Result<()
     Err(error.with_hint("leave the condition out, or send the last instant that is meant"))
 }
 
-/// A value in another type.
+/// Casts a value to another type.
 fn in_type(
     value: &ScalarValue,
     wanted: &DataType,
@@ -205,7 +205,7 @@ fn in_type(
     ScalarValue::try_from_array(&made, 0)
 }
 
-/// The types of `$1`, `$2`, …, where the statement implies them.
+/// The types of `$1`, `$2`, …, if the statement implies them.
 pub(crate) fn types(plan: &LogicalPlan) -> Result<Vec<Option<DataType>>> {
     let mut out: Vec<Option<DataType>> = Vec::new();
     for (name, data_type) in plan.get_parameter_types()? {
@@ -221,7 +221,7 @@ pub(crate) fn types(plan: &LogicalPlan) -> Result<Vec<Option<DataType>>> {
     Ok(out)
 }
 
-/// A text for a parameter of a list type would become a list of that text.
+/// Refuses a text for a parameter of a list type, which would become a list of that text.
 fn check_list(at: usize, value: &ScalarValue) -> Result<()> {
     if value.data_type().is_list() || value.is_null() {
         return Ok(());
@@ -278,7 +278,7 @@ fn by_place(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
                     }
                     Expr::ScalarFunction(function) if function.func.name() == "array_has" => {
                         if let [list @ Expr::Placeholder(_), element] = function.args.as_slice() {
-                            // The operand of a pattern of rows is no column of its input.
+                            // The operand of a row pattern is not a column of its input.
                             let element = match element.get_type(&schema) {
                                 Ok(DataType::Dictionary(_, of)) => *of,
                                 Ok(of) => of,
@@ -299,7 +299,7 @@ fn by_place(plan: &LogicalPlan, out: &mut [Option<DataType>]) -> Result<()> {
     Ok(())
 }
 
-/// The number of parameters: that of the highest.
+/// The number of parameters: the highest position.
 fn count(plan: &LogicalPlan) -> Result<usize> {
     let mut highest = 0;
     for name in plan.get_parameter_names()? {

@@ -1,6 +1,7 @@
-//! A statement that was read: its text, its weight, and what kind it is.
+//! A parsed statement: its text, its weight, and its kind.
 //!
-//! Invariant: a statement that forgot what it is keeps its text, and is read again when it is run.
+//! Invariant: a statement whose parsed form was dropped keeps its text, and is parsed again when it
+//! runs.
 
 use crate::complexity::Weight;
 use crate::error::{Error, Result};
@@ -10,10 +11,10 @@ use crate::syntax::{About, AboutWatch};
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
 
-/// A statement that was read.
+/// A parsed statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Parsed {
-    /// As it was written.
+    /// Text of the statement, unchanged.
     pub(crate) text: String,
     pub(crate) weight: Weight,
     pub(crate) kind: Kind,
@@ -31,7 +32,7 @@ impl Parsed {
         }
     }
 
-    /// Whether it is to be read again.
+    /// Whether it must be parsed again.
     pub(crate) fn is_forgotten(&self) -> bool {
         matches!(self.kind, Kind::Text)
     }
@@ -49,12 +50,12 @@ impl Parsed {
         self.weight.large
     }
 
-    /// The statement as it was written.
+    /// The text of the statement, unchanged.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// The query that it is.
+    /// The query of the statement.
     pub(crate) fn query(&self) -> Result<Parse> {
         match &self.kind {
             Kind::Select(parsed) => Ok(parsed.clone()),
@@ -95,7 +96,7 @@ pub(crate) enum Kind {
         names: Vec<ast::ObjectName>,
         if_exists: bool,
     },
-    /// Of one table, or of all.
+    /// Indexes of one table, or of all tables.
     ShowIndexes(Option<String>),
     /// About named snapshots.
     Snapshots(About),

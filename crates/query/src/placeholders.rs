@@ -1,6 +1,6 @@
 //! The parameters `$1`, `$2`, … of a statement as they are written in it.
 //!
-//! Invariant: a parameter that is written counts, even where the planner drops its expression.
+//! Invariant: every parameter in the text counts, even if the planner drops its expression.
 
 use crate::complexity;
 use crate::error::{Error, Result};
@@ -9,17 +9,17 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-/// The parameters that a statement writes, even where the planner drops their expressions.
+/// The parameters of a statement, including those whose expressions the planner drops.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Written {
-    /// The number of the highest.
+    /// The highest parameter number.
     pub(crate) count: usize,
     /// Parameters in casts, with the types.
     pub(crate) casts: Vec<(usize, ast::DataType)>,
 }
 
 impl Written {
-    /// Of the words and signs of a statement.
+    /// Parameters in the tokens of a statement.
     pub(crate) fn of_tokens(tokens: &[TokenWithSpan]) -> Written {
         Written {
             count: numbers(tokens).max().unwrap_or(0),
@@ -27,7 +27,7 @@ impl Written {
         }
     }
 
-    /// Takes in what casts say.
+    /// Adds the types of casts.
     pub(crate) fn look_at(&mut self, statement: &ast::Statement) {
         if self.count == 0 {
             return;
@@ -57,7 +57,7 @@ fn placeholder(expr: &ast::Expr) -> Option<usize> {
     }
 }
 
-/// The numbers of the parameters `$1`, `$2`, … that are written in a text.
+/// The numbers of the parameters `$1`, `$2`, … in a text.
 #[must_use]
 pub fn parameters_in(sql: &str) -> BTreeSet<usize> {
     let tokens = complexity::tokens(sql).unwrap_or_default();

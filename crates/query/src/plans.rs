@@ -1,10 +1,10 @@
 //! Cache of plans for repeated statements.
 //!
-//! Invariants: a plan is used again only for the same text, values of parameters, settings, access
-//! and kind of session, while tables and streams are the same; it reads the snapshot of the
-//! statement that runs it. Statements whose results change by themselves (`now()`, `random()`,
-//! tables of the session) are planned each time. Where only values of parameters differ, the
-//! logical plan of the text is used again.
+//! Invariants: a plan is reused only for the same text, values of parameters, settings, access and
+//! kind of session, while tables and streams are the same; it reads the snapshot of the statement
+//! that runs it. Statements whose results change by themselves (`now()`, `random()`, tables of the
+//! session) are planned each time. If only values of parameters differ, the logical plan of the
+//! text is reused.
 
 use crate::answer::Done;
 use crate::parsed::Parsed;
@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longer texts are not cached.
 const TEXT_MAX: usize = 16 << 10;
-/// Memory of the cache per plan that it may have: that of ordinary plans.
+/// Memory of the cache per plan of its maximum number: the size of ordinary plans.
 const BYTES: u64 = 64 << 10;
-/// Memory of an operator, a column and a byte of text, approximately: a byte of text becomes some
+/// Approximate memory of an operator, a column and a byte of text: a byte of text becomes some
 /// hundred bytes of expressions.
 const OPERATOR_BYTES: u64 = 2 << 10;
 const COLUMN_BYTES: u64 = 128;
@@ -35,7 +35,7 @@ const TEXT_BYTES: u64 = 128;
 /// Memory of a cached plan, approximately.
 fn plan_bytes(text: &str, plan: &Arc<dyn ExecutionPlan>) -> u64 {
     let mut bytes = TEXT_BYTES * text.len() as u64;
-    // It never fails.
+    // The closure never fails.
     let _ = plan.apply(|node| {
         bytes += OPERATOR_BYTES + COLUMN_BYTES * node.schema().fields().len() as u64;
         Ok(TreeNodeRecursion::Continue)
@@ -62,18 +62,19 @@ pub(crate) struct Described {
     pub(crate) parameters: Vec<DataType>,
     pub(crate) schema: SchemaRef,
     pub(crate) done: Done,
-    /// Of a query of nothing but tables: its meaning, parameters included, and for what.
+    /// For a query of tables only: its logical plan, parameters included, and the key for which it
+    /// is valid.
     pub(crate) meaning: Option<(PlanKey, LogicalPlan)>,
 }
 
 impl Described {
-    /// True when it may be used wherever this key is that of the statement.
+    /// True when it is valid for every statement with this key.
     pub(crate) fn is_of(&self, key: &PlanKey) -> bool {
         self.meaning.as_ref().is_some_and(|(own, _)| own == key)
     }
 }
 
-/// A cached value with its memory.
+/// A cached value and its memory.
 #[derive(Clone)]
 struct CacheEntry<T> {
     value: T,
@@ -89,20 +90,20 @@ impl<K, T> Weighter<K, CacheEntry<T>> for ByBytes {
     }
 }
 
-/// Everything that a plan depends on beside the database's rows.
+/// All inputs of a plan besides the database's rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PlanKey {
     text: String,
     parameters: Vec<ScalarValue>,
     access: String,
-    /// The kind of extension that the session has.
+    /// The kind of the session's extension.
     extension: Option<&'static str>,
     settings: Settings,
     definitions: u64,
 }
 
 impl PlanKey {
-    /// `None` when a plan must not be cached.
+    /// The key of a plan; `None` when the plan must not be cached.
     pub(crate) fn new(
         text: &str,
         access: Option<String>,
@@ -134,19 +135,19 @@ impl PlanKey {
     }
 }
 
-/// Everything that a parsed statement depends on: also the declared types of its parameters.
+/// All inputs of a parsed statement, including the declared types of its parameters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ReadKey {
     pub(crate) plan: PlanKey,
     pub(crate) types: Vec<Option<DataType>>,
 }
 
-/// Plans by what they depend on.
+/// Cached plans, by their keys.
 pub(crate) struct Plans {
     plans: Cache<PlanKey, CacheEntry<Arc<dyn ExecutionPlan>>, ByBytes>,
     read: Cache<ReadKey, CacheEntry<Arc<Described>>, ByBytes>,
     /// The newest definitions with cached plans. Plans for older definitions are never looked up
-    /// again, and would hold the streams of their tables in memory.
+    /// again, and would keep the streams of their tables in memory.
     definitions: AtomicU64,
 }
 
@@ -169,7 +170,7 @@ impl Plans {
         }
     }
 
-    /// Drops the plans for older definitions; false when these are older ones themselves.
+    /// Drops the plans for older definitions; false when `definitions` is itself older.
     fn renew(&self, definitions: u64) -> bool {
         let known = self.definitions.fetch_max(definitions, Ordering::Relaxed);
         if known < definitions {
@@ -184,7 +185,7 @@ impl Plans {
         self.plans.len()
     }
 
-    /// A statement that was read before.
+    /// A cached parsed statement.
     pub(crate) fn read(&self, key: &ReadKey) -> Option<Arc<Described>> {
         self.read.get(key).map(|entry| entry.value)
     }
@@ -199,14 +200,14 @@ impl Plans {
         }
     }
 
-    /// A plan, ready to be run once more.
+    /// A plan, ready to be run again.
     pub(crate) fn get(&self, key: &PlanKey) -> Option<Arc<dyn ExecutionPlan>> {
         let plan = self.plans.get(key)?.value;
         datafusion::physical_plan::execution_plan::reset_plan_states(plan).ok()
     }
 
     pub(crate) fn put(&self, key: PlanKey, plan: &Arc<dyn ExecutionPlan>) {
-        // A cached plan must never run itself: it would collect measurements and joined rows.
+        // A cached plan must never run itself: it would collect metrics and joined rows.
         if let Ok(plan) =
             datafusion::physical_plan::execution_plan::reset_plan_states(Arc::clone(plan))
             && self.renew(key.definitions)
@@ -220,8 +221,8 @@ impl Plans {
     }
 }
 
-/// True when the plan, as it was written, means the same in every session of its kind: it reads
-/// nothing but tables, and calls no function that a session may have of its own.
+/// True when the original plan has the same meaning in every session of its kind: it reads only
+/// tables, and calls only functions that a session cannot redefine.
 pub(crate) fn is_shared(plan: &LogicalPlan) -> bool {
     reads_tables(plan)
         && no_expression(plan, &|part| match part {
@@ -235,20 +236,19 @@ pub(crate) fn is_shared(plan: &LogicalPlan) -> bool {
         })
 }
 
-/// Functions of the instant at which a statement begins: they are computed when it is planned.
+/// Functions of the start time of a statement: they are computed when it is planned.
 const OF_TIME: [&str; 3] = ["now", "current_date", "current_time"];
 
-/// True when the plan, as it was written, gives the same for the same rows, and reads nothing but
-/// tables.
+/// True when the original plan gives the same result for the same rows, and reads only tables.
 pub(crate) fn is_lasting(plan: &LogicalPlan) -> bool {
     reads_tables(plan)
         && no_expression(plan, &|part| match part {
             Expr::ScalarFunction(function) => {
                 function.func.signature().volatility != Volatility::Immutable
             }
-            // They are computed while the outer plan is set up.
+            // These are computed while the outer plan is set up.
             Expr::ScalarSubquery(_) | Expr::Placeholder(_) | Expr::ScalarVariable(..) => true,
-            // What `today` is, is another day tomorrow.
+            // The meaning of `today` changes tomorrow.
             Expr::Literal(value, _) => value
                 .try_as_str()
                 .flatten()
@@ -263,7 +263,7 @@ fn reads_tables(plan: &LogicalPlan) -> bool {
             let any: &dyn std::any::Any = provider.as_ref();
             any.is::<Table>()
         }),
-        // What it computes is not among the expressions of the plan.
+        // Its computation is not among the expressions of the plan.
         LogicalPlan::Extension(_) => false,
         _ => true,
     })

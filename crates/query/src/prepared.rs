@@ -1,9 +1,8 @@
-//! Statements whose parameters and columns are known before they run.
+//! Prepared statements: parameters and columns are known before they run.
 //!
 //! Invariants: a parsed statement is used only for the text, access, settings and kind of session,
-//! and the tables and streams for which it was parsed; where one of them has changed, it is parsed
-//! again.
-//! Concurrency: immutable; sessions for which a parsed statement is the same share it.
+//! and the tables and streams for which it was parsed; if one of them has changed, it is parsed
+//! again. Concurrency: immutable; sessions for which a parsed statement is the same share it.
 
 use crate::answer::{Answer, Done};
 use crate::error::Result;
@@ -15,7 +14,7 @@ use crate::statement;
 use arrow::datatypes::{DataType, SchemaRef};
 use std::sync::Arc;
 
-/// A statement whose parameters and columns are known.
+/// A prepared statement.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     session: Session,
@@ -52,7 +51,7 @@ impl Prepared {
         &self.what.parameters
     }
 
-    /// The columns of the answer; none for a statement that gives no rows.
+    /// The columns of the answer; empty for a statement without rows.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.what.schema)
@@ -71,7 +70,7 @@ impl Prepared {
         self.what.done
     }
 
-    /// Runs it with these values, which become the parameters' types where they are not of them.
+    /// Runs it with these values, which are converted to the parameters' types.
     ///
     /// # Errors
     /// As [`Session::run`].

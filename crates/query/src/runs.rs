@@ -1,10 +1,9 @@
-//! Rows of a sorted input, run by run: those that are equal in the columns that come first in its
-//! order, which are a device's rows in the order of time.
+//! Runs of a sorted input: rows that are equal in the leading sort columns, which are a device's
+//! rows sorted by time.
 //!
-//! Invariants: a run is returned once, whole or part by part, its rows in their order; its memory
-//! is reserved from the statement's memory first.
-//! Failure: `memory_limit` when a run, or the requested part of it, is larger than the statement
-//! may take.
+//! Invariants: a run is returned once, whole or part by part, its rows in order; its memory is
+//! reserved from the statement's memory first. Failure: `memory_limit` when a run, or the requested
+//! part of it, exceeds the statement's memory.
 
 use arrow::array::{Array, RecordBatch};
 use arrow::compute::{concat_batches, partition};
@@ -25,7 +24,7 @@ pub(crate) struct Runs {
     rest: Option<RecordBatch>,
     held: Vec<RecordBatch>,
     held_rows: usize,
-    /// A part of the run was given, and not its last one.
+    /// True if a part of the run was returned, and the last part was not.
     begun: bool,
     key: Option<OwnedRow>,
     reserved: MemoryReservation,
@@ -34,7 +33,7 @@ pub(crate) struct Runs {
 /// Rows of a run.
 pub(crate) struct Part {
     pub(crate) rows: RecordBatch,
-    /// The run ends with them.
+    /// True if the run ends with these rows.
     pub(crate) ends: bool,
 }
 
@@ -69,14 +68,14 @@ impl Runs {
         })
     }
 
-    /// The next run; `None` when there is no more.
+    /// The next run; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let part = self.next_part(usize::MAX).await?;
         Ok(part.map(|part| part.rows))
     }
 
-    /// The next rows of a run: so many and somewhat more, or those that are left of it, of which
-    /// there may be none. `None` when there is no more run.
+    /// The next rows of a run: `least` or somewhat more, or its remaining rows, possibly none.
+    /// `None` after the last run.
     pub(crate) async fn next_part(&mut self, least: usize) -> Result<Option<Part>> {
         self.reserved.free();
         loop {
@@ -97,7 +96,8 @@ impl Runs {
         }
     }
 
-    /// Takes the rows that continue the run; true when others follow, which are retained.
+    /// Adds the rows that continue the run; true when rows of another run follow, which are
+    /// retained.
     fn take(&mut self, batch: RecordBatch) -> Result<bool> {
         let rows = batch.num_rows();
         let (own, next) = if self.keys.is_empty() {
@@ -122,7 +122,7 @@ impl Runs {
         };
         if own > 0 {
             let own = batch.slice(0, own);
-            // The concatenated rows are there twice for a moment.
+            // Concatenation briefly needs twice the memory.
             self.reserved.try_grow(bytes(&own).saturating_mul(2))?;
             self.held_rows += own.num_rows();
             self.held.push(own);

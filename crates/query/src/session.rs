@@ -1,8 +1,7 @@
 //! A database for SQL, and its sessions.
 //!
-//! Invariants: a statement sees one snapshot, taken when it begins; it never runs a kind of
-//! statement that [`crate::statement`] does not name; the session's [`Access`] alone decides what
-//! it may see.
+//! Invariants: a statement reads one snapshot, taken at its start; only the kinds of statements in
+//! [`crate::statement`] are run; the session's [`Access`] alone decides what it may see.
 //! Concurrency: a session may run several statements at once; each has its own memory, deadline and
 //! cancellation.
 
@@ -84,26 +83,26 @@ pub(crate) struct Shared {
 
 /// Additions of a front end to its sessions: names that its clients expect.
 pub trait Extension: Send + Sync + fmt::Debug {
-    /// Looks at a statement, and may change it, before it is planned.
+    /// Checks a statement, and may change it, before it is planned.
     ///
     /// # Errors
     /// The error that the client gets instead of an answer.
     fn rewrite(&self, statement: &mut ast::Statement) -> Result<()>;
 
-    /// Schemas beside `public`. One called `information_schema` replaces the built-in one.
+    /// Schemas besides `public`. A schema `information_schema` replaces the built-in one.
     fn schemas(&self) -> Vec<(String, Arc<dyn SchemaProvider>)>;
 
-    /// Functions beside the built-in ones.
+    /// Functions besides the built-in ones.
     fn functions(&self) -> Vec<Arc<ScalarUDF>>;
 
-    /// The key under which sessions share plans: extensions with one key give the same names the
-    /// same meaning in every session, but for functions that are not immutable and for tables of
-    /// their own schemas. `None` = plans are not cached.
+    /// The key by which sessions share plans: extensions with equal keys give the same names the
+    /// same meaning in every session, except functions that are not immutable and tables of their
+    /// own schemas. `None` = plans are not cached.
     fn shared(&self) -> Option<&'static str> {
         None
     }
 
-    /// The session's time zone, where the front end stores it. `None` = as it was `SET`.
+    /// The session's time zone, if the front end stores it. `None` = the zone of `SET`.
     fn zone(&self) -> Option<Zone> {
         None
     }
@@ -123,20 +122,20 @@ pub enum ColumnKind {
 /// A column, as a session sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnDescription {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
     /// Kind of the column.
     pub kind: ColumnKind,
-    /// Its type.
+    /// Type of the column.
     pub data_type: DataType,
 }
 
 /// A table, as a session sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableDescription {
-    /// Its name.
+    /// Name of the table.
     pub name: String,
-    /// Its columns: time, tags, fields.
+    /// Columns of the table: time, tags, fields.
     pub columns: Vec<ColumnDescription>,
 }
 
@@ -150,21 +149,20 @@ impl fmt::Debug for Query {
 }
 
 impl Query {
-    /// Statements over a database, which they may change as far as their session's [`Access`] lets
-    /// them.
+    /// Statements over a database, which they may change as far as their session's [`Access`]
+    /// permits.
     #[must_use]
     pub fn new(db: Database, limits: Limits) -> Query {
         Query::over(Source::Database(db), limits)
     }
 
-    /// Statements over a database that another process owns: those that change something are
-    /// answered `read_only`.
+    /// Statements over a database that another process owns: changes are refused with `read_only`.
     #[must_use]
     pub fn read_only(reader: Reader, limits: Limits) -> Query {
         Query::over(Source::Reader(reader), limits)
     }
 
-    /// Statements that read what `snapshots` takes, and may change a database that is part of it.
+    /// Statements that read snapshots of `snapshots`, and may change a database that is part of it.
     #[must_use]
     pub fn across(db: Database, snapshots: Arc<dyn Snapshots>, limits: Limits) -> Query {
         Query::over(Source::Across(db, snapshots), limits)
@@ -186,8 +184,8 @@ impl Query {
         }
     }
 
-    /// A session. Statements of one text, and of one connection, belong to one session, so that
-    /// settings last.
+    /// Opens a session. All statements of one text, or of one connection, belong to one session, so
+    /// that settings persist.
     #[must_use]
     pub fn session(&self, access: Arc<dyn Access>) -> Session {
         Session {
@@ -198,7 +196,7 @@ impl Query {
         }
     }
 
-    /// A session with names that its clients expect.
+    /// Opens a session with an extension.
     #[must_use]
     pub fn session_with(&self, access: Arc<dyn Access>, extension: Arc<dyn Extension>) -> Session {
         Session {
@@ -207,7 +205,7 @@ impl Query {
         }
     }
 
-    /// Bytes that the statements running now have reserved.
+    /// Bytes that running statements have reserved.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.shared.memory.used()
@@ -219,14 +217,14 @@ impl Query {
         self.shared.plans.len()
     }
 
-    /// Names of streams in memory for statements and for tables they read: now, and at the most
-    /// since the beginning. Of a table with more streams than [`Limits::names`] only pages are.
+    /// Number of stream names in memory for statements and their tables: now, and the maximum since
+    /// the start. For a table with more streams than [`Limits::names`] only pages are in memory.
     #[must_use]
     pub fn names_held(&self) -> (usize, usize) {
         self.shared.tables.names().counted()
     }
 
-    /// The tables with their columns, by name, as far as this access sees them.
+    /// The tables with their columns, by name, as far as this access permits.
     ///
     /// # Errors
     /// When the database is closed or its catalog cannot be read.
@@ -255,7 +253,7 @@ impl Query {
         Ok(tables)
     }
 
-    /// Where the data are.
+    /// Source of the data.
     pub(crate) fn source(&self) -> &Source {
         &self.shared.source
     }
@@ -274,7 +272,7 @@ impl Query {
     }
 }
 
-/// The logical optimizer: the library's rules, and ours among them.
+/// The logical optimizer: the library's rules, and this crate's among them.
 fn optimizer() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     let mut optimizer: Vec<Arc<dyn OptimizerRule + Send + Sync>> = Vec::new();
     for rule in Optimizer::new().rules {
@@ -303,12 +301,12 @@ fn base_state(limits: &Limits) -> SessionState {
     options.sql_parser.collect_spans = true;
     options.sql_parser.map_string_types_to_utf8view = false;
     options.execution.time_zone = Some("+00:00".to_owned());
-    // It fails on groups without a value, and orders NaN by the bits.
+    // This option fails on groups without a value, and orders NaN by bits.
     options.optimizer.enable_topk_aggregation = false;
     // Another check finds columns that may be absent where no row depends on them.
     options.execution.skip_physical_aggregate_schema_check = true;
     let runtime = Arc::new(RuntimeEnv::default());
-    // Before the rule that gives both sides of a comparison one type.
+    // Before type coercion of comparisons.
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = vec![
         Arc::new(MayGoOn),
         Arc::new(OrderOnce),
@@ -356,7 +354,7 @@ fn base_state(limits: &Limits) -> SessionState {
     builder.build()
 }
 
-/// A session: what may be seen, and settings. Cheap to clone; clones are the same session.
+/// A session: access and settings. Cheap to clone; clones are the same session.
 #[derive(Clone)]
 pub struct Session {
     pub(crate) query: Query,
@@ -409,7 +407,7 @@ impl Running {
         }
         planned.map_err(|error| {
             let error = Error::from(error);
-            // Only what the session sees is ever suggested.
+            // Only objects that the session may see are suggested.
             match (error.kind(), &error.subject, self.view.table_names()) {
                 (Code::UnknownTable, Some(wanted), Ok(names)) if error.hint.is_none() => {
                     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -418,12 +416,12 @@ impl Running {
                         None => error,
                     }
                 }
-                // The planner names any of those that are equally near.
+                // The planner suggests any of several equally near names.
                 (Code::UnknownFunction, Some(wanted), _) => {
                     let near = self.nearest_function(wanted);
                     Error {
                         hint: near.map(|near| match near == *wanted {
-                            // It is there, and called in another way.
+                            // The function exists, but is called in another way.
                             true => format!(
                                 "`{near}` is a window function: write {near}(…) OVER (ORDER BY time)"
                             ),
@@ -439,7 +437,7 @@ impl Running {
 }
 
 impl Running {
-    /// The function whose name differs least from this one.
+    /// The function with the most similar name.
     fn nearest_function(&self, wanted: &str) -> Option<String> {
         let state = &self.state;
         let scalar = state.scalar_functions().keys();
@@ -451,10 +449,10 @@ impl Running {
 }
 
 impl Session {
-    /// Does some reading or planning on a thread that may be busy with it.
+    /// Parses or plans on a thread that may block.
     ///
     /// Futures of planning are large, and the tasks that wait for them have small stacks: `work` is
-    /// put on the heap at once.
+    /// moved to the heap at once.
     pub(crate) fn planned<T: Send + 'static>(
         &self,
         large: bool,
@@ -465,7 +463,7 @@ impl Session {
         shared.planners.run(shared.limits.time, large, work)
     }
 
-    /// Does some planning at once, see [`Planners::at_once`].
+    /// Plans synchronously, see [`Planners::at_once`].
     pub(crate) fn planned_at_once<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -478,17 +476,17 @@ impl Session {
         self.query.source().note(name)
     }
 
-    /// The session's view of the database now.
+    /// The session's current view of the database.
     pub(crate) fn view(&self) -> Result<View> {
         self.query.view(Arc::clone(&self.access))
     }
 
-    /// Plans, and what was read of statements, of all sessions.
+    /// The cache of plans and parsed statements of all sessions.
     pub(crate) fn cached_plans(&self) -> &Plans {
         &self.query.shared.plans
     }
 
-    /// Runs a statement with the plan that an earlier run of it left.
+    /// Runs a statement with the cached plan of an earlier run.
     pub(crate) fn run_again(
         &self,
         view: &Arc<View>,
@@ -531,7 +529,7 @@ impl Session {
         settings
     }
 
-    /// Keeps the plan of a statement that reads.
+    /// Caches the plan of a statement that reads.
     pub(crate) fn cache_plan(
         &self,
         sql: &str,
@@ -556,7 +554,7 @@ impl Session {
         Ok(())
     }
 
-    /// A view of the database, and what plans over it.
+    /// A new view of the database, with a planner state over it.
     pub(crate) fn begin(&self) -> Result<Running> {
         self.begin_with(Arc::new(self.view()?))
     }
@@ -633,8 +631,8 @@ impl Session {
         let state = &running.state;
         let config = state.config().clone();
         let config = config.with_batch_size(guards::batch_rows(plan));
-        // Planned expressions have their functions at hand. Only the catalog, which lists them,
-        // needs all of them, and copying them takes longer than a small statement.
+        // Planned expressions have resolved functions. Only the catalog, which lists them, needs
+        // all of them, and copying them takes longer than a small statement.
         let lists_functions = plan.exists(|part| Ok(part.name() == "StreamingTableExec"))?;
         if lists_functions {
             let context = TaskContext::from(state).with_runtime(runtime);
@@ -668,7 +666,7 @@ impl Session {
         let (state, guarded) = (&running.state, &running.guarded);
         let planned = async {
             let optimized = self.optimize(running, &logical)?;
-            // The rows of VALUES are computed here: they are no constants of a plan.
+            // The rows of VALUES are computed here: they are not constants of a plan.
             let planner = state.query_planner();
             let physical = planner.create_physical_plan(&optimized, state);
             guarded.work(physical).await

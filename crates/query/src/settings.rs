@@ -37,7 +37,7 @@ impl ConfigExtension for Switches {
     const PREFIX: &'static str = "headwater";
 }
 
-/// Names with what they mean.
+/// Names of settings, with their descriptions.
 pub(crate) const NAMES: [(&str, &str); 2] = [
     (
         "headwater.use_pyramid",
@@ -65,7 +65,7 @@ impl Settings {
         }
     }
 
-    /// Changes a setting; `None` = back to its default.
+    /// Changes a setting; `None` = reset to its default.
     pub(crate) fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         let default = Settings::default();
         match (name, value) {

@@ -1,15 +1,14 @@
 //! Admission of statements: slots for those that run, with a fair share for each owner.
 //!
-//! Purpose: the number of running statements bounds their memory and their use of the processor. No
-//! owner may take all slots: one that has some gets another slot only while twice as many are free
-//! as it has, so that some are left for others, and for others after them. A client that does not
-//! read its answer keeps its slot only until another statement needs it.
+//! Purpose: the number of running statements bounds their memory and their use of the processor. An
+//! owner cannot take all slots: an owner with some slots gets another one only while twice as many
+//! slots are free, so that slots remain for other owners, and for owners after them. A client that
+//! does not read its answer keeps its slot only until another statement needs it.
 //!
 //! Invariants: a slot is released when it is dropped; there are never more slots than the setting
-//! allows.
-//! Concurrency: one short lock; every released slot wakes the waiting statements.
-//! Failure: a statement without a slot in time gets [`Taken`]: all slots are taken, or too many by
-//! its own owner.
+//! allows. Concurrency: one short lock; every released slot wakes the waiting statements. Failure:
+//! a statement without a slot in time gets [`Taken`]: all slots are taken, or its own owner has too
+//! many.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -19,8 +18,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Time after which a client that reads nothing of its answer loses its slot to a waiting
-/// statement.
+/// Time after which a client that does not read its answer loses its slot to a waiting statement.
 const STALLED: Duration = Duration::from_millis(500);
 /// Interval of the checks for stalled statements, while a statement waits.
 const LOOK: Duration = Duration::from_millis(50);
@@ -38,7 +36,7 @@ pub enum Owner {
 #[derive(Debug)]
 pub struct Holder {
     owner: Owner,
-    /// Since when nothing of its answer has been taken.
+    /// Instant since which no rows of its answer have been read.
     stalled: Mutex<Option<Instant>>,
     over: AtomicBool,
     ended: Notify,
@@ -50,7 +48,7 @@ impl Holder {
         *self.stalled.lock() = Some(Instant::now());
     }
 
-    /// A part of its answer was taken.
+    /// Records that rows of its answer were read.
     pub fn goes_on(&self) {
         *self.stalled.lock() = None;
     }
@@ -72,12 +70,12 @@ impl Holder {
     }
 }
 
-/// Reason why there is no slot.
+/// Reason for which a slot is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// So many statements run.
+    /// All slots are taken; the number is the maximum.
     All(usize),
-    /// So many of so many are of the same owner.
+    /// The number of running statements of the same owner, and the maximum of all owners.
     Own(usize, usize),
 }
 
@@ -136,7 +134,7 @@ impl Drop for Slot {
 }
 
 impl Slots {
-    /// Creates so many slots.
+    /// Creates `max` slots.
     #[must_use]
     pub fn new(max: usize) -> Arc<Slots> {
         Arc::new(Slots {
@@ -146,10 +144,10 @@ impl Slots {
         })
     }
 
-    /// Takes a slot; waits so long for one.
+    /// Takes a slot; waits for one at most `wait`.
     ///
     /// # Errors
-    /// When there is none in time.
+    /// [`Taken`] when a slot does not become available in time.
     pub async fn take(self: &Arc<Self>, owner: &Owner, wait: Duration) -> Result<Slot, Taken> {
         let end = Instant::now() + wait;
         loop {
@@ -196,7 +194,7 @@ impl Slots {
         })
     }
 
-    /// Ends the statement of which nothing has been taken for longest.
+    /// Ends the statement whose client has not read for the longest time.
     fn end_stalled(&self, owner: &Owner, taken: Taken, now: Instant) {
         let state = self.state.lock();
         let stalled = state.holders.iter().filter_map(|holder| {
@@ -259,7 +257,7 @@ mod tests {
         gives_back.await.unwrap();
         // A late call completes at once.
         holder.over().await;
-        // A statement that is read from keeps its slot.
+        // A statement whose rows are read keeps its slot.
         let own = got.unwrap();
         own.holder.stalls();
         own.holder.goes_on();

@@ -1,12 +1,13 @@
-//! Where the data are that statements read: a database, one that is open to read, or several.
+//! Source of the data of statements: a database, a read-only one, or several.
 //!
-//! Invariant: of several, what belongs to one database is that of the own one.
+//! Invariant: among several databases, everything that belongs to a single database is from the own
+//! one.
 
 use crate::error::{Error, Result};
 use headwater::{Database, IndexInfo, Reader, Snapshot, SnapshotInfo};
 use std::sync::Arc;
 
-/// Where the data are.
+/// Source of the data.
 pub(crate) enum Source {
     Database(Database),
     Reader(Reader),
@@ -14,17 +15,17 @@ pub(crate) enum Source {
     Across(Database, Arc<dyn Snapshots>),
 }
 
-/// Takes snapshots of all that is to be read.
+/// Takes snapshots of all data to be read.
 pub trait Snapshots: Send + Sync {
     /// A snapshot of the present state.
     ///
     /// # Errors
-    /// When the database is closed, or what belongs to it cannot be read.
+    /// When a database is closed, or its data cannot be read.
     fn snapshot(&self) -> headwater::Result<Snapshot>;
 }
 
 impl Source {
-    /// All that is there now.
+    /// The current snapshot.
     pub(crate) fn snapshot(&self) -> headwater::Result<Snapshot> {
         match self {
             Source::Database(db) => db.snapshot(),

@@ -1,11 +1,11 @@
-//! The statements of a text, each with its position there, so that errors refer to the whole text.
+//! Splits a text into statements, each with its position, so that errors refer to the whole text.
 
 use crate::{Error, Result, Session};
 
-/// A statement and where it begins.
+/// A statement and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The statement, without what separates it from others.
+    /// The statement, without separators.
     pub text: String,
     /// Line of its first character, from 1.
     pub line: u32,
@@ -14,14 +14,14 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// The error of this statement, with its position in the whole text.
+    /// Moves an error of this statement to its position in the whole text.
     #[must_use]
     pub fn locate(&self, error: Error) -> Error {
         error.moved_to(self.line, self.column)
     }
 }
 
-/// Takes a text of several statements apart at its semicolons.
+/// Splits a text of several statements at its semicolons.
 ///
 /// ```
 /// let placed = headwater_query::statements("SELECT 1;\n  SELECT ';'").unwrap();
@@ -54,8 +54,8 @@ pub fn statements(sql: &str) -> Result<Vec<Placed>> {
     Ok(placed)
 }
 
-/// The statement of a text that obviously has one only: nothing separates it from another, and it
-/// begins with a word. Errors within show when it is parsed. Costs one scan of the text.
+/// The statement of a text that obviously has only one: it does not contain separators, and begins
+/// with a word. Errors within are reported when it is parsed. Costs one scan of the text.
 #[must_use]
 pub(crate) fn is_one(sql: &str) -> Option<Placed> {
     let text = sql.trim();
@@ -74,13 +74,13 @@ pub(crate) fn is_one(sql: &str) -> Option<Placed> {
     })
 }
 
-/// Whether taking a text apart takes no time worth speaking of: it is one statement, and not long.
+/// Whether splitting a text is cheap: a single, short statement.
 #[must_use]
 pub fn is_obvious(sql: &str) -> bool {
     sql.len() <= OBVIOUS_BYTES && is_one(sql).is_some()
 }
 
-/// Bytes of a text that are looked through on any thread.
+/// Maximum bytes of a text that is scanned on any thread.
 const OBVIOUS_BYTES: usize = 16 << 10;
 
 fn advance(c: char, line: &mut u32, column: &mut u32) {

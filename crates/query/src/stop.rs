@@ -1,11 +1,12 @@
-//! Ends joins between two of their steps, when their statement is cancelled or its time is up.
+//! Ends joins between two of their steps, when their statement is cancelled or its deadline has
+//! passed.
 //!
-//! A join that finds no rows returns nothing until it has compared all of them, and cannot be ended
-//! meanwhile. Its condition is computed for some thousand pairs of rows at a time: there the
-//! statement is checked. Joins that find rows, and return more batches than they take in, yield to
-//! other work of their thread after some of them.
+//! A join that finds no rows returns only after it has compared all of them, and cannot be ended
+//! before. Its condition is computed for some thousand pairs of rows at a time: there the statement
+//! is checked. Joins that find rows, and return more batches than they read, yield to other work of
+//! their thread after some of them.
 //!
-//! Invariant: a cached plan has none of this; it is put into the plan of one run.
+//! Invariant: a cached plan does not have these checks; they are added to the plan of one run.
 
 use crate::error::Error;
 use crate::guards::Statement;
@@ -25,7 +26,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// When a statement is to end.
+/// Cancellation and deadline of a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     statement: Arc<Statement>,
@@ -38,7 +39,7 @@ impl Stop {
         }
     }
 
-    /// The plan within guards, with joins that can be ended.
+    /// The plan with guards, and with joins that can be ended.
     pub(crate) fn guard(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         crate::guards::guard(self.guard_joins(plan)?, &self.statement)
     }
@@ -90,7 +91,7 @@ impl Stop {
     }
 }
 
-/// A condition that fails when the statement is to end.
+/// A condition that fails when the statement must end.
 #[derive(Debug)]
 struct Watched {
     condition: Arc<dyn PhysicalExpr>,

@@ -3,7 +3,7 @@
 use arrow::temporal_conversions::timestamp_ns_to_datetime;
 use headwater::{ClosedRange, Comparison, Filter, Timestamp, Value};
 
-/// An instant in UTC, with nanoseconds where it has some.
+/// An instant in UTC, with nanoseconds if not zero.
 pub(crate) fn instant(at: Timestamp) -> String {
     match timestamp_ns_to_datetime(at.as_nanos()) {
         Some(time) => format!("{}Z", time.format("%Y-%m-%dT%H:%M:%S%.f")),
@@ -11,7 +11,7 @@ pub(crate) fn instant(at: Timestamp) -> String {
     }
 }
 
-/// A range, its ends included; an open end is left out.
+/// A range, including its ends; an open end is omitted.
 pub(crate) fn range(range: &ClosedRange) -> String {
     if range.is_empty() {
         return "never".to_owned();
@@ -63,8 +63,8 @@ const UNITS: [(&[&str], i64); 8] = [
     (&["w", "week", "weeks"], 604_800_000_000_000),
 ];
 
-/// A duration written as `5m`, `1h30m`, `250ms`, `1 day`, `300.000s`: numbers, each with a unit,
-/// that are whole nanoseconds. `None` for anything else.
+/// Parses a duration such as `5m`, `1h30m`, `250ms`, `1 day`, `300.000s`: numbers, each with a
+/// unit, that are whole nanoseconds. `None` for other texts.
 pub(crate) fn duration_ns(text: &str) -> Option<i64> {
     let mut rest = text.trim();
     if rest.is_empty() {
@@ -94,7 +94,7 @@ pub(crate) fn duration_ns(text: &str) -> Option<i64> {
     Some(sum)
 }
 
-/// The nanoseconds of a fraction of a unit, by its digits; `None` = they are not whole.
+/// The nanoseconds of a fraction of a unit, given its digits; `None` = not whole.
 fn part_ns(digits: &str, unit_ns: i64) -> Option<i64> {
     let digits = digits.trim_end_matches('0');
     if digits.is_empty() {

@@ -1,7 +1,7 @@
-//! Threads that compute statements, apart from those that serve.
+//! Threads that compute statements, separate from the threads that serve connections.
 //!
-//! A join or a sort may keep a thread busy for long between two points at which it could yield. On
-//! the threads that serve connections, signals and timers, no client would be answered meanwhile.
+//! A join or a sort may occupy a thread for long between two points at which it could yield. On the
+//! threads that serve connections, signals and timers, this would delay all clients.
 //!
 //! Invariants: the rows of an answer are computed at most [`BATCHES_WAITING`] batches ahead of the
 //! client; dropping the rows, or the future that waits for them, ends the statement at the next
@@ -24,26 +24,26 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// Bytes of a thread's stack, which are taken from the machine only as far as they are used:
-/// operators and expressions are as deep within each other as the complexity check allows.
+/// Bytes of a thread's stack; physical memory is used only as needed: operators and expressions are
+/// nested as deeply as the complexity check allows.
 const STACK_BYTES: usize = 16 << 20;
-/// Most threads for work that blocks.
+/// Maximum threads for work that blocks.
 const BLOCKING_MAX: usize = 64;
-/// Batches that wait for the client.
+/// Number of batches that wait for the client.
 const BATCHES_WAITING: usize = 2;
 
-/// Threads that compute statements. Dropping this leaves them to end by themselves.
+/// Threads that compute statements. After a drop they end by themselves.
 #[derive(Debug)]
 pub struct Threads {
-    /// Taken when it is dropped.
+    /// Taken on drop.
     runtime: Option<Runtime>,
 }
 
 impl Threads {
-    /// So many threads.
+    /// Starts `count` threads.
     ///
     /// # Errors
-    /// When the system denies them.
+    /// When the system cannot start them.
     pub fn new(count: usize) -> io::Result<Threads> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(count.max(1))
@@ -95,7 +95,7 @@ impl Threads {
             } = match run.await {
                 Ok(answer) => answer,
                 Err(error) => {
-                    // The client has disconnected, here and below.
+                    // The receiver fails only if the client has disconnected, here and below.
                     let _ = begun.send(Err(error));
                     return;
                 }
@@ -150,7 +150,7 @@ struct Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        // Where it cannot be ended as a task yet.
+        // If it cannot be ended as a task yet.
         self.cancel.set();
         self.handle.abort();
     }
@@ -158,10 +158,10 @@ impl Drop for Task {
 
 type Batch = std::result::Result<RecordBatch, DataFusionError>;
 
-/// Rows that come from other threads.
+/// Rows that arrive from other threads.
 struct Rows {
     schema: SchemaRef,
-    /// `None` is the end: without one, the statement has panicked.
+    /// `None` marks the end: if it is missing, the statement has panicked.
     receiver: mpsc::Receiver<Option<Batch>>,
     ended: bool,
     _task: Task,
@@ -240,7 +240,7 @@ mod tests {
             let part = counted(Arc::clone(&made), -1);
             let mut part = threads.answer(async { Ok(part) }).await.unwrap();
             assert_eq!(part.rows.next().await.unwrap().unwrap(), batch(0));
-            // One taken, those that wait, and one that waits to be sent.
+            // One taken, the queued ones, and one that waits to be sent.
             assert!(made.load(Ordering::SeqCst) <= BATCHES_WAITING + 2);
             drop(part);
             // The only thread is free for the next one.

@@ -1,5 +1,5 @@
-//! Values as PostgreSQL counts and writes them: instants, days, spans and floats. A cast to text
-//! and an answer to a PostgreSQL client have the same text.
+//! PostgreSQL's calendar and text formats: instants, days, spans and floats. A cast to text and an
+//! answer to a PostgreSQL client have the same text.
 //!
 //! Source for the calendar: "chrono-Compatible Low-Level Date Algorithms" (Howard Hinnant), the
 //! proleptic Gregorian one.
@@ -17,14 +17,14 @@ use std::io::Write as _;
 /// Nanoseconds of a day.
 pub const DAY_NS: i128 = 86_400_000_000_000;
 
-/// A span: months, days and nanoseconds count apart.
+/// A span with separate months, days and nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Whole months, of no length of their own.
+    /// Whole months, without a fixed length.
     pub months: i32,
     /// Whole days.
     pub days: i32,
-    /// The part below a day, or not counted in days.
+    /// Time of less than a day, or time that is not counted in days.
     pub ns: i128,
 }
 
@@ -85,7 +85,7 @@ pub fn time_ns(array: &dyn Array, row: usize) -> Option<i128> {
 
 /// A span.
 pub fn span(array: &dyn Array, row: usize) -> Option<Span> {
-    // The difference of two instants has whole days.
+    // The difference of two instants is counted in whole days.
     let whole = |ns: i128| Span {
         months: 0,
         days: i32::try_from(ns / DAY_NS).unwrap_or(i32::MAX),
@@ -150,7 +150,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
-/// Writes a day; true when it is before the year 1, which must be said at the end.
+/// Writes a day; true when it is before the year 1, in which case the caller appends the era.
 pub fn put_day(days: i64, bytes: &mut Vec<u8>) -> bool {
     let (year, month, day) = civil(days);
     let (shown, before) = if year > 0 {
@@ -162,7 +162,7 @@ pub fn put_day(days: i64, bytes: &mut Vec<u8>) -> bool {
     before
 }
 
-/// Writes a time of day, which may be more than one day, with as many digits as it has.
+/// Writes a time of day, which may exceed one day, with as many digits as needed.
 pub fn put_time(ns: i128, bytes: &mut Vec<u8>) {
     let seconds = ns / 1_000_000_000;
     let (h, m, s) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
@@ -176,11 +176,11 @@ pub fn put_time(ns: i128, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Writes an instant by clocks that are so many seconds ahead of UTC, with how far they are; `None`
-/// = a time without zone.
+/// Writes an instant in local time, `offset_seconds` ahead of UTC, with the offset; `None` = a time
+/// without zone.
 pub fn put_instant(ns: i128, offset_seconds: Option<i32>, bytes: &mut Vec<u8>) {
     let ns = ns + i128::from(offset_seconds.unwrap_or(0)) * 1_000_000_000;
-    // Within the range of 64-bit seconds, which every unit is.
+    // Within the range of 64-bit seconds, as for every unit.
     let days = ns.div_euclid(DAY_NS) as i64;
     let before = put_day(days, bytes);
     bytes.push(b' ');
@@ -205,7 +205,7 @@ pub fn put_instant(ns: i128, offset_seconds: Option<i32>, bytes: &mut Vec<u8>) {
 /// Writes a span in PostgreSQL's own style.
 pub fn put_span(span: Span, bytes: &mut Vec<u8>) {
     let begin = bytes.len();
-    // A positive part behind a negative one is written with its sign.
+    // A positive part after a negative one is written with its sign.
     let mut is_negative = false;
     let mut part = |value: i32, unit: &str| {
         if value == 0 {
@@ -235,7 +235,7 @@ pub fn put_span(span: Span, bytes: &mut Vec<u8>) {
     }
 }
 
-/// The shortest digits that read back, with an exponent where they would be many.
+/// The shortest digits that are read back exactly, with an exponent instead of many digits.
 pub fn put_float<T: Into<f64> + Copy + std::fmt::Display + std::fmt::LowerExp>(
     number: T,
     bytes: &mut Vec<u8>,
@@ -253,7 +253,7 @@ pub fn put_float<T: Into<f64> + Copy + std::fmt::Display + std::fmt::LowerExp>(
         put(bytes, format_args!("{number}"));
     } else {
         let text = format!("{number:e}");
-        // PostgreSQL writes the sign of the exponent, and two digits of it.
+        // PostgreSQL writes the sign of the exponent, and at least two digits.
         let text = match text.split_once('e') {
             Some((digits, exponent)) => match exponent.strip_prefix('-') {
                 Some(exponent) => format!("{digits}e-{exponent:0>2}"),

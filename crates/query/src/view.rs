@@ -1,10 +1,10 @@
-//! The database as one statement sees it: a snapshot, and of its tables what the session may see.
+//! A statement's view of the database: a snapshot, and the tables that the session may see.
 //!
-//! Invariants: all of a statement reads one snapshot; a stream that the session may not read
-//! appears nowhere, nor does a tag or a field that only such streams have (a field whose name the
-//! access does not show); streams are in the order of their tags' columns, absent tags last, so
-//! that rows of streams read one after the other are ordered by (tags, time).
-//! Concurrency: immutable but for caches of the snapshot's contents.
+//! Invariants: all reads of a statement are of one snapshot; a stream that the session may not read
+//! is never visible, nor is a tag or a field that only such streams have (a field whose name the
+//! access hides); streams are sorted by their tags' columns, absent tags last, so that rows of
+//! consecutive streams are ordered by (tags, time). Concurrency: immutable except for caches of the
+//! snapshot's contents.
 
 mod pages;
 mod streams;
@@ -26,7 +26,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Names looked at together, at most.
+/// Maximum number of names that are checked together.
 const PAGE_MAX: usize = 4_096;
 
 /// Role of a column of a table.
@@ -46,13 +46,13 @@ pub(crate) struct TableView {
     pub(crate) schema: SchemaRef,
     /// Role of each column.
     pub(crate) roles: Vec<Role>,
-    /// The fields under their names in the table; a column may be called otherwise.
+    /// The fields by their names in the table; a column may have another name.
     pub(crate) fields: Vec<(String, FieldType)>,
     /// Tag keys, sorted.
     pub(crate) keys: Arc<[String]>,
-    /// All streams; `None` = more than fit into memory, they are read a page at a time.
+    /// All streams; `None` = more than fit into memory; these are read page by page.
     pub(crate) streams: Option<Arc<Streams>>,
-    /// The named snapshot that it is a table of; `None` = of the present.
+    /// The named snapshot of the table; `None` = the current state.
     pub(crate) past: Option<String>,
 }
 
@@ -118,12 +118,12 @@ impl TableView {
     }
 }
 
-/// Tables as they were prepared for earlier statements.
+/// Cached tables of earlier statements.
 #[derive(Debug, Default)]
 pub(crate) struct TableCache {
     state: Mutex<Cached>,
     names: Arc<LoadedNames>,
-    /// Names of a table in memory, at most; of a table with more streams none is.
+    /// Maximum stream names of a table in memory; for a table with more streams, none are loaded.
     names_max: usize,
 }
 
@@ -134,7 +134,7 @@ struct Cached {
     tables: HashMap<(String, String), Option<Arc<TableView>>>,
 }
 
-/// Cached tables, at most; a session of its own kind has its own.
+/// Maximum number of cached tables.
 const CACHED_MAX: usize = 4_096;
 
 impl TableCache {
@@ -178,15 +178,15 @@ pub(crate) struct View {
     snapshot: Snapshot,
     access: Arc<dyn Access>,
     cache: Arc<TableCache>,
-    /// The access's key in the cache of tables; `None` = nothing is shared.
+    /// The access's key in the cache of tables; `None` = not shared.
     access_key: Option<String>,
     tables: Mutex<HashMap<String, Option<Arc<TableView>>>>,
     /// Opens named snapshots.
     past: Option<OpenPast>,
     /// Views of the named snapshots that the statement reads.
     named: Mutex<HashMap<String, Arc<View>>>,
-    /// Set when some table has a field that the session does not see. When it will depends on
-    /// values, not on definitions, so nothing that was made of this view is cached.
+    /// Set when some table has a field that the session does not see. Later changes of this depend
+    /// on values, not on definitions, so plans and tables of this view are not cached.
     hides: AtomicBool,
     /// State that nodes of the statement's plan share, by number.
     shared: Mutex<HashMap<u64, Arc<dyn Any + Send + Sync>>>,
@@ -224,8 +224,8 @@ impl View {
         }
     }
 
-    /// The shared state of the statement under a number, which stands for one thing in the process;
-    /// made at the first call.
+    /// The statement's shared state with a number, which identifies one use in the process; built
+    /// at the first call.
     pub(crate) fn shared<T: Any + Send + Sync>(
         &self,
         number: u64,
@@ -237,7 +237,7 @@ impl View {
         found.map_err(|_| Error::internal("two things are kept under one number"))
     }
 
-    /// As it is, with what opens named snapshots.
+    /// The same view, with access to named snapshots.
     pub(crate) fn with_past(self, past: OpenPast) -> View {
         View {
             past: Some(past),
@@ -245,7 +245,7 @@ impl View {
         }
     }
 
-    /// The view of a named snapshot: the same one for all of the statement.
+    /// The view of a named snapshot: the same one throughout the statement.
     fn past(&self, name: &str) -> Result<Arc<View>> {
         let mut named = self.named.lock();
         if let Some(view) = named.get(name) {
@@ -262,7 +262,7 @@ impl View {
             headwater::ErrorKind::Gone => Error::snapshot_gone(error.to_string()),
             _ => Error::from(error),
         })?;
-        // Another snapshot may have the name when a plan is used again.
+        // Another snapshot may have the name when a plan is reused.
         self.hides.store(true, Ordering::Relaxed);
         let view = View {
             access_key: None,
@@ -273,7 +273,7 @@ impl View {
         Ok(view)
     }
 
-    /// The view that a table belongs to: this one, or that of a named snapshot.
+    /// The view of a table: this one, or that of a named snapshot.
     pub(crate) fn of(self: &Arc<View>, table: &TableView) -> Result<Arc<View>> {
         match &table.past {
             None => Ok(Arc::clone(self)),
@@ -293,7 +293,7 @@ impl View {
         }))
     }
 
-    /// The key under which sessions with the same rights share what was made of this view.
+    /// The key by which sessions with the same rights share plans of this view.
     pub(crate) fn shared_key(&self) -> Option<String> {
         let hides = self.hides.load(Ordering::Relaxed);
         self.access_key.clone().filter(|_| !hides)
@@ -350,17 +350,17 @@ impl View {
         Ok(table)
     }
 
-    /// Names looked at together.
+    /// Number of names that are checked together.
     fn page_len(&self) -> usize {
         self.cache.names_max.clamp(1, PAGE_MAX)
     }
 
-    /// Streams with the tags of a table, in the order of their columns.
+    /// Streams with the tags of a table, sorted by their tags' columns.
     fn sorted(&self, names: Vec<StreamName>, keys: &Arc<[String]>) -> Streams {
         Streams::sorted(names, Arc::clone(keys), &self.cache.names)
     }
 
-    /// The table, and whether it has all of its fields.
+    /// The table, and whether all of its fields are visible.
     fn load(&self, name: &str) -> Result<(Option<Arc<TableView>>, bool)> {
         let not_found = |error: &headwater::Error| error.kind() == headwater::ErrorKind::NotFound;
         let info = match self.snapshot.table_info(name) {

@@ -21,10 +21,10 @@ use headwater_fleet::{Fleet, NodeStatus, Relays, Uplink};
 use headwater_shell::Shell;
 use std::sync::Arc;
 
-/// The state behind every route.
+/// State shared by all routes.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// The database; of one that is only read, its state at the start: see [`App::db`].
+    /// The database; if read-only, its state at the start: see [`App::db`].
     pub(crate) opened: Database,
     /// Reader of a database that another process owns.
     pub(crate) reader: Option<Reader>,
@@ -34,7 +34,7 @@ pub(crate) struct App {
     /// Access, limits, clocks and the stop of every server.
     pub(crate) shell: Arc<Shell>,
     pub(crate) metrics: Metrics,
-    /// Locked while a client has everything compacted.
+    /// Locked while a client's compaction runs.
     pub(crate) compacting: parking_lot::Mutex<()>,
     pub(crate) ingest: Ingest,
     /// Memory of queries of InfluxQL and OpenTSDB.
@@ -47,7 +47,7 @@ pub(crate) struct App {
     pub(crate) tile_costs: TileCosts,
     /// Inventory of this node, for dispatchers.
     pub(crate) inventory: Inventory,
-    /// Notices of changes to other nodes.
+    /// Sends notices of changes to other nodes.
     pub(crate) notices: Arc<Notices>,
     /// The edges of a cloud node and their copies.
     pub(crate) fleet: Option<Arc<Fleet>>,
@@ -55,12 +55,12 @@ pub(crate) struct App {
     pub(crate) relays: Option<Arc<Relays>>,
     /// Connection of an edge to its cloud.
     pub(crate) uplink: Option<Arc<Uplink>>,
-    /// The parts that run beside requests, with their state.
+    /// The parts that run in addition to requests, with their state.
     pub(crate) components: Components<App>,
 }
 
 impl App {
-    /// The database; of one that is only read, its newest state.
+    /// The database; if read-only, its newest state.
     pub(crate) fn db(&self) -> Database {
         match &self.reader {
             Some(reader) => reader.database(),
@@ -93,14 +93,14 @@ impl App {
             })
     }
 
-    /// Up to when what is shown of these streams is the newest that is known of them; behind it a
-    /// newer version is on its way from an edge. `None` = nothing newer is known.
+    /// Instant up to which the shown data of these streams is the newest known; after it a newer
+    /// version is in transit from an edge. `None` = no newer version is known.
     pub(crate) fn until<'a>(
         &self,
         snapshot: &Snapshot,
         asked: impl IntoIterator<Item = (&'a StreamName, ClosedRange)>,
     ) -> Result<Option<Timestamp>, ApiError> {
-        // Streams that were dropped meanwhile have nothing newer.
+        // Streams that were dropped meanwhile have no newer data.
         let handle = |(stream, range)| Ok(found(snapshot.handle(stream))?.map(|of| (of, range)));
         if !self.is_behind() {
             return Ok(None);
@@ -115,7 +115,7 @@ impl App {
         )
     }
 
-    /// Whether newer versions of copies are on their way.
+    /// True while newer versions of copies are in transit.
     fn is_behind(&self) -> bool {
         self.fleet.as_ref().is_some_and(|fleet| fleet.is_behind())
     }
@@ -131,7 +131,8 @@ impl App {
         }
         let mut until: Option<Timestamp> = None;
         for (handle, range) in read {
-            // The coarsest level: an answer was given, so that what it needs is here.
+            // The coarsest level: an answer exists already, so all levels that it needs are
+            // present.
             let parts = found(handle.coverage(snapshot, range, Some(Level::MAX)))?;
             for part in parts.iter().flatten().filter(|part| part.is_older) {
                 let before = part.range.first.previous().unwrap_or(Timestamp::MIN);
@@ -142,8 +143,8 @@ impl App {
         Ok(until)
     }
 
-    /// Takes tickets for this database from now on, of the keys that a setting names and of those
-    /// that come with a token.
+    /// Accepts tickets for this database from now on, signed with keys of a setting or keys that
+    /// arrive with a token.
     pub(crate) fn take_tickets(&self) -> headwater::Result<()> {
         let (identity, incarnation) = headwater_fleet::database_of(&self.db())?;
         let audience = Audience {

@@ -1,4 +1,4 @@
-//! Connection options of an MQTT broker, made of the settings.
+//! Connection options of an MQTT broker, from the settings.
 //!
 //! Invariant: passwords and certificates are read again for each connection.
 //! Failure: an error names the setting and the file that cannot be read.
@@ -9,7 +9,7 @@ use rumqttc::v5::MqttOptions;
 use rumqttc::{NetworkOptions, TlsConfiguration, Transport};
 use std::sync::Arc;
 
-/// Seconds until a connection that is not answered is given up.
+/// Seconds until an unanswered connection attempt is abandoned.
 const CONNECT_SECONDS: u64 = 10;
 
 /// Options of the client, from files read again. `section` names the section of the settings:

@@ -28,7 +28,7 @@ pub(crate) fn password(section: &str, settings: &Mqtt) -> Result<String, String>
 /// TLS configuration for a broker.
 ///
 /// # Errors
-/// When a certificate or a key cannot be used, or there is none to trust.
+/// When a certificate or a key cannot be used, or no trusted certificate exists.
 pub(crate) fn tls(section: &str, settings: &Mqtt) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     match &settings.ca {
@@ -40,7 +40,8 @@ pub(crate) fn tls(section: &str, settings: &Mqtt) -> Result<ClientConfig, String
             }
         }
         None => {
-            // Unparsable certificates are useless to other programs too; none at all is an error.
+            // Unparsable certificates are useless to other programs too; an empty store is an
+            // error.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err(format!(

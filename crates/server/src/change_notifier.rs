@@ -1,9 +1,8 @@
 //! Publishes a notice when the inventory of this node has changed.
 //!
-//! Invariants: the inventory is not refreshed while nobody waits here and there is no broker. A
-//! notice carries only a version; a follower fetches the changes.
-//! Concurrency: one worker, which refreshes away from the runtime.
-//! Failure: a failed refresh is logged, and retried.
+//! Invariants: the inventory is not refreshed while no follower waits here and no broker is
+//! configured. A notice carries only a version; a follower fetches the changes. Concurrency: one
+//! worker, which refreshes away from the runtime. Failure: a failed refresh is logged, and retried.
 
 use crate::app::App;
 use crate::inventory::{REFRESH_EVERY, Sources};
@@ -21,7 +20,7 @@ pub(crate) async fn run(app: Arc<App>) {
     let mut stopping = app.shell.stopping();
     tokio::select! {
         () = publish(app) => {}
-        // An error means that the server has stopped: a stop too.
+        // An error means that the server has stopped.
         _ = stopping.wait_for(|stop| *stop) => {}
     }
 }

@@ -2,11 +2,9 @@
 //! stop, and ends with it.
 //!
 //! Invariants: components begin in the order in which they were added. A route finds the state of
-//! its component by type ([`Components::get`]).
-//! Concurrency: components are shared by all requests; what a component consumes when it begins
-//! stands behind a lock until then.
-//! Failure: a component that cannot open ends the start with its error; workers report theirs in
-//! the log and try again.
+//! its component by type ([`Components::get`]). Concurrency: components are shared by all requests;
+//! values that a component consumes at its start are under a lock until then. Failure: a component
+//! that cannot open ends the start with its error; workers log errors and retry.
 
 use headwater_shell::Work;
 use prometheus_client::registry::Registry;
@@ -16,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// A part of a node. Every method has a default that does nothing.
+/// A part of a node. Every method has an empty default.
 pub(crate) trait Component<A>: Any + fmt::Debug + Send + Sync {
     /// Registers the metrics that `/metrics` publishes.
     fn register(&self, _registry: &mut Registry) {}
@@ -27,12 +25,12 @@ pub(crate) trait Component<A>: Any + fmt::Debug + Send + Sync {
     /// Collects metrics that take locks or I/O; called on a thread that may block.
     fn collect(&self) {}
 
-    /// The address of a front end of its own.
+    /// Address of the component's own front end.
     fn address(&self) -> Option<SocketAddr> {
         None
     }
 
-    /// Becomes the reason why the node must stop, though nobody asked it to.
+    /// Becomes the reason for stopping the node when a component demands that itself.
     fn ended(&self) -> Option<watch::Receiver<Option<String>>> {
         None
     }
@@ -55,7 +53,7 @@ impl<A> Clone for Components<A> {
 }
 
 impl<A: 'static> Components<A> {
-    /// Adds a component, which begins after those before it.
+    /// Adds a component, which begins after the previously added ones.
     pub(crate) fn add(&mut self, component: impl Component<A>) {
         self.0.push(Arc::new(component));
     }
@@ -89,12 +87,12 @@ impl<A: 'static> Components<A> {
         }
     }
 
-    /// The address of the first front end that has one of its own.
+    /// Address of the first component with its own front end.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.0.iter().find_map(|component| component.address())
     }
 
-    /// The reasons to stop of those that have one.
+    /// Stop reasons of the components that have one.
     pub(crate) fn ended(&self) -> Option<watch::Receiver<Option<String>>> {
         self.0.iter().find_map(|component| component.ended())
     }

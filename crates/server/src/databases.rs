@@ -1,13 +1,12 @@
 //! Databases as InfluxDB's clients name them, stored in a note of the server's database.
 //!
-//! Invariants: the name of a database is durable before a write under it is; a name whose first
-//! writes were all refused is removed again, so that they leave no trace; changes of names are
-//! serialised. A database that had tables before names were stored maps all names to the same
-//! tables.
-//! Concurrency: readers take the newest list; changes are serialised. `changing` is locked before
-//! `young`.
-//! Failure: a change that cannot be stored is not in force. A name that cannot be removed stays,
-//! and the log says so; after a crash between a name and its first row it stays too.
+//! Invariants: the name of a database is durable before any write under the name is; a name whose
+//! first writes were all refused is removed again, so that the writes leave no trace; changes of
+//! names are serialised. A database with tables from before names were stored maps all names to the
+//! same tables. Concurrency: readers take the newest list; changes are serialised. `changing` is
+//! locked before `young`. Failure: a change that cannot be stored is not in force. A name that
+//! cannot be removed stays, with a message in the log; so does a name after a crash before its
+//! first row.
 
 use crate::access::Access;
 use crate::access::rules::Action;
@@ -29,12 +28,13 @@ const NOTE: &str = "databases";
 #[derive(Debug)]
 pub(crate) struct DatabaseNames {
     db: Database,
-    /// Whether names are separate, where they are stored with the database; `None` = as the
-    /// settings say.
+    /// Tells whether names are separate, if names are stored with the database; `None` = as in the
+    /// settings.
     apart: Option<bool>,
     names: RwLock<Arc<Names>>,
     changing: Mutex<()>,
-    /// Names that a write created and under which nothing is stored yet, with the writes in flight.
+    /// Names that were created by a write and have no stored rows yet, with the number of writes in
+    /// flight.
     young: Mutex<BTreeMap<String, usize>>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct FirstWrite {
 }
 
 impl FirstWrite {
-    /// Makes the name permanent: something is stored under it.
+    /// Makes the name permanent, after rows were stored under it.
     pub(crate) fn stored(&self) {
         self.names.young.lock().remove(&self.name);
     }
@@ -59,7 +59,7 @@ impl Drop for FirstWrite {
         if !names.young.lock().contains_key(&name) {
             return;
         }
-        // Removing the name waits for a disk, which no thread of a runtime may.
+        // Removing the name waits for a disk, which is not allowed on threads of a runtime.
         match Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || names.end_write(&name))),
             Err(_) => names.end_write(&name),
@@ -71,7 +71,7 @@ impl DatabaseNames {
     /// Opens the names of the settings, or the stored ones.
     ///
     /// # Errors
-    /// When they cannot be read, or are not what this build writes.
+    /// When the names cannot be read, or have an unknown format.
     pub(crate) fn open(db: Database, settings: &Settings) -> std::result::Result<Self, StartError> {
         let (names, apart) = match (&settings.write_database, settings.write_databases) {
             (Some(only), _) => (Names::only(only), None),
@@ -93,7 +93,7 @@ impl DatabaseNames {
     /// Reloads the names stored with a newer state of the database, which another process writes.
     ///
     /// # Errors
-    /// When they cannot be read, or are not what this build writes.
+    /// When the names cannot be read, or have an unknown format.
     pub(crate) fn reload(&self, db: &Database) -> std::result::Result<(), StartError> {
         if let Some(apart) = self.apart {
             *self.names.write() = Arc::new(kept(db, apart, true)?);
@@ -102,7 +102,7 @@ impl DatabaseNames {
     }
 
     /// True when [`DatabaseNames::to_write`] may wait for a disk: this client's write creates the
-    /// name, or nothing is stored under it yet.
+    /// name, or the name has no stored rows yet.
     pub(crate) fn may_wait(&self, name: &str, access: &Access) -> bool {
         self.is_made_by(name, access) || self.young.lock().contains_key(name)
     }
@@ -113,12 +113,12 @@ impl DatabaseNames {
         names.is_new(name) && access.any_behind(Action::Write, &names.beginning(name))
     }
 
-    /// Target of a write under a name. A new name is created if the client may write something
-    /// under it; else the write goes where the client may not write either, so that nothing reveals
-    /// which names exist. The returned guard lives until the write is decided.
+    /// Target of a write under a name. A new name is created if the client may write under it;
+    /// otherwise the target is one where the client may not write either, so that the refusal does
+    /// not reveal which names exist. The returned guard lives until the write is decided.
     ///
     /// # Errors
-    /// When the name cannot be one, or is not the only one.
+    /// When the name is invalid, or is not the only allowed name.
     pub(crate) fn to_write(
         self: &Arc<Self>,
         name: Option<&str>,
@@ -150,7 +150,7 @@ impl DatabaseNames {
         match young.get_mut(name) {
             Some(writes) => *writes += 1,
             None if made => drop(young.insert(name.to_owned(), 1)),
-            // Something was stored under it since.
+            // Rows were stored under the name since.
             None => return Ok(None),
         }
         Ok(Some(FirstWrite {
@@ -159,7 +159,7 @@ impl DatabaseNames {
         }))
     }
 
-    /// Ends a write under a name that stored nothing.
+    /// Ends a write under a name, of which no row was stored.
     fn end_write(&self, name: &str) {
         let _turn = self.changing.lock();
         match self.young.lock().get_mut(name) {
@@ -168,7 +168,7 @@ impl DatabaseNames {
                 *writes -= 1;
                 return;
             }
-            // Stays listed as young until it is removed, so that no write comes between.
+            // Stays listed as young until it is removed, so that no write intervenes.
             Some(_) => {}
         }
         let taken_back = self.replace(&mut |names| {
@@ -204,7 +204,7 @@ impl Databases for DatabaseNames {
 
     fn change(&self, change: &mut dyn FnMut(&mut Names) -> Result<()>) -> Result<()> {
         let _turn = self.changing.lock();
-        // A name that a statement creates or mentions stays although nothing is written under it.
+        // A name that a statement creates or mentions stays although it has no rows.
         self.young.lock().clear();
         self.replace(change)
     }
@@ -230,7 +230,7 @@ fn kept(db: &Database, apart: bool, read_only: bool) -> std::result::Result<Name
         None => Names::together(),
     };
     if !read_only {
-        // So that a later start, which finds tables, knows what writers were answered.
+        // Stored so that a later start, which finds tables, knows which names writers used.
         db.set_note(NOTE, Some(names.text().as_bytes()))
             .map_err(|error| failed(error.into()))?;
     }

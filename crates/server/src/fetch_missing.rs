@@ -1,10 +1,9 @@
 //! `fetch=true`: missing ranges of a copy that an answer needs are fetched from its edge, and
-//! stored, before the answer is given.
+//! stored, before the request is answered.
 //!
-//! Invariants: a request is repeated only where it was answered "elsewhere" and reads nothing but
-//! the address; only ranges that readers missed are fetched, bounded by the copy, within the time
-//! of the request.
-//! Failure: where nothing arrives, the answer stays "elsewhere".
+//! Invariants: a request is repeated only where it was answered "elsewhere" and depends only on the
+//! address; only ranges that readers missed are fetched, bounded by the copy, within the time of
+//! the request. Failure: if no data arrives, the answer stays "elsewhere".
 
 use crate::app::App;
 use axum::body::Body;
@@ -16,11 +15,12 @@ use headwater_shell::AnsweredCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Most rounds of an answer that meets another missing range: footers name blocks, and these rows.
+/// Maximum rounds of an answer that repeatedly finds missing ranges: footers lead to blocks, and
+/// blocks to rows.
 const ROUNDS_MAX: usize = 32;
 const PARAMETER: &str = "fetch=true";
 
-/// The address without the parameter; `None` when it is absent.
+/// The address without the parameter; `None` when the parameter is absent.
 fn without(uri: &Uri) -> Option<Uri> {
     let query = uri.query()?;
     if !query.split('&').any(|part| part == PARAMETER) {

@@ -1,13 +1,12 @@
-//! Inventory of this node, for dispatchers: refreshed when one of them asks.
+//! Inventory of this node, for dispatchers: refreshed when a dispatcher requests it.
 //!
 //! Purpose: a registry (`headwater_protocol::dispatch`) of the node's own streams, of its edges
 //! with theirs, and of answered tiles below the levels that are complete here.
 //!
-//! Invariants: the inventory lists only what a refresh found in the copy; data that is removed
-//! later disappears at a later refresh, and until then costs a redirected client one query. Nothing
-//! is refreshed that no dispatcher asks for.
-//! Concurrency: one refresh at a time, at most every [`REFRESH_EVERY`], away from the runtime;
-//! answered tiles wait in a short list.
+//! Invariants: the inventory lists only data that a refresh found in the copy; data that is removed
+//! later disappears at a later refresh, and until then costs a redirected client one query. The
+//! inventory is refreshed only on requests of dispatchers. Concurrency: one refresh at a time, at
+//! most every [`REFRESH_EVERY`], away from the runtime; answered tiles wait in a short list.
 //! Failure: an edge whose copy cannot be read is listed without streams.
 
 use crate::error::ApiError;
@@ -26,7 +25,7 @@ use std::time::Duration;
 pub(crate) const REFRESH_EVERY: Duration = Duration::from_millis(100);
 /// Names read at once.
 const NAMES_AT_ONCE: usize = 4_096;
-/// Streams of an edge that is behind for which the inventory says up to when each is here.
+/// Streams of an outdated edge for which the inventory reports up to when each is present.
 const STREAMS_CHECKED: usize = 2_000;
 /// Answered tiles that wait for the next refresh.
 const ANSWERED_MAX: usize = 4_096;
@@ -53,7 +52,7 @@ impl Tile {
         Some(self.level.span(*buckets.start(), *buckets.end()))
     }
 
-    /// Name of the part that has all of it, if one has.
+    /// Name of the part that contains the whole tile, if one part does.
     fn is_in(&self, snapshot: &Snapshot) -> Option<String> {
         let range = self.range()?;
         let found = snapshot.coverage(&self.stream, range, Some(self.level));
@@ -81,7 +80,7 @@ struct InventoryState {
 #[derive(Debug, Default)]
 pub(crate) struct Inventory {
     state: Mutex<Option<InventoryState>>,
-    /// True once a dispatcher has asked.
+    /// True after the first request of a dispatcher.
     is_asked: AtomicBool,
     answered: Mutex<Vec<Tile>>,
 }
@@ -128,7 +127,7 @@ impl Inventory {
     pub(crate) fn newest(&self, sources: Sources<'_>) -> Result<(Database, u64, u64), ApiError> {
         self.refreshed(sources, |registry| {
             let (epoch, version) = (registry.epoch(), registry.version());
-            // Nothing has changed since: only the identity of the database.
+            // Nothing has changed since: the answer contains only the identity of the database.
             (registry.since(epoch, version).database, epoch, version)
         })
     }
@@ -259,7 +258,7 @@ impl InventoryState {
         Ok(())
     }
 
-    /// Adds answered tiles, and checks whether some of the listed ones are still here.
+    /// Adds answered tiles, and checks whether some of the listed ones are still present.
     fn refresh_tiles(&mut self, snapshot: &Snapshot, answered: Vec<Tile>, have_changed: bool) {
         for tile in answered {
             let key = tile.key();

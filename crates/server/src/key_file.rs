@@ -1,7 +1,7 @@
 //! File with the secret that a key for signatures of this node is derived from.
 //!
-//! Invariant: only its owner may read it, and it is complete or absent.
-//! Failure: an error names the file and what was expected.
+//! Invariant: only the owner of the file may read it, and the file is complete or absent. Failure:
+//! an error names the file and the expected format.
 
 use crate::access::token::fill_random;
 use headwater_shell::replace_private;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Reads the secret, which is made at the first start.
 ///
 /// # Errors
-/// When it can neither be read nor made, or is no such file.
+/// When the file can neither be read nor created, or has another format.
 pub(crate) fn seed(path: &Path) -> Result<[u8; 32], String> {
     let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
     match std::fs::read(path) {

@@ -1,18 +1,19 @@
 //! Headwater's server: one database behind one HTTP port.
 //!
-//! Purpose: routes for writes and queries, and the components beside them. The server is a role of
-//! the shell (`headwater-shell`), which listens, and has TLS, access, limits, metrics and an
-//! orderly end. Routes are documented in `docs/http`; storage stays in the engine.
+//! Purpose: routes for writes and queries, and further components. The server is a role of the
+//! shell (`headwater-shell`), which listens, and provides TLS, access, limits, metrics and an
+//! orderly stop. Routes are documented in `docs/http`; storage stays in the engine.
 //!
-//! Invariants: a write is answered with success only when the engine calls it as durable as the
-//! database is set to be. No blocking call of the engine runs on a thread of the runtime, but for
-//! one kind of tile (`tile_costs`). An error tells nothing about what the asker may not see.
+//! Invariants: a write is answered with success only when the engine reports the durability that is
+//! configured for the database. No blocking call of the engine runs on a thread of the runtime,
+//! except for one kind of tile (`tile_costs`). An error does not reveal data that the client may
+//! not read.
 //!
-//! Concurrency: `App` is shared by all requests and holds no lock over a call of
-//! the engine.
+//! Concurrency: `App` is shared by all requests and does not hold a lock during a call of the
+//! engine.
 //!
 //! Failure: a route answers with an `ApiError`, whose code is stable. Starting fails with a
-//! [`StartError`] that says which setting is wrong.
+//! [`StartError`] that names the wrong setting.
 #![allow(
     clippy::disallowed_methods,
     reason = "its deadlines, measurements and files are of a process, not of a database"
@@ -48,7 +49,7 @@ mod start_error;
 mod tile_cache;
 mod tile_costs;
 
-// Who may do what is the shell's, and asked about everywhere.
+// Rights are checked by the shell, and used in every module.
 use headwater_shell::access;
 
 #[cfg(feature = "bucket")]

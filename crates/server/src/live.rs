@@ -1,14 +1,14 @@
 //! Subscriptions to new values, and their delivery.
 //!
-//! The write route takes from a batch the watched values ([`Hub::select`]) before it hands the
+//! The write route selects the watched values of a batch ([`Hub::select`]) before it passes the
 //! batch to the engine, and delivers them ([`Hub::publish`]) when the write is durable. So no
-//! client gets a value that a crash could take back.
+//! client receives a value that a crash could undo.
 //!
 //! Invariants: without listeners a write costs one atomic load; a listener's queue has at most
 //! [`VALUES_MAX`] values and [`BYTES_MAX`] bytes, and reports the number of dropped values to a
-//! client that was too slow; writers never wait for listeners.
-//! Concurrency: one lock over the watched streams, taken for writing only when a listener comes or
-//! goes; one short lock for each listener's queue.
+//! client that was too slow; writers never wait for listeners. Concurrency: one lock over the
+//! watched streams, locked for writing only when a listener is added or removed; one short lock for
+//! each listener's queue.
 
 use axum::body::Bytes;
 use headwater::{Column, Refused, StreamName, StreamRows};
@@ -63,7 +63,7 @@ impl Hub {
         self.listeners.load(Ordering::Relaxed)
     }
 
-    /// Selects the watched values of a batch; `None` when there are none.
+    /// Selects the watched values of a batch; `None` when the batch has no watched values.
     pub(crate) fn select(&self, entries: &[StreamRows]) -> Option<News> {
         if self.listeners.load(Ordering::Acquire) == 0 {
             return None;
@@ -107,8 +107,8 @@ impl Hub {
         }
     }
 
-    /// Subscribes to channels, until the subscription is dropped. `None` when there are `max`
-    /// already.
+    /// Subscribes to channels, until the subscription is dropped. `None` when `max` subscriptions
+    /// exist.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         channels: &[(String, Channel)],
@@ -141,7 +141,7 @@ impl Hub {
 }
 
 impl Part {
-    /// `"time":[…],"value":[…]` and their number; `None` when nothing is left.
+    /// `"time":[…],"value":[…]` and the number of values; `None` when no values remain.
     fn text(&self, refused: &HashSet<(usize, usize)>) -> Option<(Bytes, usize)> {
         let mut times = b"\"time\":[".to_vec();
         let mut values = b"],\"value\":[".to_vec();
@@ -209,12 +209,12 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Waits until something may have arrived.
+    /// Waits until values may have arrived.
     pub(crate) async fn woken(&self) {
         self.listener.woken.notified().await;
     }
 
-    /// Everything that waits, as server-sent events; `None` when nothing does.
+    /// All pending values, as server-sent events; `None` when no values are pending.
     pub(crate) fn take(&self) -> Option<Vec<u8>> {
         let queue = std::mem::take(&mut *self.listener.queue.lock());
         if queue.events.is_empty() && queue.missed == 0 {
@@ -303,7 +303,7 @@ mod tests {
             "event: data\ndata: {\"channel\":\"t,x=1.b\",\"time\":[\"0\",\"2\"],\"value\":[true,true]}\n\n"
         );
         assert_eq!(text(&one), "");
-        // A closed subscription receives nothing, and frees its slot.
+        // A closed subscription receives no values, and frees its slot.
         let news = hub.select(batch("t,x=1", 3..4).entries());
         drop(one);
         hub.publish(news, &[]);

@@ -30,7 +30,7 @@ impl headwater_ask::Access for QueryAccess {
         self.0.may_write(table, tags)
     }
 
-    /// A rule about some streams of a table does not allow a change of all of it.
+    /// A rule about some streams of a table does not allow a change of the whole table.
     fn manages(&self, table: &str) -> bool {
         self.0.may(Action::Manage, table, &[])
     }

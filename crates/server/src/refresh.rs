@@ -1,9 +1,9 @@
 //! Refreshes a database that this server only reads: its owner may have changed it.
 //!
-//! Invariants: no file is changed. A request ends with the state that it began with; names of
-//! databases belong to the refreshed state.
-//! Concurrency: one worker, which refreshes away from the runtime.
-//! Failure: after a failed refresh answers come from the state before, which is logged each time.
+//! Invariants: no file is changed. A request reads one state from start to end; names of databases
+//! belong to the refreshed state. Concurrency: one worker, which refreshes away from the runtime.
+//! Failure: after a failed refresh answers are made from the previous state, and each failure is
+//! logged.
 
 use crate::app::App;
 use headwater::Reader;
@@ -15,7 +15,7 @@ pub(crate) async fn run(app: Arc<App>, reader: Reader, every: Duration) {
     let mut stopping = app.shell.stopping();
     loop {
         tokio::select! {
-            // An error means that the server has stopped: a stop too.
+            // An error means that the server has stopped.
             _ = stopping.wait_for(|stop| *stop) => return,
             () = tokio::time::sleep(every) => {}
         }

@@ -1,7 +1,7 @@
 //! Common parts of the reading routes: parsing requests, and forms of answers.
 //!
-//! Invariant: an object that may not be read is answered exactly as an absent one; no text of the
-//! engine that lists names goes out.
+//! Invariant: an object that may not be read is answered exactly as an absent one; texts of the
+//! engine that list names are not sent.
 
 use crate::access::Access;
 use crate::error::ApiError;
@@ -18,7 +18,7 @@ use serde_json::json;
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
-/// Most conditions of a request.
+/// Maximum conditions of a request.
 const FILTERS_MAX: usize = 32;
 /// Answers are specific to the client, and change with the data.
 pub(crate) const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
@@ -37,10 +37,10 @@ impl From<QueryError> for ApiError {
     }
 }
 
-/// The query string of a request, which may have these parameters only.
+/// Parses the query string of a request; only these parameters are allowed.
 pub(crate) fn query(uri: &Uri, known: &[&str]) -> Result<Query, ApiError> {
     let query = Query::parse(uri.query().unwrap_or_default())?;
-    // On a cloud `fetch_missing` has consumed it; elsewhere nothing need be fetched.
+    // On a cloud `fetch_missing` has consumed the parameter; elsewhere no fetch is needed.
     let known: Vec<&str> = known.iter().copied().chain(["fetch"]).collect();
     query.only(&known)?;
     if let Some(fetch) = query.one("fetch")?
@@ -89,7 +89,7 @@ pub(crate) fn parse_channel(text: &str) -> Result<Channel, ApiError> {
     })
 }
 
-/// Answer for an object that is absent, or may not be seen.
+/// Answer for an object that is absent or not visible.
 pub(crate) fn not_found(what: &str, name: &impl std::fmt::Display) -> ApiError {
     ApiError::new(
         StatusCode::NOT_FOUND,
@@ -117,7 +117,7 @@ pub(crate) fn past(query: &Query) -> Result<Option<String>, ApiError> {
     }
 }
 
-/// Error for a request of more than one answer may have.
+/// Error for a request that exceeds the limit of one answer.
 pub(crate) fn too_much(message: String) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "E_LIMIT", message)
 }
@@ -132,7 +132,7 @@ pub(crate) fn at_most(count: usize, max: usize, what: &str) -> Result<(), ApiErr
     )))
 }
 
-/// `Some` for an object that is there and may be seen; `None` for an absent one; other errors stay.
+/// `Some` for a visible object; `None` for an absent one; other errors are returned.
 pub(crate) fn found<T>(result: headwater::Result<T>) -> Result<Option<T>, ApiError> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -160,7 +160,7 @@ pub(crate) fn answer(content_type: HeaderValue, body: impl Into<Bytes>) -> Respo
     response
 }
 
-/// Header with the instant, in ns since 1970, up to which an answer is current: behind it a newer
+/// Header with the instant, in ns since 1970, up to which an answer is current; after it a newer
 /// version is in transit to this node.
 const UNTIL: HeaderName = HeaderName::from_static("x-headwater-until");
 

@@ -20,7 +20,7 @@ pub(crate) async fn run(app: Arc<App>) {
     };
     tokio::select! {
         () = polling => {}
-        // An error means that the server has stopped: a stop too.
+        // An error means that the server has stopped.
         _ = stopping.wait_for(|stop| *stop) => {}
     }
 }

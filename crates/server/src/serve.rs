@@ -1,8 +1,8 @@
 //! Starting and serving one database.
 //!
-//! A start binds the address first, so that a port that is taken is told before a recovery that may
-//! last; then it opens the database. A stop takes no more connections, lets requests end, and
-//! closes the database with everything durable.
+//! A start binds the address first, so that an occupied port is reported before a recovery, which
+//! may take long; then it opens the database. A stop refuses new connections, waits for running
+//! requests, and closes the database with everything durable.
 
 use crate::access::tokens::{Guard, TokenFile};
 use crate::app::App;
@@ -44,23 +44,22 @@ enum Served {
 }
 
 impl Server {
-    /// Starts to listen, and opens the database, recovering it if needed. Requests wait until
+    /// Binds the address, and opens the database, with recovery if needed. Requests wait until
     /// [`Server::run`].
     ///
     /// # Errors
-    /// When the address is taken or may not be served with these settings, a certificate or the
+    /// When the address is occupied or may not be served with these settings, a certificate or the
     /// tokens cannot be read, or the database cannot be opened.
     pub async fn start(settings: Settings) -> Result<Server, StartError> {
         Server::start_with(settings, None).await
     }
 
-    /// As [`Server::start`], over a database that is open already: that of a program which lets
-    /// others look at its data, or one whose files are not those of the system. Of the settings,
-    /// those of the engine are not used, but for the directory, where the tokens are. The database
-    /// is closed at the end.
+    /// As [`Server::start`], over an open database: for a program that serves its own data, or
+    /// whose files are not in the file system. Settings of the engine are ignored, except the
+    /// directory, which contains the tokens. The database is closed at the end.
     ///
     /// # Errors
-    /// As [`Server::start`], but for those of opening the database.
+    /// As [`Server::start`], except errors of opening the database.
     pub async fn over(db: Database, settings: Settings) -> Result<Server, StartError> {
         Server::start_with(settings, Some(db)).await
     }
@@ -156,7 +155,7 @@ impl Server {
         self.bound.local_addr()
     }
 
-    /// The address for clients of PostgreSQL; `None` without one.
+    /// Address for clients of PostgreSQL; `None` without that front end.
     #[must_use]
     pub fn postgres_addr(&self) -> Option<SocketAddr> {
         self.components.address()
@@ -168,12 +167,12 @@ impl Server {
         self.bound.url()
     }
 
-    /// Serves until `stop` is true or its sender is gone; then lets the requests that have begun
-    /// end, and closes the database with everything durable.
+    /// Serves until `stop` is true or its sender is dropped; then waits for running requests, and
+    /// closes the database with everything durable.
     ///
     /// # Errors
-    /// When the database cannot be closed, or another node holds the group of copies that this one
-    /// has in a bucket: then it has stopped by itself.
+    /// When the database cannot be closed, or another node has acquired this node's group of copies
+    /// in a bucket: then the server has stopped by itself.
     pub async fn run(self, stop: watch::Receiver<bool>) -> Result<(), StartError> {
         let ended = self.components.ended();
         let stop = match &ended {
@@ -199,7 +198,7 @@ fn or_ended(
     let (sender, either) = watch::channel(false);
     tokio::spawn(async move {
         tokio::select! {
-            // An error means that the sender is gone: that is a stop too.
+            // An error means that the sender was dropped, which is a stop too.
             _ = stop.wait_for(|stop| *stop) => {}
             _ = ended.wait_for(Option::is_some) => {}
         }
@@ -208,8 +207,8 @@ fn or_ended(
     either
 }
 
-/// Runs a server until SIGTERM or SIGINT, in a runtime of its own. `ready` is called with the
-/// address of its page once it answers.
+/// Runs a server until SIGTERM or SIGINT, in its own runtime. `ready` is called with the address of
+/// the page after the server has started.
 ///
 /// # Errors
 /// As [`Server::start`] and [`Server::run`].
@@ -221,8 +220,7 @@ pub fn serve(settings: Settings, ready: impl FnOnce(&str)) -> Result<(), StartEr
     )
 }
 
-/// The database of the settings: as its owner, or where it is only read, as one who looks at it and
-/// takes no lock.
+/// Opens the database of the settings: as its owner, or read-only without a lock.
 async fn open_database(settings: &Settings) -> Result<(Database, Option<Reader>), StartError> {
     let (options, is_only_read) = (settings.engine.clone(), settings.is_only_read());
     let open = move || -> headwater::Result<(Database, Option<Reader>)> {
@@ -242,7 +240,7 @@ async fn open_database(settings: &Settings) -> Result<(Database, Option<Reader>)
     })
 }
 
-/// True where the system lets nobody, or not this user, write.
+/// True where the system does not let this user write, or no user at all.
 fn is_unwritable(error: &headwater::Error) -> bool {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     std::error::Error::source(error)
@@ -250,7 +248,7 @@ fn is_unwritable(error: &headwater::Error) -> bool {
         .is_some_and(|source| matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))
 }
 
-/// One line about what runs, and one for each thing that recovery did.
+/// Logs one line about the running server, and one for each action of recovery.
 fn report(settings: &Settings, addr: SocketAddr, db: &Database, guard: &Guard) {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),

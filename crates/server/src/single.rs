@@ -1,7 +1,7 @@
-//! The role of a server that has one database: what the shell serves of it.
+//! Role of a server with one database: the part that the shell serves.
 //!
-//! Invariants: what was received, by requests or from a broker, is stored and acknowledged before
-//! the database closes.
+//! Invariants: data received in requests or from a broker is stored and acknowledged before the
+//! database closes.
 
 use crate::app::App;
 use crate::error::ApiError;
@@ -14,14 +14,14 @@ use headwater_shell::{Endpoint, ErrorAnswer, Role, Route, Shell, Work, standard_
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// Where the routes are and what they need, those that every server has among them.
+/// Locations and needs of all routes, including the routes of every server.
 #[must_use]
 pub fn endpoints() -> Vec<Endpoint> {
     let own = routes::all().into_iter().map(|route| route.endpoint);
     own.chain(standard_endpoints::<Single>()).collect()
 }
 
-/// One database behind one HTTP port, and the doors beside it.
+/// One database behind one HTTP port, and its other front ends.
 #[derive(Debug)]
 pub(crate) struct Single {
     pub(crate) app: Arc<App>,
@@ -54,8 +54,8 @@ impl Role for Single {
         routes.collect()
     }
 
-    /// Ready means that the database takes a snapshot, which it does not once it is closed. Says
-    /// how many partitions are damaged so that nothing of them can be read, if any are.
+    /// Ready means that the database returns a snapshot, which a closed database does not. Reports
+    /// the number of damaged partitions of which no data is readable, if any.
     fn ready(&self) -> Result<Map<String, Value>, ErrorAnswer> {
         let taken = self.app.db().snapshot().map(drop);
         taken.map_err(ApiError::from)?;

@@ -1,9 +1,9 @@
-//! Why a server does not start.
+//! Reason why a server does not start.
 
 #[cfg(feature = "sql")]
 use std::net::SocketAddr;
 
-/// Why a server did not start, or could not end in order.
+/// Reason why a server did not start, or could not stop cleanly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -13,7 +13,7 @@ pub enum StartError {
     /// The database cannot be opened, or not be closed.
     #[error("the database {dir}: {source}")]
     Database {
-        /// Its directory.
+        /// Directory of the database.
         dir: String,
         /// Error of the engine.
         source: headwater::Error,
@@ -23,7 +23,7 @@ pub enum StartError {
         "the database {dir}: {source}; what lies where nothing can be written is served with --read-only"
     )]
     Unwritable {
-        /// Its directory.
+        /// Directory of the database.
         dir: String,
         /// Error of the engine.
         source: headwater::Error,
@@ -40,7 +40,7 @@ pub enum StartError {
         "cannot listen on {addr} for clients of PostgreSQL: {source}; name another with --postgres-addr"
     )]
     ListenPostgres {
-        /// The address asked for.
+        /// The requested address.
         addr: SocketAddr,
         /// Error of the operating system.
         source: std::io::Error,
@@ -51,10 +51,10 @@ pub enum StartError {
     /// The bucket of a cloud cannot be used, or its lease is lost.
     #[error("the bucket: {0}")]
     Bucket(String),
-    /// The lake cannot be used where it is said to be.
+    /// The lake cannot be used at its configured location.
     #[error("the lake: {0}")]
     Lake(String),
-    /// A dispatcher cannot begin with these settings.
+    /// A dispatcher cannot start with these settings.
     #[error("dispatch: {0}")]
     Dispatch(String),
     /// Notices cannot be published or received with these settings.
@@ -63,7 +63,7 @@ pub enum StartError {
     /// Messages cannot be received from a broker with these settings.
     #[error("mqtt: {0}")]
     Mqtt(String),
-    /// The system denied something that serving needs.
+    /// The system refused a resource that serving needs.
     #[error("serving failed: {0}")]
     Serve(#[from] std::io::Error),
 }

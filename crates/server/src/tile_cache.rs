@@ -1,10 +1,9 @@
 //! Cache of formatted tiles, valid as long as their data stays the same.
 //!
-//! Invariants: the size is bounded; an entry is returned only when every version in it is that of
-//! the data now, and only to a client that may read every stream in it. An entry for a client that
-//! may read some streams only is returned to the same token only: whether a field is visible
-//! depends on its other rules.
-//! Concurrency: a look-up never waits for I/O.
+//! Invariants: the size is bounded; an entry is returned only when every version in it is current,
+//! and only to a client that may read every stream in it. An entry for a client that may read some
+//! streams only is returned to the same token only: visibility of a field depends on the token's
+//! other rules. Concurrency: a look-up never waits for I/O.
 
 use crate::access::Access;
 use axum::body::Bytes;
@@ -47,9 +46,10 @@ pub(crate) struct CacheEntry {
     pub(crate) etag: Option<HeaderValue>,
     pub(crate) body: Bytes,
     pub(crate) content_type: HeaderValue,
-    /// True when no write can change it any more.
+    /// True when writes cannot change the tile any more.
     pub(crate) is_closed: bool,
-    /// Instant up to which it is the newest version known here; `None` = no newer one is known.
+    /// Instant up to which the answer is the newest version known here; `None` = no newer version
+    /// is known.
     pub(crate) until: Option<Timestamp>,
 }
 
@@ -92,8 +92,7 @@ impl TileCache {
         (path.len() <= KEY_BYTES_MAX).then(|| [asker.as_str(), path].join("\n"))
     }
 
-    /// The answer under a key of [`TileCache::key`], if it is cached and still valid, and may be
-    /// seen.
+    /// The visible answer under a key of [`TileCache::key`], if it is cached and still valid.
     pub(crate) fn get(&self, db: &Database, access: &Access, key: &str) -> Option<Arc<CacheEntry>> {
         let entry = self.answers.get(key)?;
         let is_true = entry.shown.iter().all(|shown| {
@@ -112,9 +111,9 @@ impl TileCache {
     }
 }
 
-/// The tag of an answer; `None` when something in it has no version.
+/// The tag of an answer; `None` when a part of it does not have a version.
 pub(crate) fn etag_of(shown: &[Shown]) -> Option<HeaderValue> {
-    // The versions are keyed hashes already: this only puts them together.
+    // The versions are already keyed hashes: the hasher only combines them.
     let mut hasher = DefaultHasher::new();
     for shown in shown {
         hasher.write_u64(shown.version?.number);
@@ -130,7 +129,7 @@ pub(crate) fn is_known(etag: &HeaderValue, headers: &HeaderMap) -> bool {
     headers.get_all(IF_NONE_MATCH).iter().any(|value| {
         value.to_str().is_ok_and(|list| {
             list.split(',').map(str::trim).any(|tag| {
-                // A weak tag means the same bytes here too.
+                // A weak tag also means identical bytes here.
                 tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag
             })
         })

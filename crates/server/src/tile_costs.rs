@@ -1,13 +1,13 @@
 //! Measured costs of reading tiles: whether one may be read on the runtime's own thread.
 //!
-//! Why: to hand a request to another thread, and its answer back, are two changes of threads, a
-//! good part of the time of a usual tile. So tiles of a kind that were quick are read on the thread
-//! of their request. A kind that has not been read yet, or took long (many rows without buckets, a
-//! slow disk), is read on another thread, so that other requests do not wait for it.
+//! Why: passing a request to another thread and its answer back takes two changes of threads, a
+//! good part of the time of a usual tile. So tiles of a kind that was quick are read on the thread
+//! of their request. Tiles of a kind that has not been read yet, or took long (many rows without
+//! buckets, a slow disk), are read on another thread, so that other requests do not wait for them.
 //!
-//! Invariants: only a thread is chosen here, never an answer. A kind is channels and a level. Two
-//! kinds may share a measurement: then a slow one moves the other off the runtime too, and a quick
-//! one admits the other until it has been measured.
+//! Invariants: the costs affect only the choice of a thread, never an answer. A kind consists of
+//! channels and a level. Two kinds may share a measurement: then a slow kind moves the other off
+//! the runtime too, and a quick kind admits the other until that one has been measured.
 //! Concurrency: measurements are single words; a lost concurrent update does no harm.
 
 use headwater::Level;
@@ -65,7 +65,7 @@ impl TileCost<'_> {
 
     pub(crate) fn learn(self, took: Duration) {
         let Some(figure) = self.figure else { return };
-        // The largest number marks an unknown kind.
+        // The largest number stands for an unknown kind.
         let took = u32::try_from(took.as_micros()).map_or(UNKNOWN - 1, |us| us.min(UNKNOWN - 1));
         let next = match figure.load(Ordering::Relaxed) {
             UNKNOWN => took,
@@ -120,7 +120,7 @@ mod tests {
     fn levels_and_channels_are_kinds_of_their_own() {
         let costs = TileCosts::new();
         costs.of(["pump.rpm"], level()).learn(Duration::ZERO);
-        // Hashing may put some of them together, but not all.
+        // Hash collisions may join some kinds, but not all.
         let others = (0..64).map(|n| format!("pump.{n}"));
         assert!(
             others

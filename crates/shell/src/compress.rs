@@ -1,9 +1,9 @@
 //! Compression of answers: gzip for clients that accept it.
 //!
-//! Invariants: an unpacked answer is complete when the original was, and a broken one is
-//! recognised; an answer is left as it is when it is small, packed already, of a kind that hardly
-//! shrinks, known by a tag of its bytes, or sent bit by bit as things happen. Concurrency: the work
-//! is done where the answer is sent, a part of it at a time.
+//! Invariants: an unpacked answer is complete when the original was, and a truncated one is
+//! recognised; an answer is not compressed when it is small, compressed already, of a kind that
+//! hardly shrinks, has an `ETag` of its bytes, or is a stream of events. Concurrency: compression
+//! runs in the task that sends the answer, in parts.
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::header::{
@@ -16,7 +16,7 @@ use flate2::write::GzEncoder;
 use futures_util::{StreamExt, stream};
 use std::io::Write;
 
-/// Smaller answers are sent in one packet anyway.
+/// Smaller answers fit one packet anyway.
 const BYTES_MIN: u64 = 1_400;
 /// Kinds that shrink, by their beginning. Streams of events are not among them: each event is due
 /// at once.
@@ -27,7 +27,7 @@ const KINDS: [&str; 4] = [
     "application/openmetrics-text",
 ];
 
-/// Whether a client takes gzip: the weight 0 says no.
+/// True when a client accepts gzip: the weight 0 excludes it.
 pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT_ENCODING).iter();
     accepted
@@ -41,12 +41,12 @@ pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
         })
 }
 
-/// The answer packed, where that is worth while and its client accepts it.
+/// The compressed answer, where compression is worthwhile and the client accepts it.
 pub(crate) fn packed(mut response: Response, takes_gzip: bool) -> Response {
     if !is_worth_while(&response) {
         return response;
     }
-    // Who keeps answers for others must know that this one comes in two forms, whichever it is.
+    // Caches must know that this answer has two encodings, whichever is sent.
     response
         .headers_mut()
         .append(VARY, HeaderValue::from_static("accept-encoding"));
@@ -69,7 +69,7 @@ pub(crate) fn packed(mut response: Response, takes_gzip: bool) -> Response {
                         .write_all(&piece)
                         .map(|()| std::mem::take(encoder.get_mut()))
                         .map_err(axum::Error::new),
-                    // An answer without its end is seen to be broken off.
+                    // Without its end marker the client recognises a truncated answer.
                     Some(Err(error)) => return Some((Err(error), (pieces, None))),
                     None => {
                         let rest = encoder.finish().map_err(axum::Error::new);
@@ -77,7 +77,7 @@ pub(crate) fn packed(mut response: Response, takes_gzip: bool) -> Response {
                     }
                 };
                 match piece {
-                    // The encoder gathers more before it gives something.
+                    // The encoder buffers more input before it returns output.
                     Ok(piece) if piece.is_empty() => {}
                     Ok(piece) => return Some((Ok(Bytes::from(piece)), (pieces, Some(encoder)))),
                     Err(error) => return Some((Err(error), (pieces, None))),

@@ -1,7 +1,7 @@
-//! Pages of other origins that may send requests to this server: the ones of a list, and no others.
+//! Pages of other origins that may send requests to this server: only the origins of a list.
 //!
-//! Invariant: an origin that is not on the list gets no header by which its pages could read an
-//! answer. The rights of a page are those of its token.
+//! Invariant: an origin that is not on the list does not receive a header by which its pages could
+//! read an answer. A page has the rights of its token.
 
 use axum::body::Body;
 use axum::http::header::{self, HeaderName, HeaderValue};
@@ -18,10 +18,11 @@ const EXPOSED: HeaderValue = HeaderValue::from_static(
     "etag, retry-after, x-request-id, x-headwater-version, x-headwater-warning, \
      x-headwater-repeated, x-headwater-until",
 );
-/// For how long a browser need not ask again: an hour.
+/// Time for which a browser may cache the permission: an hour.
 const KEPT: HeaderValue = HeaderValue::from_static("3600");
 
-/// Reads an origin as browsers send it: a scheme, a name, perhaps a port, and nothing behind.
+/// Parses an origin as browsers send it: a scheme, a name, optionally a port, without a trailing
+/// path.
 ///
 /// # Errors
 /// The expected form.
@@ -37,7 +38,7 @@ pub fn parse_origin(text: &str) -> Result<String, String> {
     }
 }
 
-/// The origin of a request, if it is on the list.
+/// Origin of a request, if it is in the list.
 pub(crate) fn welcome(origins: &[String], headers: &HeaderMap) -> Option<HeaderValue> {
     let origin = headers.get(header::ORIGIN)?;
     let text = origin.to_str().ok()?;
@@ -69,7 +70,7 @@ pub(crate) fn open_to(response: &mut Response, origin: HeaderValue) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     headers.append(header::VARY, HeaderValue::from_static("origin"));
-    // Without this a browser that isolates its pages would still keep the answer from them.
+    // Without this header a browser with isolated pages would withhold the answer from them.
     headers.insert(
         HeaderName::from_static("cross-origin-resource-policy"),
         HeaderValue::from_static("cross-origin"),

@@ -1,4 +1,4 @@
-//! The one form in which a request is refused.
+//! The common form of refusals.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -15,18 +15,18 @@ pub struct ErrorAnswer {
     pub code: &'static str,
     /// The expected and the actual value, and the remedy.
     pub message: String,
-    /// More for programs, by name.
+    /// Further members for programs, by name.
     pub details: Map<String, Value>,
     /// After how many seconds to try again, where that helps.
     pub retry_after: Option<u32>,
 }
 
-/// The code of an answer, for what stands between a handler and its client.
+/// Code of an answer, for the layers between a handler and its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnsweredCode(pub &'static str);
 
 impl ErrorAnswer {
-    /// One without details.
+    /// An answer without details.
     #[must_use]
     pub fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> ErrorAnswer {
         ErrorAnswer {
@@ -38,7 +38,7 @@ impl ErrorAnswer {
         }
     }
 
-    /// Something went wrong inside; the log has more.
+    /// Internal error; details are in the log.
     #[must_use]
     pub fn internal() -> ErrorAnswer {
         ErrorAnswer::new(
@@ -48,7 +48,7 @@ impl ErrorAnswer {
         )
     }
 
-    /// One that says after how many seconds to try again.
+    /// Adds the number of seconds after which to retry.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> ErrorAnswer {
         self.retry_after = Some(seconds);

@@ -1,24 +1,24 @@
-//! The HTTP server scaffold, whatever is served: access, TLS, limits, metrics, handling common to
-//! every request and answer, and a start and a stop in order.
+//! HTTP server scaffold, independent of the served role: access, TLS, limits, metrics, handling
+//! common to every request and answer, and an orderly start and stop.
 //!
-//! The served part is a [`Role`]: its routes, its listeners besides HTTP, its work in the
-//! background, whether it is ready, and its end. The server of one database is one; others are
-//! built beside it from the same parts.
+//! The served part is a [`Role`]: its routes, its listeners in addition to HTTP, its background
+//! work, its readiness, and its end. The server of one database is a role; other roles are built
+//! from the same parts.
 //!
 //! From bottom to top: `error` the form in which a request is refused; `private` files that only
-//! their owner may read; `patient` connections that are given up; `compress` answers in fewer
-//! bytes; `cors` pages of other origins; `route` the needs of a route; `settings` of these parts;
-//! `tls` certificates; [`access`] tokens, rules and names; [`logging`]; `metrics`; `shell` the
-//! state that all requests share; `listen` connections; `middleware` the steps before and after a
-//! route; `role` the served part; `standard` routes of every server; `run` start and stop, which
-//! `notify` reports to systemd.
+//! their owner may read; `patient` connections that are closed when clients stop reading;
+//! `compress` compression of answers; `cors` pages of other origins; `route` the needs of a route;
+//! `settings` of these parts; `tls` certificates; [`access`] tokens, rules and names; [`logging`];
+//! `metrics`; `shell` the state that all requests share; `listen` connections; `middleware` the
+//! steps before and after a route; `role` the served part; `standard` routes of every server; `run`
+//! start and stop, which `notify` reports to systemd.
 //!
-//! Invariants: no handler runs for a request that its [`Needs`] keep out. An address that others
-//! reach is served only with tokens and TLS, or where a setting turns either off. The scaffold
-//! knows nothing of what a role serves. Concurrency: [`Shell`] is shared by all requests; no
-//! lock is held while waiting. Failure: starting fails with a [`StartError`] that names the wrong
-//! setting; a handler that panics is answered 500; a worker or a listener that panics is logged,
-//! and the rest goes on.
+//! Invariants: no handler runs for a request that its [`Needs`] refuse. An address that others
+//! reach is served only with tokens and TLS, unless a setting turns either off. The scaffold does
+//! not depend on the role. Concurrency: [`Shell`] is shared by all requests; no lock is held during
+//! a wait. Failure: starting fails with a [`StartError`] that names the wrong setting; a handler
+//! that panics is answered 500; a worker or a listener that panics is logged, and the others
+//! continue.
 #![allow(
     clippy::disallowed_methods,
     reason = "its deadlines, measurements and files are of a process, not of a database"

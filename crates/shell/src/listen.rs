@@ -1,8 +1,8 @@
-//! Accepting connections, and ending them in order.
+//! Accepting connections, and closing them gracefully.
 //!
-//! Invariants: there are never more connections than the setting allows; more wait in the system's
-//! queue. After the stop no new one is accepted, and each that is open ends after the request it is
-//! at, or when time is up.
+//! Invariants: the number of connections never exceeds the setting; further connections wait in the
+//! system's queue. After the stop no connection is accepted, and each open connection ends after
+//! its current request, or when the time limit is reached.
 //!
 //! Reasons against a ready-made accept loop: a limit of connections, times for TLS and heads of
 //! requests, certificates that change and an end with a time limit are all needed, and are a page
@@ -22,12 +22,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-/// After a failure to take a connection, which is most often a lack of file descriptors.
+/// Pause after a failure to accept a connection, which is most often a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Most requests at once on one connection of HTTP/2.
+/// Maximum requests at once on one connection of HTTP/2.
 const STREAMS_MAX: u32 = 128;
 
-/// Longest time that a client may read nothing of its answer.
+/// Longest time in which a client does not read its answer.
 const UNREAD_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct Listening {
@@ -37,7 +37,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Serves until the server stops. Returns whether every request ended in time.
+    /// Serves until the server stops. Returns true when every request ended in time.
     pub(crate) async fn run(self) -> bool {
         let mut stop = self.shell.stopping();
         let settings = &self.shell.settings;
@@ -45,9 +45,9 @@ impl Listening {
         http.http1()
             .timer(TokioTimer::new())
             .header_read_timeout(settings.header_timeout)
-            // Heads and bodies in one write. Not `pipeline_flush`, which does the same and never
-            // sends its buffer while bytes are left to be read, as they are behind bytes that are
-            // no request.
+            // Heads and bodies in one write. Not `pipeline_flush`, which does the same but never
+            // sends its buffer while unread bytes remain, as they do after bytes that are not a
+            // request.
             .writev(false);
         http.http2()
             .timer(TokioTimer::new())
@@ -57,7 +57,7 @@ impl Listening {
         let graceful = GracefulShutdown::new();
         let places = Arc::new(Semaphore::new(settings.connections_max));
         let stopped = async {
-            // An error means that the sender was dropped: that is a stop too.
+            // An error means that the sender was dropped, which is a stop too.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         tokio::pin!(stopped);
@@ -101,7 +101,7 @@ impl Listening {
                 drop(place);
             });
         }
-        // Refuses new connections while the rest ends.
+        // Refuses new connections while the existing ones end.
         drop(self.listener);
         let limit = self.shell.settings.shutdown_timeout;
         tokio::time::timeout(limit, graceful.shutdown())
@@ -118,7 +118,7 @@ impl Listening {
             .await
             .map_err(std::io::Error::other)?;
         let (stream, _) = self.listener.accept().await?;
-        // Small answers must not wait for the acknowledgement of those before them.
+        // Small answers must not wait for the acknowledgement of previous answers.
         stream.set_nodelay(true)?;
         Ok((stream, place))
     }
@@ -141,7 +141,7 @@ impl Connection {
             .serve_connection_with_upgrades(TokioIo::new(stream), service)
             .into_owned();
         if let Err(error) = self.watcher.watch(connection).await {
-            // Clients go away as they like.
+            // Clients may disconnect at any time.
             tracing::debug!(%error, "a connection ended early");
         }
     }

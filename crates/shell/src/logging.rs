@@ -35,17 +35,17 @@ pub fn check_level(text: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// Begins to write log messages of this level, or by these directives; the variable `HEADWATER_LOG`
-/// goes before it. Does nothing if the program already does so in another way.
+/// Starts logging at this level, or by these directives; the variable `HEADWATER_LOG` overrides
+/// both. No effect if the program already logs in another way.
 pub fn begin(level: &str, format: LogFormat) {
-    // The level was checked when it was set.
+    // The level was checked when the setting was parsed.
     let filter = EnvFilter::try_from_env("HEADWATER_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_timer(Clock)
         .with_ansi(std::io::stderr().is_terminal());
-    // An error says that there is a subscriber.
+    // An error means that a subscriber is already installed.
     let _ = match format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines

@@ -1,13 +1,13 @@
 //! Steps of every request before and after its route, whatever the server serves.
 //!
-//! In this order: a request id; that it names one host; the name in its address, where no token is
-//! needed; its token, and whether that suffices for the route; a permit, of which there are as many
-//! as requests may be worked on; the handler, within a time limit. Then headers on the answer, a
-//! line in the log if configured, and metrics.
+//! The order is: a request id; exactly one host; the name in its address, where a token is not
+//! needed; its token, and whether the token suffices for the route; a permit, whose number limits
+//! the running requests; the handler, within a time limit. Then headers of the answer, a line in
+//! the log if configured, and metrics.
 //!
-//! Invariants: no handler runs for a request that its [`Needs`] keeps out. Routes that need
-//! nothing, and metrics, take no permit, so that they answer under full load. Failure: a handler
-//! that panics is answered 500 and logged; the server goes on.
+//! Invariants: no handler runs for a request that its [`Needs`] refuse. Routes without needs, and
+//! metrics, do not acquire a permit, so that they answer under full load. Failure: a handler that
+//! panics is answered 500 and logged; the server continues.
 
 use crate::access::Access;
 use crate::access::host::{Stranger, is_named_once};
@@ -36,7 +36,7 @@ use tracing::Instrument;
 
 /// A request slower than this is logged.
 const SLOW: Duration = Duration::from_secs(1);
-/// Where a ticket stands in an address.
+/// Prefix of a ticket in an address.
 const TICKET_PARAMETER: &str = "ticket=";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const VERSION: HeaderName = HeaderName::from_static("x-headwater-version");
@@ -44,7 +44,7 @@ const VERSION: HeaderName = HeaderName::from_static("x-headwater-version");
 /// Content that a page of this server may load: only from this server.
 const POLICY: &str = "default-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
 
-/// On every answer that has a body.
+/// Headers of every answer with a body.
 const SECURITY: [(HeaderName, HeaderValue); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -69,14 +69,14 @@ const SECURITY: [(HeaderName, HeaderValue); 6] = [
     ),
 ];
 
-/// Properties of a route for the middleware. The rest, paths without a route, has none.
+/// Properties of a route for the middleware; defaults for paths without a route.
 #[derive(Clone)]
 struct Gate {
     shell: Arc<Shell>,
     endpoint: Option<Arc<(Endpoint, Observed)>>,
 }
 
-/// The service made of routes, each behind the same middleware, and so are paths without a route.
+/// The service made of routes and of paths without a route, each behind the same middleware.
 pub(crate) fn router(shell: &Arc<Shell>, routes: Vec<Route>) -> Router {
     let mut router = Router::new();
     for Route { endpoint, handler } in routes {
@@ -149,10 +149,11 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
     response
 }
 
-/// Grace time in which a route whose work takes too long has to say so itself, with the work.
+/// Grace time in which a route whose work takes too long has to report that itself, together with
+/// the work.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// From the name to the handler.
+/// Runs the steps from the name to the handler.
 async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
     let shell = &gate.shell;
     let needs = gate.endpoint.as_ref().map_or(Needs::Nothing, |e| e.0.needs);
@@ -203,7 +204,7 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
     let response = match tokio::time::timeout(allowed + GRACE, handler).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {
-            // The panic itself was written to stderr when it happened.
+            // The panic itself was written to stderr already.
             tracing::error!("a request panicked");
             ErrorAnswer::internal().into_response()
         }
@@ -221,8 +222,8 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
     }
 }
 
-/// Ticket of a request, in its address or as its token. The one in the address is removed, so that
-/// no route sees it.
+/// Ticket of a request, in its address or as its token. A ticket in the address is removed, so that
+/// routes do not see it.
 fn ticket_of(request: &mut Request, token: &Carried) -> Option<String> {
     let in_address = without_ticket(request.uri());
     let in_address = in_address.map(|(uri, ticket)| {
@@ -232,12 +233,12 @@ fn ticket_of(request: &mut Request, token: &Carried) -> Option<String> {
     match token {
         Carried::Token(token) if token.starts_with(TICKET_PREFIX) => Some(token.clone()),
         Carried::Nothing => in_address,
-        // A token says more than a ticket.
+        // A token has more rights than a ticket.
         Carried::Token(_) | Carried::Garbled => None,
     }
 }
 
-/// An address without its ticket, and that; `None` when there is none.
+/// An address without its ticket, and the ticket; `None` when the address has no ticket.
 fn without_ticket(uri: &Uri) -> Option<(Uri, String)> {
     let query = uri.query()?;
     let value = |part: &str| part.strip_prefix(TICKET_PARAMETER).map(str::to_owned);
@@ -269,7 +270,7 @@ fn admit_ticket(
     admitted.map_err(denied)
 }
 
-/// The answer to who is not let in.
+/// Answer to a refused client.
 fn denied(denied: Denied) -> ErrorAnswer {
     let (code, message) = match denied {
         Denied::Missing => (
@@ -368,7 +369,7 @@ fn dress(response: &mut Response, id: HeaderValue, tls: bool) {
     }
 }
 
-/// The id the client gave, if it is harmless in a log; else the next one of this run.
+/// Id sent by the client, if it is harmless in a log; otherwise the next id of this run.
 fn request_id(shell: &Shell, headers: &HeaderMap) -> HeaderValue {
     let given = headers.get(REQUEST_ID).filter(|id| {
         let bytes = id.as_bytes();

@@ -1,9 +1,9 @@
-//! A connection that is given up when its client reads nothing for long.
+//! A connection that is closed when its client does not read for long.
 //!
-//! Without this, a client that requests much and reads nothing would occupy the buffers of its
-//! answer, and delay the server's end, for as long as it likes.
+//! Without this, a client that requests much and never reads would occupy the buffers of its
+//! answer, and delay the server's stop, without limit.
 //!
-//! Invariant: a write that goes on, however slowly, is never cut off.
+//! Invariant: a write that progresses, however slowly, is never cut off.
 
 use std::future::Future;
 use std::io;
@@ -17,18 +17,18 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Interval of checks of a waiting write.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// A connection whose writes must go on.
+/// A connection whose writes must progress.
 #[derive(Debug)]
 pub(crate) struct Patient<S> {
     stream: S,
     limit: Duration,
     stopping: watch::Receiver<bool>,
-    /// While a write waits: since when, and when it is looked at again.
+    /// While a write waits: its start, and the timer of the next check.
     waits: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl<S> Patient<S> {
-    /// One whose client must take something within `limit`, and soon once the server stops.
+    /// A connection whose client must read within `limit`, and sooner after a stop begins.
     pub(crate) fn new(stream: S, limit: Duration, stopping: watch::Receiver<bool>) -> Patient<S> {
         Patient {
             stream,
@@ -38,7 +38,7 @@ impl<S> Patient<S> {
         }
     }
 
-    /// Passes on what became of a write, unless it has waited for too long.
+    /// Returns the result of a write, unless the write has waited for too long.
     fn watched<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,6 +1,6 @@
 //! Files that only their owner may read, and that are replaced whole.
 //!
-//! Invariant: a reader sees the old file or the new one, also over a power cut.
+//! Invariant: a reader sees the old file or the new one, also after a power failure.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ pub(crate) fn private() -> OpenOptions {
     options
 }
 
-/// Puts a file in the place of the one before; its folder must be there.
+/// Replaces a file atomically; its folder must exist.
 ///
 /// # Errors
 /// The system's own; then the file of before is still there.

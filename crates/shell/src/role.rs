@@ -7,11 +7,11 @@ use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// The part of a server that is not the same for all of them.
+/// The part of a server that differs between servers.
 ///
-/// [`Bound::serve`](crate::Bound::serve) calls [`Role::begin`] first, then takes requests for
-/// [`Role::routes`] until the server is to stop; then it waits for the listeners and the requests
-/// and calls [`Role::requests_ended`], waits for the workers, and calls [`Role::close`] last.
+/// [`Bound::serve`](crate::Bound::serve) calls [`Role::begin`] first, then serves [`Role::routes`]
+/// until the server stops; then it waits for the listeners and the requests and calls
+/// [`Role::requests_ended`], waits for the workers, and calls [`Role::close`] last.
 pub trait Role: Send + Sync + Sized + 'static {
     /// Answer of `/health` while the process answers.
     const HEALTHY: &'static str = "ready";
@@ -19,24 +19,24 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// Errors of its end.
     type Error: From<std::io::Error> + Send + 'static;
 
-    /// Starts its listeners besides HTTP, and its work in the background. Called once, before the
-    /// first request.
+    /// Starts the role's listeners in addition to HTTP, and its background work. Called once,
+    /// before the first request.
     fn begin(&mut self, shell: &Arc<Shell>) -> Work {
         let _ = shell;
         Work::default()
     }
 
-    /// Its routes, besides those that every server has.
+    /// Routes of the role, in addition to the routes of every server.
     fn routes(&self, shell: &Arc<Shell>) -> Vec<Route>;
 
-    /// Whether it is ready, and what `/ready` says of it besides. Must not wait.
+    /// Readiness, and the additional members of the answer at `/ready`. Must not wait.
     ///
     /// # Errors
-    /// Why it is not.
+    /// Reason why the role is not ready.
     fn ready(&self) -> Result<Map<String, Value>, ErrorAnswer>;
 
-    /// Fetches metrics for `/metrics`. The caller waits only for a moment, and the fetch then goes
-    /// on by itself; metrics that are not there yet are reported the next time.
+    /// Fetches metrics for `/metrics`. The caller waits only for a moment, and the fetch continues
+    /// in the background; metrics that are not fetched yet are reported the next time.
     fn refresh_stats(self: Arc<Self>) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
@@ -45,17 +45,17 @@ pub trait Role: Send + Sync + Sized + 'static {
     /// that wait for requests may end now.
     fn requests_ended(&self) {}
 
-    /// Ends it, once nothing of it is used any more. May block.
+    /// Ends the role, after its last use. May block.
     ///
     /// # Errors
-    /// When something was not persisted as it should.
+    /// When data could not be persisted.
     fn close(&self) -> Result<(), Self::Error>;
 }
 
-/// Work of a role besides requests.
+/// Background work of a role.
 #[derive(Default)]
 pub struct Work {
-    /// Listeners for other clients than HTTP's.
+    /// Listeners for protocols other than HTTP.
     pub front_ends: Vec<FrontEnd>,
     /// Other work.
     pub workers: Vec<Worker>,
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Work {
 }
 
 /// Serves until [`Shell::stopping`] is true, and then ends within the setting's time: true when all
-/// that it had begun has ended by then.
+/// work has ended by then.
 pub type FrontEnd = BoxFuture<'static, bool>;
 
 /// Works until [`Shell::stopping`] is true, or [`Role::requests_ended`] was called, and its pending

@@ -7,37 +7,36 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 /// Rights that a request needs before a route handles it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing: also answered without a token.
+    /// No token; a present token is not checked.
     Nothing,
-    /// A valid token, whatever it allows.
+    /// A valid token, with any rights.
     Token,
-    /// A token that may read something. Streams that may not be read are answered like ones that do
-    /// not exist.
+    /// A token that may read at least one stream. Unreadable streams are answered like absent ones.
     Read,
-    /// A token that may write something.
+    /// A token that may write at least one stream.
     Write,
-    /// A token that may manage something.
+    /// A token that may manage at least one stream.
     Manage,
 }
 
-/// Where a route is, and what it needs.
+/// Location of a route, and its needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// GET (which answers HEAD too) or POST.
     pub method: Method,
-    /// The path, with `{name}` for one part of it and `{*name}` for the rest.
+    /// The path, with `{name}` for one segment and `{*name}` for the remaining ones.
     pub path: &'static str,
     /// Needs of a request.
     pub needs: Needs,
-    /// Whether a token may stand in the address, as the password `p` of clients that send no
-    /// header.
+    /// True when a token is accepted in the address, as the password `p` of clients that do not
+    /// send a header.
     pub token_in_address: bool,
 }
 
 /// A route of a role whose handlers share an `S`.
 #[derive(Debug)]
 pub struct Route<S = ()> {
-    /// Where it is, and what it needs.
+    /// Location and needs.
     pub endpoint: Endpoint,
     /// Handler of the path.
     pub handler: MethodRouter<S>,
@@ -78,14 +77,14 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         }
     }
 
-    /// The same, where a token may stand in the address.
+    /// The same route, with tokens accepted in the address.
     #[must_use]
     pub fn with_token_in_address(mut self) -> Route<S> {
         self.endpoint.token_in_address = true;
         self
     }
 
-    /// The same with what its handler shares with others.
+    /// The same route with the state that its handlers share.
     pub fn with_state(self, state: S) -> Route {
         Route {
             endpoint: self.endpoint,

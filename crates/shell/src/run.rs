@@ -1,8 +1,8 @@
 //! Starting, serving and stopping.
 //!
-//! A start binds the address first, so that a port that is taken is reported before a role's own
-//! start, which may last. A stop takes no more connections, lets requests and listeners end, then
-//! the work in the background, then the role.
+//! A start binds the address first, so that an occupied port is reported before a role's own start,
+//! which may take long. A stop refuses new connections, and ends requests and listeners, then the
+//! background work, then the role.
 
 use crate::access::tokens::{Guard, TokenError, TokenFile};
 use crate::listen::Listening;
@@ -39,12 +39,12 @@ pub enum StartError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// Others could reach the server, and nothing would keep them out.
+    /// Other machines could use the server without tokens.
     #[error(
         "{0} can be reached from other machines, and there are no tokens: make one with `headwater token create`, listen on 127.0.0.1, or say --allow-open if everyone may read and write everything"
     )]
     Open(SocketAddr),
-    /// Others could read what is sent.
+    /// Other machines could read the traffic.
     #[error(
         "{0} can be reached from other machines, and there is no TLS: set tls.cert and tls.key, listen on 127.0.0.1, or say --allow-plaintext if others may read what is sent, tokens too, or a proxy does TLS"
     )]
@@ -55,12 +55,12 @@ pub enum StartError {
     /// The tokens cannot be read.
     #[error(transparent)]
     Tokens(#[from] TokenError),
-    /// The system denied something that serving needs.
+    /// The system refused a resource that serving needs.
     #[error("serving failed: {0}")]
     Serve(#[from] std::io::Error),
 }
 
-/// A shell that listens, and serves nothing yet. Requests wait until [`Bound::serve`].
+/// A bound shell that does not serve yet. Requests wait until [`Bound::serve`].
 #[derive(Debug)]
 pub struct Bound {
     shell: Arc<Shell>,
@@ -69,7 +69,7 @@ pub struct Bound {
     stop: watch::Sender<bool>,
 }
 
-/// A shell that listens, before its metrics are known.
+/// A bound shell whose metrics are not registered yet.
 #[derive(Debug)]
 pub struct Listener {
     settings: ShellSettings,
@@ -81,12 +81,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Checks that these settings may be served, and begins to listen. `front_ends` are addresses
-    /// besides that of HTTP, for which the same must hold.
+    /// Checks that these settings are safe to serve, and binds the addresses. `front_ends` are
+    /// further addresses, which are checked in the same way.
     ///
     /// # Errors
-    /// When an address is taken or may not be served with these settings, or a certificate or the
-    /// tokens cannot be read.
+    /// When an address is occupied or may not be served with these settings, or a certificate or
+    /// the tokens cannot be read.
     pub async fn bind(
         settings: ShellSettings,
         env: Env,
@@ -121,7 +121,7 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// Bound address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
@@ -162,7 +162,7 @@ impl Bound {
         &self.shell
     }
 
-    /// Where it listens.
+    /// Bound address.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.addr
@@ -178,11 +178,11 @@ impl Bound {
         format!("{scheme}://{}/", self.addr)
     }
 
-    /// Serves a role until `stop` is true or its sender was dropped; then waits for everything in
+    /// Serves a role until `stop` is true or its sender was dropped; then waits for work in
     /// progress, and closes the role.
     ///
     /// # Errors
-    /// Those of the role's end.
+    /// Errors of the role's end.
     pub async fn serve<R: Role>(
         self,
         mut role: R,
@@ -221,7 +221,7 @@ impl Bound {
         };
         let ended = {
             let wait = async {
-                // An error means that the sender was dropped: that is a stop too.
+                // An error means that the sender was dropped, which is a stop too.
                 let _ = stop.wait_for(|stop| *stop).await;
                 notify("STOPPING=1");
                 tracing::info!("stopping: no more connections are taken");
@@ -234,7 +234,7 @@ impl Bound {
         }
         keeper.abort();
         role.requests_ended();
-        // What was received is dealt with before the role closes.
+        // Received data is processed before the role closes.
         for ended in join_all(workers).await {
             if let Err(error) = ended {
                 tracing::error!(%error, "work in the background did not end in order");
@@ -273,11 +273,11 @@ async fn keep(shell: Arc<Shell>) {
     }
 }
 
-/// Runs a server until SIGTERM or SIGINT, in a runtime of its own: `start` makes it, and `run`
-/// serves until the passed watch becomes true. `ready` is called once it answers.
+/// Runs a server until SIGTERM or SIGINT, in its own runtime: `start` creates the server, and `run`
+/// serves until the passed watch becomes true. `ready` is called after the start.
 ///
 /// # Errors
-/// Those of the start and of the end, and those of the system.
+/// Errors of the start, of the end, and of the system.
 pub fn run_until_signal<S, E: From<std::io::Error>>(
     start: impl AsyncFnOnce() -> Result<S, E>,
     ready: impl FnOnce(&S),
@@ -306,7 +306,7 @@ pub fn run_until_signal<S, E: From<std::io::Error>>(
         });
         run(server, stopped).await
     });
-    // Work that is stuck must not keep the process.
+    // Stuck work must not prevent the process from exiting.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }

@@ -7,53 +7,54 @@ use std::time::Duration;
 /// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For reading.
+    /// Text for people.
     Text,
     /// One JSON object a line.
     Json,
 }
 
-/// Which requests are logged.
+/// Requests that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogRequests {
     /// No request is logged.
     None,
     /// Requests that failed inside the server, or took longer than a second.
     Failed,
-    /// Every one.
+    /// Every request.
     All,
 }
 
 /// The settings of a shell.
 #[derive(Debug, Clone)]
 pub struct ShellSettings {
-    /// Where to listen. Port 0 takes any free one.
+    /// Address to listen on. Port 0 selects any free port.
     pub http_addr: SocketAddr,
-    /// Serve others than this machine without tokens.
+    /// Serve other machines without tokens.
     pub allow_open: bool,
-    /// Serve others than this machine without TLS.
+    /// Serve other machines without TLS.
     pub allow_plaintext: bool,
-    /// Names under which requests without a token are admitted, besides those of this machine.
+    /// Names under which requests without a token are admitted, in addition to the names of this
+    /// machine.
     pub hosts: Vec<String>,
-    /// Origins whose pages may ask this server, in small letters.
+    /// Origins whose pages may send requests to this server, in lower case.
     pub cors_origins: Vec<String>,
     /// Refuses every change, whatever a token allows.
     pub read_only: bool,
-    /// Most connections at once.
+    /// Maximum connections at once.
     pub connections_max: usize,
-    /// Most requests at once.
+    /// Maximum requests at once.
     pub requests_max: usize,
     /// Longest time until the head of an answer.
     pub request_timeout: Duration,
     /// Longest time to send the head of a request, waiting for its beginning included.
     pub header_timeout: Duration,
-    /// Longest time that requests may take to end once the server stops.
+    /// Longest time that running requests have to end after a stop begins.
     pub shutdown_timeout: Duration,
-    /// Which requests are logged.
+    /// Requests that are logged.
     pub log_requests: LogRequests,
     /// The certificates of TLS, in PEM; `None` = no TLS.
     pub tls_cert: Option<PathBuf>,
-    /// Their private key.
+    /// Private key of the certificates.
     pub tls_key: Option<PathBuf>,
 }
 

@@ -1,6 +1,6 @@
 //! The state that all requests share.
 //!
-//! Concurrency: shared by all tasks; nothing here waits.
+//! Concurrency: shared by all tasks; no method waits.
 
 use crate::access::host::Names;
 use crate::access::tokens::Guard;
@@ -22,15 +22,15 @@ pub struct Shell {
     env: Env,
     guard: Arc<Guard>,
     certificate: Option<Arc<Certificate>>,
-    /// Names that requests without a token may come under.
+    /// Names under which requests without a token are admitted.
     pub(crate) names: Names,
     pub(crate) metrics: Metrics,
-    /// One permit for each request that may be worked on.
+    /// One permit for each request that may run at once.
     requests: Semaphore,
     stopping: watch::Receiver<bool>,
-    /// By the monotonic clock.
+    /// Start, by the monotonic clock.
     started: Duration,
-    /// Distinguishes the requests of one run from those of others.
+    /// Distinguishes the requests of this run from requests of other runs.
     run_number: u32,
     requests_named: AtomicU64,
     full: FullDisk,
@@ -83,7 +83,7 @@ impl Shell {
         &self.guard
     }
 
-    /// The certificate in force; `None` = no TLS.
+    /// The current certificate; `None` = no TLS.
     #[must_use]
     pub fn certificate(&self) -> Option<&Arc<Certificate>> {
         self.certificate.as_ref()
@@ -101,10 +101,10 @@ impl Shell {
         self.env.clock.monotonic().saturating_sub(self.started)
     }
 
-    /// A permit to work on a request, of which there are as many as requests may be worked on.
+    /// A permit to work on a request; the number of permits limits the running requests.
     ///
     /// # Errors
-    /// `E_REQUESTS` when there is none.
+    /// `E_REQUESTS` when no permit is free.
     pub fn permit(&self) -> Result<SemaphorePermit<'_>, ErrorAnswer> {
         self.requests.try_acquire().map_err(|_| {
             let max = self.settings.requests_max;
@@ -118,7 +118,7 @@ impl Shell {
     }
 
     /// Records the status of a write, and logs a full disk once when it fills up, and once when
-    /// there is space again: clients go on sending.
+    /// space is available again: clients keep sending meanwhile.
     pub(crate) fn note_write(&self, status: StatusCode) {
         match self.full.note(status) {
             None => {}
@@ -134,7 +134,7 @@ impl Shell {
         }
     }
 
-    /// The next id for a request that has none.
+    /// The next id for a request without one.
     pub(crate) fn next_request_id(&self) -> String {
         let number = self.requests_named.fetch_add(1, Ordering::Relaxed);
         format!("{:08x}-{number:x}", self.run_number)

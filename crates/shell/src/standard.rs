@@ -32,7 +32,7 @@ impl<R> Clone for Served<R> {
     }
 }
 
-/// Where the routes are that every server has, and what they need.
+/// Locations and needs of the routes of every server.
 #[must_use]
 pub fn standard_endpoints<R: Role>() -> Vec<Endpoint> {
     all::<R>().into_iter().map(|route| route.endpoint).collect()
@@ -59,7 +59,7 @@ fn all<R: Role>() -> Vec<Route<Served<R>>> {
     ]
 }
 
-/// The process answers. Also says what clients of InfluxDB 2 look for.
+/// Health of the process. Also has the members that clients of InfluxDB 2 read.
 async fn health<R: Role>() -> Json<Value> {
     Json(json!({
         "name": "headwater",
@@ -69,7 +69,7 @@ async fn health<R: Role>() -> Json<Value> {
     }))
 }
 
-/// Ready means that the role is, and that the server is not stopping.
+/// Ready means that the role is ready and the server is not stopping.
 async fn ready<R: Role>(State(served): State<Served<R>>) -> Result<Json<Value>, ErrorAnswer> {
     if *served.shell.stopping().borrow() {
         return Err(ErrorAnswer::new(
@@ -91,7 +91,7 @@ async fn metrics<R: Role>(
 ) -> Result<impl IntoResponse, ErrorAnswer> {
     let fetching = tokio::spawn(Arc::clone(&served.role).refresh_stats());
     match tokio::time::timeout(WAIT, fetching).await {
-        // In time or not, the present metrics are reported; the fetch goes on by itself.
+        // On time or not, the present metrics are reported; the fetch continues in the background.
         Ok(Ok(())) | Err(_) => {}
         Ok(Err(error)) => tracing::error!(%error, "fetching figures panicked"),
     }

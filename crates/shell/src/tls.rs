@@ -1,7 +1,7 @@
-//! Certificates, and changing them while the server runs.
+//! Certificates, and replacing them while the server runs.
 //!
-//! Invariant: connections are made with the newest certificate that could be read; a bad one is
-//! reported and changes nothing.
+//! Invariant: connections use the newest readable certificate; an invalid certificate is reported
+//! and ignored.
 
 use parking_lot::RwLock;
 use rustls::ServerConfig;
@@ -28,7 +28,7 @@ pub struct Certificate {
     cert: PathBuf,
     key: PathBuf,
     config: RwLock<Arc<ServerConfig>>,
-    /// When the files had changed last when they were read last.
+    /// Modification times of the files at the last read.
     read: RwLock<[Option<SystemTime>; 2]>,
 }
 
@@ -36,7 +36,7 @@ impl Certificate {
     /// Reads a certificate and its key, both in PEM.
     ///
     /// # Errors
-    /// When one of the files cannot be read, or they do not fit each other.
+    /// When one of the files cannot be read, or certificate and key do not match.
     pub fn read(cert: &Path, key: &Path) -> Result<Certificate, TlsError> {
         let read = changed(cert, key);
         let config = config(cert, key)?;
@@ -48,13 +48,13 @@ impl Certificate {
         })
     }
 
-    /// For the next connection.
+    /// TLS settings for the next connection.
     #[must_use]
     pub fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config.read())
     }
 
-    /// For the next connection of a protocol that is not HTTP, by its name in ALPN.
+    /// TLS settings for the next connection of a protocol other than HTTP, by its name in ALPN.
     #[must_use]
     pub fn config_for(&self, protocol: &[u8]) -> Arc<ServerConfig> {
         let mut config = ServerConfig::clone(&self.config());
@@ -62,7 +62,7 @@ impl Certificate {
         Arc::new(config)
     }
 
-    /// Reads the files again if they have changed, or anyway.
+    /// Reads the files again if they have changed, or if `anyway`.
     pub fn refresh(&self, anyway: bool) {
         let now = changed(&self.cert, &self.key);
         if !anyway && *self.read.read() == now {

@@ -1,8 +1,8 @@
 //! Batches of a writer: columns per stream, by name.
 //!
-//! Invariants: the entries of a batch name each stream at most once when built through
+//! Invariants: the entries of a batch name each stream at most once if built through
 //! [`Batch::stream`]; all columns of an entry have as many rows as it has times; tags are sorted by
-//! key and no key comes twice. A batch is one all-or-nothing write.
+//! key, without duplicate keys. A batch is one all-or-nothing write.
 
 use crate::Timestamp;
 use crate::column::{Column, Values};
@@ -31,8 +31,7 @@ impl std::fmt::Debug for StreamName {
 }
 
 impl StreamName {
-    /// A stream of `table` with these tags, in any order. When a key comes twice the last value
-    /// counts.
+    /// A stream of `table` with these tags, in any order. Of duplicate keys the last value counts.
     ///
     /// ```
     /// let name = headwater_types::StreamName::new("weather", [("station", "EWR")]);
@@ -91,7 +90,7 @@ impl StreamName {
             .map(|(_, v)| v.as_str())
     }
 
-    /// Reads `table,tag=value,…`; a backslash keeps the next character (comma, `=`, blank,
+    /// Parses `table,tag=value,…`; a backslash escapes the next character (comma, `=`, space,
     /// backslash).
     #[must_use]
     pub fn parse(text: &str) -> Option<StreamName> {
@@ -134,8 +133,8 @@ impl std::fmt::Display for StreamName {
     }
 }
 
-/// Appends the text of a stream, as [`StreamName`] shows itself: for callers that have its parts
-/// and no name.
+/// Appends the text of a stream, in the display form of [`StreamName`]: for callers that have its
+/// parts and no name.
 ///
 /// ```
 /// let mut text = String::new();
@@ -147,7 +146,7 @@ pub fn push_stream_text<'a>(
     table: &str,
     tags: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) {
-    // In the table's name an equals sign says nothing else.
+    // In the table's name an equals sign has no special meaning.
     push_escaped(out, table, b", \\");
     for (key, value) in tags {
         push_tag_text(out, key, value);
@@ -198,12 +197,12 @@ impl StreamRows {
         }
     }
 
-    /// Appends a row. Fields seen for the first time are absent in earlier rows; fields not named
-    /// are absent in this one.
+    /// Appends a row. Fields that are new in this row are absent in earlier rows; fields not named
+    /// are absent in this row.
     ///
     /// # Errors
-    /// When a field already has values of another type in this batch, or an integer would lose
-    /// digits as the float that the field holds; the row is then not added.
+    /// If a field already has values of another type in this batch, or an integer cannot be
+    /// converted exactly to the field's float type; the row is then not added.
     pub fn row<'a>(
         &mut self,
         time_ns: i64,
@@ -268,8 +267,8 @@ impl StreamRows {
     }
 }
 
-/// True for an integer that a float holds exactly: from its first bit to its last that is set, it
-/// has no more than the float.
+/// True for an integer that a float represents exactly: its span from the first to the last set bit
+/// fits the mantissa.
 fn is_exact(value: &Value) -> bool {
     match value {
         Value::I64(value) => {
@@ -280,7 +279,7 @@ fn is_exact(value: &Value) -> bool {
     }
 }
 
-/// A row whose value has another type than the same field had before in the batch.
+/// A row whose value has another type than the field had before in the batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field `{field}` holds {expected} in this batch, found {found}")]
 pub struct MixedTypes {
@@ -296,7 +295,7 @@ pub struct MixedTypes {
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     entries: Vec<StreamRows>,
-    /// The newest of the first `indexed` entries by name; made when somebody asks by name.
+    /// Newest of the first `indexed` entries by name; built at the first lookup by name.
     by_name: HashMap<StreamName, usize>,
     indexed: usize,
     producer: Option<Producer>,
@@ -309,15 +308,15 @@ pub struct Batch {
 pub struct Producer {
     /// Names the producer; 1 to 255 bytes.
     pub name: String,
-    /// Rises from batch to batch of a producer.
+    /// Number of the batch; increases from batch to batch of a producer.
     pub number: u64,
 }
 
 impl Batch {
     /// Numbers the batch, so that writing it again after an error or a restart stores it once: a
-    /// batch whose number is at most the newest that was taken in of this producer is acknowledged
-    /// and not stored again. So a producer writes its batches in the order of their numbers, and
-    /// gives a number to one content only.
+    /// batch whose number is at most the newest stored one of this producer is acknowledged and not
+    /// stored again. So a producer has to write its batches in the order of their numbers, and use
+    /// each number for one content only.
     ///
     /// ```
     /// let mut batch = headwater_types::Batch::new();
@@ -335,8 +334,8 @@ impl Batch {
         self.producer.as_ref()
     }
 
-    /// Lets the batch be stored only as a whole: when a row is refused, no row is stored, and
-    /// nothing that its rows would bring up is defined.
+    /// Requires the batch to be stored as a whole: if a row is refused, no row is stored, and no
+    /// table, field or stream of its rows is defined.
     ///
     /// ```
     /// let mut batch = headwater_types::Batch::new();
@@ -382,8 +381,8 @@ impl Batch {
         self.entries.push(rows);
     }
 
-    /// Lets every value of this batch end at an instant: from then on no reader finds it. A later
-    /// write of the same field at the same time counts with its own expiry, or with none.
+    /// Sets the expiry of every value of this batch: no reader sees them from then on. A later
+    /// write of the same field at the same time has its own expiry, or none.
     pub fn expire_at(&mut self, at: Timestamp) {
         self.expires_at = Some(at);
     }
@@ -412,7 +411,7 @@ impl Batch {
         self.entries.iter().map(|e| e.times.len()).sum()
     }
 
-    /// True when there is no row.
+    /// Whether the batch has no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.row_count() == 0

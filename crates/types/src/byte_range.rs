@@ -1,10 +1,10 @@
 //! Ranges of bytes: of a segment, of a file.
 //!
-//! Invariant: a [`ByteRange`] starts no later than it ends. Numbers that come from elsewhere become
-//! one by [`ByteRange::checked`], which refuses what is none.
+//! Invariant: a [`ByteRange`] starts no later than it ends. Untrusted numbers are converted by
+//! [`ByteRange::checked`], which refuses invalid ones.
 
-/// Bytes from an offset to the one behind the last byte; empty where the two are the same. Ranges
-/// are in the order of their starts, and those with the same start in that of their ends.
+/// Range of bytes from a start offset to an exclusive end offset; empty if the two are equal.
+/// Ordered by start, then by end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteRange {
     start: u64,
@@ -20,7 +20,7 @@ impl ByteRange {
     /// ```
     ///
     /// # Panics
-    /// When it would start behind its end.
+    /// If it would start after its end.
     #[inline]
     #[must_use]
     pub const fn new(start: u64, end: u64) -> ByteRange {
@@ -28,7 +28,7 @@ impl ByteRange {
         ByteRange { start, end }
     }
 
-    /// As [`ByteRange::new`], of numbers that may make no range: `None` then.
+    /// As [`ByteRange::new`]; `None` if the numbers are not a range.
     #[inline]
     #[must_use]
     pub const fn checked(start: u64, end: u64) -> Option<ByteRange> {
@@ -38,8 +38,7 @@ impl ByteRange {
         }
     }
 
-    /// The range of so many bytes from an offset on, which ends at `u64::MAX` where it would end
-    /// after that.
+    /// The range of `len` bytes from an offset on, cut at `u64::MAX`.
     #[inline]
     #[must_use]
     pub const fn at(offset: u64, len: u64) -> ByteRange {
@@ -56,7 +55,7 @@ impl ByteRange {
         self.start
     }
 
-    /// The first byte behind it.
+    /// First offset after the range.
     #[inline]
     #[must_use]
     pub const fn end(self) -> u64 {
@@ -84,7 +83,7 @@ impl ByteRange {
         self.start <= offset && offset < self.end
     }
 
-    /// The bytes in both; an empty range where there are none.
+    /// Intersection of two ranges; an empty range if they are disjoint.
     #[inline]
     #[must_use]
     pub fn intersect(self, other: ByteRange) -> ByteRange {
@@ -94,7 +93,7 @@ impl ByteRange {
     }
 }
 
-/// Joins ranges that overlap or touch: the result rises and is apart.
+/// Joins ranges that overlap or touch: the result is sorted and disjoint.
 #[must_use]
 pub fn joined(mut ranges: Vec<ByteRange>) -> Vec<ByteRange> {
     ranges.sort_unstable();

@@ -1,15 +1,14 @@
-//! Instants for rows that bring none.
+//! Instants for rows without a time.
 //!
-//! Invariants: of one [`Instants`] no instant is given twice, and none is before the clock's that
-//! it was called with.
-//! Concurrency: called by any number of threads at once, without a lock.
-//! Failure: behind the last instant there is none: it is given again.
+//! Invariants: an [`Instants`] never returns an instant twice, nor one before the `now` of its
+//! call. Concurrency: called by any number of threads at once, without a lock. Failure: after the
+//! last representable instant, that instant is returned again.
 
 use crate::Timestamp;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Gives rows without a time instants of their own, a nanosecond apart, so that none takes the
-/// place of another, whichever way and on whichever thread they come.
+/// Assigns instants of their own to rows without a time, a nanosecond apart, so that no row
+/// replaces another, on any path and on any thread.
 ///
 /// ```
 /// use headwater_types::{Instants, Timestamp};
@@ -21,7 +20,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// ```
 #[derive(Debug)]
 pub struct Instants {
-    /// The first that was not given.
+    /// The first unused instant.
     free: AtomicI64,
 }
 
@@ -39,8 +38,7 @@ impl Instants {
         self.take(now, 1)
     }
 
-    /// The first of so many that follow one another, each a nanosecond after the one before, `now`
-    /// or later.
+    /// First of `count` consecutive instants, a nanosecond apart, at `now` or later.
     pub fn take(&self, now: Timestamp, count: u64) -> Timestamp {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let first = |free: i64| free.max(now.as_nanos());

@@ -1,15 +1,14 @@
 //! Access to parts of lists that exist by an own invariant, and conversions of lengths.
 //!
-//! Invariants: a missing part is a broken invariant: rows would be left out of what is written or
-//! read without an error. So the thread panics, also in release, and the engine latches the
-//! database. Bytes from a medium are never read through this module.
-//! Concurrency: pure functions.
-//! Failure: panics with the position and what was expected.
+//! Invariants: a missing part is a broken invariant: rows would be omitted from a write or read
+//! without an error. So the thread panics, also in release builds, and the engine latches the
+//! database. Bytes of a device are never read through this module. Concurrency: pure functions.
+//! Failure: panics with the position and the expected content.
 
 use std::fmt::Debug;
 use std::slice::SliceIndex;
 
-/// The part of a list at `range`; `what` says of what.
+/// The part of a list at `range`; `what` names the list in the panic message.
 #[track_caller]
 #[inline]
 pub fn part_of<'a, T, R>(list: &'a [T], range: R, what: &str) -> &'a [T]
@@ -25,7 +24,7 @@ where
     part.unwrap_or_default()
 }
 
-/// As [`part_of`], to be written to: the first `count` items.
+/// As [`part_of`], mutable: the first `count` items.
 #[track_caller]
 #[inline]
 pub fn first_mut<'a, T>(list: &'a mut [T], count: usize, what: &str) -> &'a mut [T] {
@@ -35,12 +34,12 @@ pub fn first_mut<'a, T>(list: &'a mut [T], count: usize, what: &str) -> &'a mut 
     part.unwrap_or_default()
 }
 
-/// A count as `u64`, as formats store it; saturates, though no memory holds 2^64.
+/// A count as `u64`, as formats store it; saturates, though no memory has 2^64 bytes.
 pub fn wide(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// A length that was written down as such a number, in memory, which has room for 4 GiB.
+/// A stored length as a length in memory; `usize` has at least 32 bits.
 pub fn length(bytes: u32) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,9 +1,9 @@
 //! Levels of the pyramid: buckets of 2^level seconds, aligned to 1970 UTC.
 //!
-//! Invariants: bucket `k` of level `l` holds every `t` with `k·2^l ≤ t/10^9 < (k+1)·2^l`, computed
-//! exactly in `i128` for negative times and negative levels alike; its first nanosecond is
-//! `ceil(k·10^9·2^l)`. Every bucket of a level lies inside one bucket of each higher level. A tile
-//! is 512 buckets.
+//! Invariants: bucket `k` of level `l` contains every `t` with `k·2^l ≤ t/10^9 < (k+1)·2^l`,
+//! computed exactly in `i128` for negative times and negative levels alike; its first nanosecond is
+//! `ceil(k·10^9·2^l)`. Every bucket of a level is inside one bucket of each higher level. A tile is
+//! 512 buckets.
 
 use crate::time::{ClosedRange, Timestamp};
 
@@ -22,7 +22,7 @@ impl Level {
     /// The coarsest level: buckets of 2^40 s; all of time is bucket -1 and bucket 0.
     pub const MAX: Level = Level(40);
 
-    /// The level, if it lies in −20 … 40.
+    /// The level, if it is in −20 … 40.
     ///
     /// ```
     /// use headwater_types::Level;
@@ -53,8 +53,8 @@ impl Level {
     #[inline]
     #[must_use]
     pub fn bucket_of(self, at: Timestamp) -> i64 {
-        // Whole seconds and the rest apart, so that 64 bits do: |seconds| < 2^34, the rest is below
-        // 2^30, levels are ≥ −20.
+        // Whole seconds and the remainder are computed separately, so 64 bits suffice: |seconds| <
+        // 2^34, the remainder is below 2^30, levels are ≥ −20.
         const PER_SECOND: i64 = NANOS_PER_SECOND as i64;
         let seconds = at.as_nanos().div_euclid(PER_SECOND);
         if self.0 >= 0 {
@@ -65,7 +65,7 @@ impl Level {
         (seconds << shift) + (rest << shift) / PER_SECOND
     }
 
-    /// First nanosecond of a bucket, which may lie outside the `i64` range of instants.
+    /// First nanosecond of a bucket, which may be outside the `i64` range of instants.
     #[must_use]
     pub fn bucket_start_wide(self, bucket: i64) -> i128 {
         let product = i128::from(bucket) * NANOS_PER_SECOND;
@@ -82,8 +82,8 @@ impl Level {
         }
     }
 
-    /// The instants of the buckets `first ..= last`, cut to the range of instants; empty when none
-    /// is inside.
+    /// The instants of the buckets `first ..= last`, cut to the range of instants; empty if all are
+    /// outside.
     #[must_use]
     pub fn span(self, first_bucket: i64, last_bucket: i64) -> ClosedRange {
         let first = self.bucket_start_wide(first_bucket);
@@ -98,7 +98,7 @@ impl Level {
     /// The instants of one bucket.
     #[must_use]
     pub fn bucket_span(self, bucket: i64) -> ClosedRange {
-        // In 64 bits where they do: 10^9·2^33 is just below 2^63.
+        // Computed in 64 bits if they suffice: 10^9·2^33 is just below 2^63.
         const PER_SECOND: i64 = NANOS_PER_SECOND as i64;
         if (0..=33).contains(&self.0) {
             let width = PER_SECOND << self.0;
@@ -111,7 +111,7 @@ impl Level {
         self.span(bucket, bucket)
     }
 
-    /// The bucket of the coarser level `parent` that holds `bucket` of this level.
+    /// The bucket of the coarser level `parent` that contains `bucket` of this level.
     #[must_use]
     pub fn parent_bucket(self, bucket: i64, parent: Level) -> i64 {
         debug_assert!(parent >= self);
@@ -123,8 +123,8 @@ impl Level {
         }
     }
 
-    /// The buckets of tile number `offset`: 512 of them, `offset·512 …`.
-    /// `None` when the tile lies outside the range of instants altogether.
+    /// The buckets of tile number `offset`: 512 of them, `offset·512 …`. `None` if the whole tile
+    /// is outside the range of instants.
     #[must_use]
     pub fn tile_buckets(self, offset: i64) -> Option<std::ops::RangeInclusive<i64>> {
         let first = offset.checked_mul(TILE_BUCKETS)?;

@@ -1,12 +1,10 @@
-//! The vocabulary of Headwater: instants, levels, values, columns, rows, names of streams, batches,
-//! aggregates and ranges of bytes. Every other crate speaks in these words; this one uses none of
-//! ours.
+//! Basic types of Headwater: instants, levels, values, columns, rows, names of streams, batches,
+//! aggregates and ranges of bytes. Every other crate uses them; this crate depends on none of ours.
 //!
-//! Invariants: values are kept bit for bit, NaN payloads and -0.0 too; merging aggregates in any
-//! order gives the same count, extremes and integer sums.
-//! Concurrency: plain values, no locks, no threads, no I/O, no clocks; [`Instants`] is shared by
-//! threads.
-//! Failure: what cannot be made from its parts is `None` or an error type of its module.
+//! Invariants: values are preserved bit for bit, NaN payloads and -0.0 too; merging aggregates in
+//! any order results in the same count, extremes and integer sums. Concurrency: plain values, no
+//! locks, no threads, no I/O, no clocks; [`Instants`] is shared by threads. Failure: a constructor
+//! with invalid parts returns `None` or an error type of its module.
 
 pub mod aggregate;
 pub mod batch;

@@ -1,4 +1,4 @@
-//! The present, as a caller gives it to a state machine that reads no clock.
+//! The current time, passed by the caller to state machines that read no clock.
 
 use crate::Timestamp;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// An instant by two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Time since some instant of the past; never goes back.
+    /// Time since some instant of the past; never decreases.
     pub monotonic: Duration,
     /// The wall clock, which may jump.
     pub wall: Timestamp,

@@ -14,7 +14,7 @@ const ALLOCATION_BYTES: usize = 16;
 pub struct Rows {
     /// Nanoseconds since 1970 UTC, one per row.
     pub times: Vec<i64>,
-    /// The columns, by field, in rising order of the field.
+    /// Columns by field, sorted by field.
     pub columns: Vec<(FieldId, Column)>,
 }
 
@@ -25,7 +25,7 @@ impl Rows {
         self.times.len()
     }
 
-    /// True when there is no row.
+    /// Whether there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.times.is_empty()
@@ -115,7 +115,7 @@ impl Rows {
         const STRETCH_ROWS: usize = 8;
         let stretches = indices.chunk_by(|a, b| a + 1 == *b);
         if stretches.clone().count() * STRETCH_ROWS <= indices.len() {
-            // Mostly neighbours: whole stretches are copied.
+            // Mostly adjacent rows: whole ranges are copied.
             let mut out = Rows {
                 times: Vec::with_capacity(indices.len()),
                 columns: Vec::with_capacity(self.columns.len()),
@@ -146,8 +146,7 @@ impl Rows {
         }
     }
 
-    /// Approximate bytes that these rows occupy in memory: those requested from the allocator, and
-    /// its overhead.
+    /// Approximate bytes that these rows occupy in memory, including the allocator's overhead.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let slots = self.columns.capacity() * size_of::<(FieldId, Column)>();

@@ -35,7 +35,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The instant one nanosecond later; none behind the largest.
+    /// The instant one nanosecond later; `None` after the largest.
     #[inline]
     #[must_use]
     pub const fn next(self) -> Option<Timestamp> {
@@ -45,7 +45,7 @@ impl Timestamp {
         }
     }
 
-    /// The instant one nanosecond earlier; none before the smallest.
+    /// The instant one nanosecond earlier; `None` before the smallest.
     ///
     /// ```
     /// # use headwater_types::Timestamp;
@@ -107,7 +107,7 @@ impl ClosedRange {
         ClosedRange { first, last }
     }
 
-    /// From nanoseconds, both included.
+    /// Range of nanoseconds, both ends included.
     #[must_use]
     pub const fn nanos(first: i64, last: i64) -> Self {
         ClosedRange {

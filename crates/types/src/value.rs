@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FieldType {
-    /// IEEE 754 double, every bit pattern kept.
+    /// IEEE 754 double, every bit pattern preserved.
     F64 = 1,
     /// Signed 64-bit integer.
     I64 = 2,
@@ -31,7 +31,7 @@ impl FieldType {
         FieldType::Bytes,
     ];
 
-    /// Its number in every format.
+    /// Number of the type in every format.
     #[must_use]
     pub fn number(self) -> u8 {
         self as u8
@@ -145,7 +145,7 @@ impl ValueRef<'_> {
         }
     }
 
-    /// The same value bit for bit (`NaN` equals itself, `-0.0` differs from `0.0`).
+    /// Whether two values are equal bit for bit (`NaN` equals itself, `-0.0` differs from `0.0`).
     #[must_use]
     pub fn same_bits(&self, other: &ValueRef<'_>) -> bool {
         match (self, other) {

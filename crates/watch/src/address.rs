@@ -1,11 +1,11 @@
-//! Addresses that a web hook may use: addresses that only this machine or its own network reaches
-//! are refused, so that a watch reaches nothing that its owner could not reach directly.
+//! Addresses that a web hook may use. Addresses that only this machine or its own network can reach
+//! are refused, so that a watch cannot reach a host that its owner cannot reach directly.
 //!
-//! Invariant: an address that embeds another one (IPv4 in IPv6) is judged by that.
+//! Invariant: an address that embeds another one (IPv4 in IPv6) is judged by the embedded address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address is one of the public internet.
+/// Whether an address is public, that is, reachable from the internet.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -38,18 +38,18 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(mapped) = address.to_ipv4_mapped() {
         return is_public_v4(mapped);
     }
-    // NAT64 reaches IPv4 behind it; other NAT64 prefixes are not known here.
+    // NAT64 translates to the embedded IPv4 address; network-specific NAT64 prefixes are unknown.
     if a == 0x64 && b == 0xff9b {
         return address.segments().get(2..6) == Some(&[0, 0, 0, 0]) && embedded(g, h);
     }
-    // All of the internet lies in 2000::/3; Teredo, 6to4 and documentation do not count.
+    // Global unicast addresses are in 2000::/3; Teredo, 6to4 and documentation are excluded.
     (a & 0xe000) == 0x2000
         && a != 0x2002
         && !(a == 0x2001 && (b < 0x0200 || b == 0x0db8))
         && !(a == 0x3fff && b < 0x1000)
 }
 
-/// Whether a host stands in a list of hosts: its name, or `*.name` for all below it.
+/// Whether a list of hosts contains a host: by its name, or by `*.name` for all subdomains.
 #[must_use]
 pub fn is_allowed(allowed: &[String], host: &str) -> bool {
     let host = host.trim_end_matches('.').to_lowercase();

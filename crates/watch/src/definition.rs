@@ -16,32 +16,32 @@ const WATCHES_MAX: u64 = 100_000;
 /// A watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Names it for ever.
+    /// Permanent id; never reused.
     pub id: u64,
-    /// Its name.
+    /// Name of the watch.
     pub name: String,
-    /// The token that made it, by its id; `None` = no tokens were in use.
+    /// Id of the token that created the watch; `None` if tokens were not in use.
     pub owner: Option<String>,
-    /// When it was made, by the clock.
+    /// Wall-clock time of the creation.
     pub created_ns: i64,
-    /// Matches that begin earlier are not reported.
+    /// Matches that begin before this time are not reported.
     pub since_ns: i64,
-    /// The table whose rows it looks at.
+    /// The table whose rows the watch reads.
     pub table: String,
-    /// A hash of what its owner could read then.
+    /// Hash of the owner's read rights when the watch was created.
     pub rights: String,
-    /// The statement that made it.
+    /// The statement that created the watch.
     pub statement: String,
 }
 
-/// A hash of a session's read rights, where these are known as a text: it changes when they change.
+/// Hash of a session's read rights, given their key as text; changes when the rights change.
 #[must_use]
 pub fn rights_of(key: Option<&str>) -> String {
     let hash = key.map(|key| Sha256::digest(key.as_bytes()));
     hash.map_or_else(String::new, |hash| crate::signature::hex(&hash))
 }
 
-/// Definitions as bytes.
+/// Encodes definitions as bytes.
 #[must_use]
 pub fn encode_definitions(all: &[Definition]) -> Vec<u8> {
     let mut out = vec![VERSION];
@@ -67,10 +67,10 @@ pub fn encode_definitions(all: &[Definition]) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode_definitions`] made.
+/// Decodes bytes that [`encode_definitions`] wrote.
 ///
 /// # Errors
-/// Where the bytes are none.
+/// When the bytes are not valid definitions.
 pub fn decode_definitions(bytes: &[u8]) -> Result<Vec<Definition>, DecodeError> {
     let body = bytes.len().saturating_sub(4);
     let (body, crc) = bytes.split_at(body);

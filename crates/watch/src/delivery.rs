@@ -1,8 +1,10 @@
-//! When an event goes where it is to be delivered, and what happens when it is not taken.
+//! Schedule of the deliveries of a watch: when an event is sent, and when it is sent again after a
+//! failure.
 //!
-//! Events go one after the other. One that is not taken is tried again, with pauses that double;
-//! after [`ATTEMPTS_MAX`] attempts, or at once where trying again cannot help, it becomes a *dead
-//! letter* and the next one goes. While nothing is taken, the next ones are tried once each.
+//! Events are sent one after another. A failed delivery is repeated, with pauses that double; after
+//! [`ATTEMPTS_MAX`] attempts, or at once if a repetition cannot help, the event becomes a *dead
+//! letter* and the next event is sent. While all deliveries fail, each of the next events is tried
+//! once.
 //!
 //! Invariants: an event is delivered at least once, or is a dead letter, or is counted as lost; the
 //! number of attempts and of dead letters is bounded.
@@ -13,20 +15,20 @@ use crate::journal::Journal;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use std::collections::BTreeMap;
 
-/// Attempts to deliver an event, at most.
+/// Maximum number of attempts to deliver an event.
 pub const ATTEMPTS_MAX: u32 = 8;
-/// Most dead letters of a watch; the oldest go, and are counted as lost.
+/// Maximum number of dead letters of a watch; the oldest are removed, and counted as lost.
 pub const DEAD_MAX: usize = 1_000;
 const PAUSE_NS: i64 = 1_000_000_000;
 const PAUSE_MAX_NS: i64 = 300_000_000_000;
 const REASON_BYTES_MAX: usize = 400;
 
-/// Why an event was not taken.
+/// Why a delivery failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// In words.
+    /// Reason as text.
     pub reason: String,
-    /// Trying again cannot help.
+    /// True if a repetition cannot help.
     pub is_final: bool,
 }
 
@@ -37,22 +39,22 @@ pub struct Dead {
     pub event: Event,
     /// Number of attempts.
     pub attempts: u32,
-    /// Why it was not taken the last time.
+    /// Reason of the last failure.
     pub reason: String,
 }
 
 /// Next action of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing until there is another event.
+    /// No action until the next event.
     Nothing,
-    /// Nothing until this instant.
+    /// No action until this instant.
     Wait(i64),
-    /// This event goes.
+    /// Send this event.
     Send(Box<Event>),
 }
 
-/// The state of one way to deliver.
+/// State of the deliveries to one destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
     done: u64,
@@ -65,13 +67,13 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Up to which number everything is delivered, dead or lost.
+    /// The number up to which every event is delivered, a dead letter or lost.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// Events that were neither delivered nor are dead letters.
+    /// Number of events that were lost: neither delivered nor stored as dead letters.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
@@ -83,7 +85,7 @@ impl Delivery {
         &self.dead
     }
 
-    /// Why the last attempt failed; `None` when it did not.
+    /// Reason of the last attempt's failure; `None` if the last attempt succeeded.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
@@ -96,20 +98,20 @@ impl Delivery {
             return Next::Nothing;
         };
         match self.not_before_ns.filter(|at| *at > now_ns) {
-            // A clock that was set back does not stop it for longer than the longest pause.
+            // If the clock was set back, the pause is still at most the longest pause.
             Some(at) if at - now_ns <= PAUSE_MAX_NS => Next::Wait(at),
             _ => Next::Send(Box::new(event)),
         }
     }
 
-    /// An event was not taken: true when it is given up.
+    /// Records a failed delivery; returns true when the event is given up.
     pub fn failed(&mut self, failure: &Failure, now_ns: i64) -> bool {
         self.attempts += 1;
         self.failures = self.failures.saturating_add(1);
         let doubled = PAUSE_NS.saturating_mul(1 << self.failures.saturating_sub(1).min(16));
         self.not_before_ns = Some(now_ns.saturating_add(doubled.min(PAUSE_MAX_NS)));
         self.reason = Some(failure.reason.clone());
-        // Behind one that was given up, others are tried once each.
+        // After an event that was given up, each of the next events is tried once.
         failure.is_final || self.attempts >= ATTEMPTS_MAX || self.failures > ATTEMPTS_MAX
     }
 
@@ -119,7 +121,7 @@ impl Delivery {
         self.attempts
     }
 
-    /// Everything up to a number is delivered.
+    /// Records that all events up to a number are delivered.
     pub(crate) fn delivered(&mut self, sequence: u64) {
         self.on_to(sequence);
         self.failures = 0;
@@ -134,12 +136,12 @@ impl Delivery {
         self.attempts = 0;
     }
 
-    /// Nothing before this number is to be delivered.
+    /// Skips all events before this number.
     pub(crate) fn skip_to(&mut self, sequence: u64) {
         self.done = self.done.max(sequence);
     }
 
-    /// An event is a dead letter.
+    /// Adds a dead letter.
     pub(crate) fn died(&mut self, dead: Dead) {
         self.on_to(dead.event.sequence);
         self.dead.insert(dead.event.sequence, dead);
@@ -149,12 +151,12 @@ impl Delivery {
         }
     }
 
-    /// A dead letter was delivered, or discarded.
+    /// Removes a dead letter, which was delivered or discarded.
     pub(crate) fn buried(&mut self, sequence: u64) {
         self.dead.remove(&sequence);
     }
 
-    /// A dead letter as it is stored, with its reason cut to a line.
+    /// Builds a dead letter as it is stored, with its reason cut to one line.
     #[must_use]
     pub fn dead_of(event: Event, attempts: u32, reason: &str) -> Dead {
         let mut reason = reason.to_owned();

@@ -1,23 +1,22 @@
 //! Events of a watch, and their ids.
 //!
-//! Invariants: an event's sequence number counts the events of its watch without gaps; its id names
-//! a version of a match, so that a receiver recognises a repeated event.
-//! Concurrency: plain data.
-//! Failure: bytes that are no event are an error that says where.
+//! Invariants: an event's sequence number counts the events of its watch without gaps; its id
+//! identifies a version of a match, so that a receiver recognises a repeated event. Concurrency:
+//! plain data. Failure: invalid bytes are an error that names the offset.
 
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use sha2::{Digest, Sha256};
 
-/// A row of a partition: the time of it, and how many rows of the same time stand before it.
+/// Position of a row in a partition: its time, and the number of earlier rows with the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// The time of the row, in nanoseconds since 1970.
     pub time_ns: i64,
-    /// Rows of the same time and partition before it.
+    /// Number of rows of the same time and partition before this row.
     pub skip: u32,
 }
 
-/// Which match it is: one begins at a row of a partition at most.
+/// Identity of a match: at most one match begins at a row of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// The values of the partition, as a JSON array.
@@ -29,16 +28,16 @@ pub struct Key {
 /// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A match, or a stream of which no row came for so long.
+    /// A match, or a stream that has had no rows for the duration of the watch.
     Match,
-    /// A reported match is not true any more: rows came late, were replaced or deleted.
+    /// A reported match is no longer true: rows arrived late, were replaced or deleted.
     Retraction,
     /// A stream that was absent has rows again.
     Return,
 }
 
 impl Kind {
-    /// The word for it.
+    /// Name of the kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -64,31 +63,31 @@ pub struct Event {
     pub sequence: u64,
     /// Kind of the event.
     pub kind: Kind,
-    /// Which match.
+    /// The match that the event reports.
     pub key: Key,
-    /// Which version of it, from 1.
+    /// Version of the match, from 1.
     pub version: u32,
     /// The time of the last row.
     pub last_ns: i64,
-    /// Where the search went on behind it.
+    /// Position at which the search continued after the match.
     pub next: Position,
-    /// Time of the report, by the clock.
+    /// Time of the report, by the wall clock.
     pub told_ns: i64,
-    /// The answer of the statement, as a JSON object.
+    /// Result row of the statement, as a JSON object.
     pub row: String,
 }
 
-/// Bytes of text in an event.
+/// Maximum bytes of text in an event.
 const TEXT_MAX: u64 = 1 << 24;
 
 impl Event {
-    /// The id: the same for a match and for what takes it back.
+    /// The id of the event; a match and its retraction have the same id.
     #[must_use]
     pub fn id(&self, watch: u64) -> String {
         id_of(watch, &self.key, self.version)
     }
 
-    /// Bytes it takes in memory, about.
+    /// Approximate memory of the event, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         128 + self.key.partition.len() + self.row.len()

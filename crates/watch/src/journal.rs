@@ -1,16 +1,15 @@
-//! The newest events of a watch, for readers that return and continue behind a number.
+//! The newest events of a watch, for readers that reconnect and continue after a sequence number.
 //!
-//! Invariants: events stand in the order of their numbers, without gaps; a journal is bounded, and
-//! reports dropped events as a gap.
-//! Concurrency: plain data, one owner.
+//! Invariants: events are sorted by sequence number, without gaps; a journal is bounded, and
+//! reports dropped events as a gap. Concurrency: plain data, one owner.
 
 use crate::event::Event;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use std::collections::VecDeque;
 
-/// Events in a journal, at most.
+/// Maximum number of events in a journal.
 pub const EVENTS_MAX: usize = 10_000;
-/// Bytes of the events in a journal, at most.
+/// Maximum bytes of the events in a journal.
 const BYTES_MAX: usize = 4 << 20;
 
 /// The newest events.
@@ -21,19 +20,19 @@ pub struct Journal {
     newest: u64,
 }
 
-/// Events behind a number.
+/// Events after a sequence number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Behind {
-    /// Number of dropped events before these.
+    /// Number of events that were dropped before these events.
     pub missed: u64,
-    /// The number of the newest event there was.
+    /// The number of the newest event so far.
     pub newest: u64,
     /// The events that follow.
     pub events: Vec<Event>,
 }
 
 impl Journal {
-    /// One that knows no events up to a number.
+    /// A journal without events, which starts after this number.
     pub(crate) fn begun_at(newest: u64) -> Journal {
         Journal {
             newest,
@@ -41,7 +40,7 @@ impl Journal {
         }
     }
 
-    /// Adds an event, and lets the oldest go where there are too many.
+    /// Adds an event, and removes the oldest events above the limits.
     pub fn push(&mut self, event: Event) {
         self.bytes += event.bytes();
         self.newest = event.sequence;
@@ -59,13 +58,13 @@ impl Journal {
         self.events.len()
     }
 
-    /// Whether there is none.
+    /// Whether the journal has no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// At most `most` events behind a number.
+    /// At most `most` events after a sequence number.
     #[must_use]
     pub fn behind(&self, after: u64, most: usize) -> Behind {
         let newer = |event: &&Event| event.sequence > after;

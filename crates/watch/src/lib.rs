@@ -1,10 +1,10 @@
-//! Watches: reports of patterns and absences as rows come, late or not.
+//! Watches: reports of patterns and absences as rows arrive, in order or late.
 //!
-//! The caller evaluates the statement of a watch again and again, and passes in all matches found
-//! by now ([`Round`]). The [`State`] of a watch has the reported matches, and derives [`Event`]s
-//! from the difference: new matches, and retractions of those that are not there any more. So the
-//! reported and not retracted matches equal those found, whatever came late, was replaced or
-//! deleted, and whatever was forgotten in between.
+//! The caller evaluates the statement of a watch repeatedly, and passes in all current matches
+//! ([`Round`]). The [`State`] of a watch has the reported matches, and derives [`Event`]s from the
+//! difference: new matches, and retractions of matches that no longer exist. So the matches that
+//! are reported and not retracted equal the current matches, whatever rows arrived late, were
+//! replaced or deleted, and whatever state was lost in between.
 //!
 //! From bottom to top: `event` are events and their numbers; `state` are the reported matches, and
 //! derives the next events; `journal` are the newest events, for returning readers; `delivery`
@@ -13,11 +13,10 @@
 //! addresses of web hooks; `signature` signs their requests.
 //!
 //! Invariants: state machines without sockets, clocks and threads. An event is in the file before
-//! it is reported; its sequence number and its id are never used for another one.
-//! Concurrency: plain data, one owner each.
-//! Failure: invalid bytes are an error that says where. A change that could not be written changes
-//! nothing, and is written with the next step.
-//! Format: docs/format/watch.md.
+//! it is reported; its sequence number and its id are never used for another event. Concurrency:
+//! plain data, one owner each. Failure: invalid bytes are an error that names the offset. A change
+//! whose write failed changes nothing, and is written with the next step. Format:
+//! docs/format/watch.md.
 
 pub mod address;
 mod definition;

@@ -1,9 +1,8 @@
-//! All of a watch that outlives a process, and what changes it.
+//! Persistent state of a watch, and the changes of that state.
 //!
-//! Invariant: the same changes applied to the same beginning give the same result: a file of
-//! changes stands for what they make.
-//! Concurrency: plain data, one owner.
-//! Failure: invalid bytes, and changes that cannot follow, are errors that say where.
+//! Invariant: the same changes applied to the same initial state give the same result, so a file of
+//! changes represents the state. Concurrency: plain data, one owner. Failure: invalid bytes, and
+//! changes that cannot follow on the state, are errors that name the offset.
 
 use crate::delivery::{Dead, Delivery};
 use crate::event::Event;
@@ -11,13 +10,13 @@ use crate::journal::Journal;
 use crate::state::{State, Step};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 
-/// Numbers that are skipped where the last reported one is not known.
+/// Number of sequence numbers to skip when the last reported one is unknown.
 pub(crate) const LEAP: u64 = 1 << 20;
 
 /// Persisted state of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Persisted {
-    /// Distinguishes the numbers of this count from those before a restore.
+    /// Distinguishes the sequence numbers of this database from the numbers before a restore.
     pub epoch: u64,
     /// Reported matches.
     pub state: State,
@@ -32,7 +31,7 @@ pub struct Persisted {
 pub enum Change {
     /// A round reported events.
     Step(Step),
-    /// Everything up to this number is delivered.
+    /// All events up to this number are delivered.
     Delivered(u64),
     /// An event is a dead letter.
     Died(Dead),
@@ -41,7 +40,7 @@ pub enum Change {
 }
 
 impl Persisted {
-    /// Of a watch that looks for what begins from this time on.
+    /// State of a new watch, which searches from this time on.
     #[must_use]
     pub fn new(epoch: u64, since_ns: i64) -> Persisted {
         Persisted {
@@ -52,7 +51,7 @@ impl Persisted {
         }
     }
 
-    /// Takes a change.
+    /// Applies a change.
     pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Step(step) => {
@@ -67,7 +66,7 @@ impl Persisted {
         }
     }
 
-    /// Whether a change that was read can follow.
+    /// Whether a decoded change can follow on this state.
     pub(crate) fn takes(&self, change: &Change) -> bool {
         match change {
             Change::Step(step) => step.follows(&self.state),
@@ -77,7 +76,7 @@ impl Persisted {
         }
     }
 
-    /// Continues with numbers that were never reported, where the last reported one is not known.
+    /// Continues with numbers that were never reported, when the last reported number is unknown.
     pub(crate) fn leap(&mut self) {
         self.state.leap(LEAP);
         self.journal = Journal::begun_at(self.state.sequence());

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 const BLOCK: usize = 64;
 
-/// HMAC-SHA256 of some bytes.
+/// HMAC-SHA256 of the concatenated parts.
 #[must_use]
 pub fn sign(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     let mut padded = [0u8; BLOCK];

@@ -1,41 +1,41 @@
-//! Reported matches of a watch, and the events that follow from the matches found now.
+//! Reported matches of a watch, and the events that follow from the current matches.
 //!
-//! A round contains all matches from [`Begin`] on. A match that was not reported is reported once
-//! no row that is still to come, or may come as late as is allowed, can change it; a reported match
-//! that is not found is retracted. Matches that began longer ago than corrections are made are
-//! *settled*: they are forgotten, and the search goes on behind them.
+//! A round contains all matches from [`Begin`] on. A new match is reported once no row that is
+//! still to arrive, or may arrive within the allowed lateness, can change it; a reported match that
+//! no longer exists is retracted. Matches that began before the time span of corrections are
+//! *settled*: they are removed, and the search continues after them.
 //!
-//! Invariants: after each round, the reported and not retracted matches are those found and
-//! decided. A version of a match is reported once. The watermark and the settled time never go
-//! back. A state is made of its steps alone: the same steps give the same state.
-//! Concurrency: plain data, one owner.
-//! Failure: `TooMany` matches for the memory of one watch; nothing is reported then.
+//! Invariants: after each round, the matches that are reported and not retracted are the current
+//! and decided matches. A version of a match is reported once. The watermark and the settled time
+//! never decrease. A state is a function of its steps: the same steps give the same state.
+//! Concurrency: plain data, one owner. Failure: `TooMany` matches for the memory of one watch; no
+//! event is reported then.
 
 use crate::event::{Event, Key, Kind, Position, digest, position, put_position, small, text};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Most matches that one watch holds until they are settled.
+/// Maximum number of unsettled matches of a watch.
 pub const MATCHES_MAX: usize = 100_000;
 /// Time for which versions of ended absences are retained.
 const ENDED_NS: i64 = 86_400_000_000_000;
-/// Partitions whose search continues at another row, at most.
+/// Maximum number of partitions whose search continues at another row.
 const PARTITIONS_MAX: u64 = 1 << 32;
 
-/// Where a search begins.
+/// Position at which a search begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begin {
     /// The watermark of the watch.
     pub watermark_ns: i64,
-    /// The first row of a search has this time at least.
+    /// Earliest time of the first row of a search.
     pub settled_ns: i64,
-    /// Partitions where it is another row.
+    /// Partitions whose search begins at another row.
     pub resume: BTreeMap<String, Position>,
 }
 
 impl Begin {
-    /// Where the search of a partition begins.
+    /// Position at which the search of a partition begins.
     #[must_use]
     pub fn of(&self, partition: &str) -> Position {
         let begin = Position {
@@ -46,61 +46,61 @@ impl Begin {
     }
 }
 
-/// A match that is found.
+/// A match of the current round.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Match {
-    /// Which one.
+    /// Identity of the match.
     pub key: Key,
     /// The time of its last row.
     pub last_ns: i64,
-    /// From which watermark on no row in order can change it.
+    /// Watermark from which on no in-order row can change the match.
     pub decided_ns: i64,
-    /// Where the search goes on behind it.
+    /// Position at which the search continues after the match.
     pub next: Position,
-    /// The answer of the statement, as a JSON object.
+    /// Result row of the statement, as a JSON object.
     pub row: String,
 }
 
 /// Durations of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Duration of a match, at most.
+    /// Maximum duration of a match.
     pub within_ns: i64,
-    /// Duration of the corrections of a match, from when it can grow no more.
+    /// Time during which a match is corrected, from when it can no longer grow.
     pub corrections_ns: i64,
-    /// Streams without rows, not matches.
+    /// True for a watch of absences: it reports streams without rows, not matches.
     pub absence: bool,
 }
 
-/// Everything that is found by now.
+/// All current matches.
 #[derive(Clone, Debug)]
 pub struct Round {
     /// The wall clock.
     pub now_ns: i64,
-    /// All rows up to this time should be there.
+    /// All rows up to this time are expected to be present.
     pub watermark_ns: i64,
-    /// No row has come for so long that none is waited for.
+    /// True if rows have been absent for so long that the watch no longer waits for rows.
     pub is_quiet: bool,
     /// All matches from the state's [`Begin`] on.
     pub found: Vec<Match>,
-    /// Of an absence, the newest row of each group.
+    /// For an absence: time of the newest row of each group.
     pub newest: BTreeMap<String, i64>,
 }
 
 /// Changes of a round: its events, and the progress of the watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// The watermark behind it.
+    /// The watermark after the step.
     pub watermark_ns: i64,
-    /// Settled time behind the step.
+    /// The settled time after the step.
     pub settled_ns: i64,
-    /// Versions of matches that began before and are not reported any more are forgotten.
+    /// Versions of unreported matches that began before this time are removed.
     pub forget_ns: i64,
     /// Events, in this order.
     pub events: Vec<Event>,
 }
 
-/// There are more matches than a watch holds.
+/// The matches exceed [`MATCHES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMany;
 
@@ -116,7 +116,7 @@ impl fmt::Display for TooMany {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     version: u32,
-    /// Reported, and not retracted.
+    /// True if the match is reported and not retracted.
     told: bool,
     digest: [u8; 32],
     last_ns: i64,
@@ -134,7 +134,7 @@ pub struct State {
 }
 
 impl State {
-    /// Of a watch that looks for what begins from this time on.
+    /// State of a watch that searches from this time on.
     #[must_use]
     pub fn new(since_ns: i64) -> State {
         State {
@@ -152,25 +152,25 @@ impl State {
         self.sequence
     }
 
-    /// All rows up to here should be there.
+    /// Watermark: all rows up to this time are expected to be present.
     #[must_use]
     pub fn watermark_ns(&self) -> i64 {
         self.watermark_ns
     }
 
-    /// Matches that began before are final.
+    /// Settled time: matches that began before it are final.
     #[must_use]
     pub fn settled_ns(&self) -> i64 {
         self.settled_ns
     }
 
-    /// Number of matches that were reported, and were not retracted or settled.
+    /// Number of matches that are reported and neither retracted nor settled.
     #[must_use]
     pub fn live(&self) -> usize {
         self.entries.values().filter(|entry| entry.told).count()
     }
 
-    /// Where the next search begins.
+    /// Position at which the next search begins.
     #[must_use]
     pub fn begin(&self) -> Begin {
         Begin {
@@ -180,15 +180,15 @@ impl State {
         }
     }
 
-    /// Skips numbers, for the watch of a restored database.
+    /// Skips sequence numbers, for the watch of a restored database.
     pub(crate) fn leap(&mut self, by: u64) {
         self.sequence = self.sequence.saturating_add(by);
     }
 
-    /// The events of a round.
+    /// Derives the events of a round.
     ///
     /// # Errors
-    /// [`TooMany`].
+    /// [`TooMany`] matches.
     pub fn step(&self, bounds: Bounds, round: &Round) -> Result<Step, TooMany> {
         let watermark_ns = self.watermark_ns.max(round.watermark_ns);
         let found: BTreeMap<&Key, &Match> = round.found.iter().map(|f| (&f.key, f)).collect();
@@ -244,7 +244,8 @@ impl State {
         })
     }
 
-    /// Retractions and returns: reported matches that are not found, or are found otherwise.
+    /// Retractions and returns: reported matches that no longer exist, or exist with another
+    /// result.
     fn taken_back(
         &self,
         bounds: Bounds,
@@ -282,14 +283,14 @@ impl State {
         let reach = bounds.within_ns.saturating_add(bounds.corrections_ns);
         let settled = watermark_ns.saturating_sub(reach);
         match bounds.absence {
-            // A reported absence stays, however long ago its newest row is.
+            // A reported absence stays, however old its newest row is.
             true => self.settled_ns,
             false => self.settled_ns.max(settled),
         }
     }
 
-    /// Whether a step without events is worth writing down: the next opening would else look
-    /// through much again.
+    /// Whether a step without events is worth writing: without it, the next start would search the
+    /// same rows again.
     #[must_use]
     pub fn is_worth(&self, bounds: Bounds, step: &Step) -> bool {
         let reach = bounds.within_ns.saturating_add(bounds.corrections_ns);
@@ -297,7 +298,7 @@ impl State {
         !step.events.is_empty() || gone > reach
     }
 
-    /// Takes a step.
+    /// Applies a step.
     pub fn apply(&mut self, step: &Step) {
         for event in &step.events {
             self.told(event);
@@ -308,7 +309,8 @@ impl State {
         );
         self.watermark_ns = step.watermark_ns;
         self.settle(step.settled_ns);
-        // Only with persisted steps, so that every reader of them forgets the same.
+        // Versions are removed only with persisted steps, so that every reader removes the same
+        // ones.
         if !step.events.is_empty() {
             let stays =
                 |key: &Key, entry: &mut Entry| entry.told || key.first.time_ns >= step.forget_ns;
@@ -450,7 +452,7 @@ impl Step {
         let settled_ns = from.i64("what is settled")?;
         let forget_ns = from.i64("what is forgotten")?;
         let mut events = Vec::new();
-        // A change retracts each match and reports it again, at most.
+        // A change is at most a retraction and a new report of each match.
         let most = u64::try_from(2 * MATCHES_MAX).unwrap_or(u64::MAX);
         for _ in 0..from.varint_up_to(most, "how many events there are")? {
             events.push(Event::decode(from)?);
@@ -463,7 +465,7 @@ impl Step {
         })
     }
 
-    /// Whether this step may follow on a state: a step read from a damaged file may not.
+    /// Whether this step may follow on a state; a step from a damaged file may not.
     pub(crate) fn follows(&self, state: &State) -> bool {
         let mut sequence = state.sequence;
         let mut known: BTreeMap<&Key, (u32, bool)> = BTreeMap::new();

@@ -1,15 +1,14 @@
-//! The file of a watch: its state when the file was begun, and the changes since.
+//! The file of a watch: its state at the start of the file, and the changes since.
 //!
-//! A file is rewritten when the changes are longer than the state they changed: into the other one
-//! of two names, so that one of them is whole at any time. A change whose writing failed may be in
-//! the file or not; so the next one begins a file.
+//! A file is rewritten when its changes are longer than its initial state: into the other one of
+//! two names, so that one of the two files is always complete. A change whose write failed may or
+//! may not be in the file, so the next change starts a new file.
 //!
-//! Invariants: every later opening finds the changes that [`Store::append`] returned for. A change
-//! that a crash tore was never reported, and is cut off. Where bytes are damaged, the state before
-//! them is taken, and reported numbers are not used again.
-//! Concurrency: one owner of a watch at a time.
-//! Failure: `io` errors of the device; the caller appends the change again.
-//! Format: docs/format/watch.md.
+//! Invariants: a change for which [`Store::append`] returned is present at every later start. A
+//! change that a crash tore was never reported, and is cut off. If bytes are damaged, the state
+//! before them is used, and reported numbers are not used again. Concurrency: one owner of a watch
+//! at a time. Failure: `io` errors of the device; the caller appends the change again. Format:
+//! docs/format/watch.md.
 
 use crate::persisted::{Change, Persisted};
 use headwater_codec::{PutBytes, checksum::crc32c};
@@ -22,11 +21,11 @@ const MAGIC: &[u8; 7] = b"HWWATCH";
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 8 + 8 + 8;
 const BASE: u8 = 1;
-/// A record's length and checksum.
+/// Bytes of a record's length and checksum.
 const FRAME_BYTES: usize = 8;
-/// Changes of less than this are not worth a new file.
+/// Minimum length of changes, in bytes, before a file is rewritten.
 const REWRITE_BYTES: u64 = 64 << 10;
-/// The longest file that is read.
+/// Maximum length of a file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
 /// The file of a watch.
@@ -37,25 +36,25 @@ pub struct Store {
     id: u64,
     generation: u64,
     file: Option<Arc<dyn File>>,
-    /// Where the next change goes.
+    /// Offset of the next change.
     len: u64,
-    /// Length of the file when it was begun.
+    /// Length of the file when it was started.
     begun: u64,
 }
 
-/// A watch whose file was opened.
+/// A watch whose file is open.
 #[derive(Debug)]
 pub struct Opened {
     /// The file.
     pub store: Store,
     /// The persisted state.
     pub kept: Persisted,
-    /// Description of the damage, if there was any.
+    /// Description of the damage, if any.
     pub damage: Option<String>,
 }
 
 impl Store {
-    /// Opens the file of a watch, or begins one with `new`.
+    /// Opens the file of a watch, or starts a file with `new`.
     ///
     /// # Errors
     /// When the device cannot be read.
@@ -102,7 +101,7 @@ impl Store {
         store.generation = read.generation;
         store.begun = read.begun;
         if let Some(why) = read.damage {
-            // The next change begins a file, so that nothing follows on damaged bytes.
+            // The next change starts a new file, so that no change follows damaged bytes.
             kept.leap();
             return Ok(Opened {
                 store,
@@ -110,8 +109,7 @@ impl Store {
                 damage: Some(why),
             });
         }
-        // A torn record is cut off: bytes that stay behind a shorter one must not be read as the
-        // next.
+        // A torn record is cut off: bytes after a shorter next record must not be read as a record.
         if read.file.len()? > read.len {
             read.file.set_len(read.len)?;
         }
@@ -127,7 +125,7 @@ impl Store {
     /// Appends a change; `kept` is the state before it. The change is durable when this returns.
     ///
     /// # Errors
-    /// When the device refuses it; the state is then as without the call.
+    /// When the device fails to write; the state is then unchanged.
     pub fn append(&mut self, kept: &Persisted, change: &Change) -> io::Result<()> {
         let changes = self.len.saturating_sub(self.begun);
         match &self.file {
@@ -151,7 +149,7 @@ impl Store {
         }
     }
 
-    /// Begins a file with the whole state.
+    /// Starts a file with the whole state.
     fn begin(&mut self, kept: &Persisted) -> io::Result<()> {
         self.file = None;
         let generation = self.generation + 1;
@@ -174,15 +172,15 @@ impl Store {
         self.len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.begun = self.len;
         self.file = Some(file);
-        // The older one is not read any more: where it does not go now, it goes with the next.
+        // The older file is no longer read: if its removal fails now, the next rewrite removes it.
         let _ = self.files.remove(&old);
         Ok(())
     }
 
-    /// Removes the files of a watch that is no more.
+    /// Removes the files of a dropped watch.
     ///
     /// # Errors
-    /// When the device refuses it.
+    /// When the device fails to remove a file.
     pub fn remove(self) -> io::Result<()> {
         for generation in [0, 1] {
             let path = self.path(generation);
@@ -198,7 +196,7 @@ impl Store {
             .join(format!("{:016x}.{}", self.id, generation % 2))
     }
 
-    /// Reads a file: its state, or the reason why it is not valid.
+    /// Reads a file: its state, or the reason for which it is invalid.
     fn read(&self, path: &Path) -> io::Result<Result<Read, String>> {
         let file = self.files.open(path, OpenMode::Write)?;
         let len = file.len()?;
@@ -230,24 +228,24 @@ struct Read {
     file: Arc<dyn File>,
 }
 
-/// The bytes of a file, read.
+/// Decoded bytes of a file.
 #[derive(Debug)]
 pub struct Decoded {
-    /// Of two files, the one that counts has the greater.
+    /// Generation; of the two files, the one with the greater generation is valid.
     pub generation: u64,
     /// The persisted state.
     pub kept: Persisted,
-    /// Up to where the bytes are good.
+    /// Length of the valid bytes.
     pub len: u64,
     begun: u64,
-    /// Damage behind it, unless a crash tore it.
+    /// Description of damage after the valid bytes; `None` also for a record torn by a crash.
     pub damage: Option<String>,
 }
 
-/// Reads the bytes of a file of a watch.
+/// Decodes the bytes of a file of a watch.
 ///
 /// # Errors
-/// In words, when nothing of it can be read.
+/// Reason as text, when no state can be decoded.
 pub fn decode(bytes: &[u8], id: u64) -> Result<Decoded, String> {
     let word = |at: usize| -> Option<u64> {
         let word = bytes.get(at..at + 8)?.try_into().ok()?;
@@ -274,7 +272,7 @@ pub fn decode(bytes: &[u8], id: u64) -> Result<Decoded, String> {
     let mut damage = None;
     while at < bytes.len() {
         let Some((body, behind)) = record(bytes, at) else {
-            // A crash tears the last record; one that is whole behind it says that this one was.
+            // A crash tears only the last record; a complete record after this one means damage.
             if is_torn(bytes, at) {
                 break;
             }
@@ -312,7 +310,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The record at a location, and the location behind it.
+/// The record at an offset, and the offset after it.
 fn record(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let word = |at: usize| -> Option<u32> {
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
@@ -325,7 +323,7 @@ fn record(bytes: &[u8], at: usize) -> Option<(&[u8], usize)> {
     (len > 0 && crc32c(body) == crc).then_some((body, end))
 }
 
-/// Whether no whole record stands behind a broken one.
+/// Whether no complete record follows a broken one.
 fn is_torn(bytes: &[u8], at: usize) -> bool {
     let len = bytes.get(at..at + 4).and_then(|len| len.try_into().ok());
     let len = len.map_or(0, u32::from_le_bytes);

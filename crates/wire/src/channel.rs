@@ -66,12 +66,12 @@ impl fmt::Display for Channel {
     }
 }
 
-/// Which tile: `LEVEL.OFFSET.json`.
+/// Name of a tile: `LEVEL.OFFSET.json`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileName {
-    /// Its buckets are 2^level seconds wide.
+    /// Level; the buckets are 2^level seconds wide.
     pub level: Level,
-    /// Its number, counted from 1970.
+    /// Number of the tile, counted from 1970.
     pub offset: i64,
 }
 

@@ -1,13 +1,13 @@
 //! Intervals on the clocks of a zone.
 //!
 //! Purpose: one division of time by clocks for every front end: buckets and calendar units of SQL,
-//! the gaps between them, InfluxQL's `GROUP BY time() tz()`. Invariants: every instant lies in
+//! the gaps between them, InfluxQL's `GROUP BY time() tz()`. Invariants: every instant is in
 //! exactly one interval, which is named by an instant at or before it. Intervals of an hour and
 //! less last as long as they are wide: an hour that the clocks show twice is two hours. Wider ones
-//! begin at the first instant at which the clocks show the beginning or a later time, and hold all
-//! instants that show a time of theirs: a day has 23 or 25 hours where the clocks change.
-//! Concurrency: immutable, cheap to clone. Failure: intervals that begin beyond 64-bit nanoseconds
-//! are `None`.
+//! begin at the first instant at which the clocks show the beginning or a later time, and contain
+//! all instants at which the clocks show a time of the interval: a day has 23 or 25 hours where the
+//! clocks change. Concurrency: immutable, cheap to clone. Failure: intervals that begin beyond
+//! 64-bit nanoseconds are `None`.
 
 use crate::zone::Zone;
 use headwater_types::Timestamp;
@@ -16,7 +16,7 @@ use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
-/// Where the names of two intervals swap, they are beside each other.
+/// Where the names of two intervals are swapped, the two are neighbours.
 const NAMES_AHEAD: usize = 3;
 
 /// Width of intervals.
@@ -39,8 +39,7 @@ pub struct Intervals {
 
 impl Intervals {
     /// Intervals of a width, one of which begins when the clocks show the origin: nanoseconds since
-    /// 1970 as if that were UTC. `None` = the width is nothing. For months the origin
-    /// does not count.
+    /// 1970 as if that were UTC. `None` = the width is zero. For months the origin is ignored.
     #[must_use]
     pub fn new(zone: Zone, width: Width, origin_ns: i64) -> Option<Intervals> {
         let is_wide = match width {
@@ -54,20 +53,20 @@ impl Intervals {
         })
     }
 
-    /// The zone whose clocks count.
+    /// Zone of the clocks.
     #[must_use]
     pub fn zone(&self) -> &Zone {
         &self.zone
     }
 
-    /// Whether all last as long as they are wide, so that a time that the clocks show twice is in
-    /// two of them.
+    /// True when every interval lasts as long as its width, so that a time that the clocks show
+    /// twice is in two intervals.
     #[must_use]
     pub fn last_as_long_as_wide(&self) -> bool {
         matches!(self.width, Width::Fixed(ns) if ns <= HOUR_NS)
     }
 
-    /// The beginning of the interval that an instant lies in.
+    /// Beginning of the interval that contains an instant.
     ///
     /// ```
     /// use headwater_wire::clocks::{Intervals, Width};
@@ -93,8 +92,8 @@ impl Intervals {
             .first_showing_ns(i64::try_from(self.floor(shown)?).ok()?)
     }
 
-    /// The intervals with instants between two, the second of which is not counted: where they
-    /// begin, rising.
+    /// Beginnings of the intervals with instants from `first_ns` to before `end_ns`, sorted
+    /// ascending.
     #[must_use]
     pub fn begins(&self, first_ns: i64, end_ns: i64) -> Begins {
         Begins {
@@ -112,7 +111,7 @@ impl Intervals {
         i128::from(self.zone.offset_seconds(at_ns.into())) * 1_000_000_000
     }
 
-    /// The beginning of an interval as clocks show it, from what they show.
+    /// Beginning of an interval as shown by clocks, from a time shown by clocks.
     fn floor(&self, shown_ns: i128) -> Option<i128> {
         match self.width {
             Width::Fixed(width) => {
@@ -144,7 +143,7 @@ impl Intervals {
         let ahead = self.ahead_ns(at_ns);
         let next = self.next(self.floor(i128::from(at_ns) + ahead)?)? - ahead;
         let next = i64::try_from(next).ok();
-        // Behind a change the clocks show something else.
+        // After a change the clocks show another time.
         match change {
             Some(change) if next.is_none_or(|next| change < next) => Some(change),
             _ => next,
@@ -168,13 +167,13 @@ fn month(months: i32) -> Option<i128> {
     Some(first.ok()?.timestamp().as_nanosecond())
 }
 
-/// The beginnings of intervals, rising.
+/// Beginnings of intervals, sorted ascending.
 #[derive(Debug, Clone)]
 pub struct Begins {
     intervals: Intervals,
-    /// Names that were found, and not yet given.
+    /// Names that were computed, but not returned yet.
     names: BTreeSet<Timestamp>,
-    /// An instant whose interval comes next.
+    /// An instant in the next interval.
     cursor: Option<i64>,
     end_ns: i64,
     /// When the clocks are set next, after the cursor.

@@ -1,10 +1,10 @@
-//! Columns while they are being filled, and the values that go into them.
+//! Columns during parsing, and the values that are appended to them.
 
 use crate::escapes::unescape_string;
 use crate::number;
 use headwater_types::{Bitmap, Column, FieldType, Values};
 
-/// A value as found. A flat struct rather than an enum: copying an enum whose variants differ in
+/// A parsed value. A flat struct rather than an enum: copying an enum whose variants differ in
 /// layout stalled the processor for half of the parsing time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ParsedValue<'a> {
@@ -17,7 +17,7 @@ pub(crate) struct ParsedValue<'a> {
 }
 
 impl<'a> ParsedValue<'a> {
-    /// A number or a boolean by its bits: those of the float, of the integer, or 0 and 1.
+    /// A number or a boolean by its bits: the bits of the float or of the integer, or 0 and 1.
     #[inline]
     pub(crate) fn plain(field_type: FieldType, bits: u64) -> ParsedValue<'static> {
         ParsedValue {
@@ -58,7 +58,7 @@ impl<'a> ParsedValue<'a> {
         self.bits as i64
     }
 
-    /// True for an integer that survives the way to `f64`.
+    /// True for an integer that `f64` represents exactly.
     pub(crate) fn is_exact_in_f64(self) -> bool {
         self.field_type == FieldType::I64 && number::is_exact_in_f64(self.as_i64())
     }
@@ -158,7 +158,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// True when every integer survives the way to `f64`.
+    /// True when `f64` represents every integer exactly.
     pub(crate) fn is_exact_in_f64(&self) -> bool {
         match &self.values {
             Values::I64(values) => values.iter().all(|v| number::is_exact_in_f64(*v)),

@@ -16,16 +16,16 @@ const UNITS: [(&str, i64); 9] = [
     ("y", 31_536_000_000_000_000),
 ];
 
-/// Text that is no length of time.
+/// Text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurationError {
-    /// No number, or no unit after it.
+    /// The number is missing, or the unit after it.
     #[error(
         "expected a number and a unit (ns us ms s m h d w y), such as 10s, 250ms or 1h30m, found `{0}`"
     )]
     Shape(String),
-    /// Nothing is shorter than a nanosecond here.
+    /// The shortest duration is a nanosecond.
     #[error("a length of time must be longer than zero")]
     Zero,
     /// Longer than 292 years.

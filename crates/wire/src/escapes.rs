@@ -1,5 +1,5 @@
-//! Backslashes within quoted strings, which line protocol and CSV share: they keep `"` and the
-//! backslash, and stand for themselves before anything else.
+//! Backslashes within quoted strings, which line protocol and CSV share: they escape `"` and the
+//! backslash, and are plain characters before any other character.
 
 /// A string value without its escapes, into `out`.
 pub(crate) fn unescape_string(raw: &str, out: &mut Vec<u8>) {

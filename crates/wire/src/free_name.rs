@@ -1,7 +1,8 @@
-//! Names of columns that stand beside others.
+//! Names of columns in addition to existing ones.
 
-/// The name of a column beside those that are taken: its own, or with `_1`, `_2` and so on behind
-/// it. Every front end names columns by this: a field called `time` is `time_1` beside the times.
+/// Name of a column that does not collide with existing names: its own, or with the suffix `_1`,
+/// `_2` and so on. Every front end names columns with this function: a field called `time` becomes
+/// `time_1` because of the column of times.
 ///
 /// ```
 /// let taken = ["time", "time_1"];

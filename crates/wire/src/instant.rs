@@ -1,8 +1,8 @@
 //! Instants as text: RFC 3339 and integer nanoseconds.
 //!
 //! Invariants: reading and writing are exact to the nanosecond over the whole range of
-//! [`Timestamp`] (1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z); nothing passes
-//! through a float; what [`format_instant`] writes, [`parse_instant`] reads back.
+//! [`Timestamp`] (1677-09-21T00:12:43.145224192Z to 2262-04-11T23:47:16.854775807Z); no computation
+//! uses a float; [`parse_instant`] reads the output of [`format_instant`] back.
 
 use headwater_types::Timestamp;
 use jiff::civil::{Date, Time};
@@ -11,10 +11,10 @@ use std::fmt;
 
 pub(crate) const NANOS_PER_SECOND: i64 = 1_000_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
-/// Digits of a second that an instant can hold.
+/// Digits of a second that an instant has.
 const FRACTION_DIGITS: usize = 9;
 
-/// Text that names no instant. The message says what was expected and what to do.
+/// Text that is not an instant. The message states the expected form and the remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstantError {
@@ -23,7 +23,7 @@ pub enum InstantError {
         "expected an RFC 3339 instant such as 2013-07-04T12:00:00Z, or integer nanoseconds since 1970"
     )]
     Shape,
-    /// A local time: it names no instant.
+    /// A local time without an offset, which is not an instant.
     #[error("the time has no offset from UTC: add Z, or an offset such as +02:00")]
     NoOffset,
     /// A part of the date or time is out of its range.
@@ -49,7 +49,7 @@ pub enum InstantError {
 /// ```
 ///
 /// # Errors
-/// When the text is none of these, or names an instant outside the range.
+/// When the text is not an instant, or an instant outside the range.
 pub fn parse_instant(text: &str) -> Result<Timestamp, InstantError> {
     let text = text.trim_ascii();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -79,13 +79,13 @@ pub fn format_instant(at: Timestamp) -> String {
     Rfc3339(at).to_string()
 }
 
-/// Shows an instant as [`format_instant`] does, without a string of its own.
+/// Formats an instant as [`format_instant`] does, without allocating a string.
 #[derive(Clone, Copy, Debug)]
 pub struct Rfc3339(pub Timestamp);
 
 impl fmt::Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The calendar library's instants reach far beyond ours.
+        // The calendar library's range of instants is larger than ours.
         let at = jiff::Timestamp::from_nanosecond(self.0.as_nanos().into());
         let at = Offset::UTC.to_datetime(at.map_err(|_| fmt::Error)?);
         let fraction = at.subsec_nanosecond();
@@ -111,9 +111,9 @@ impl fmt::Display for Rfc3339 {
     }
 }
 
-/// RFC 3339 to nanoseconds. Also takes a blank for the `T`, a comma for the point, and offsets
-/// without colon or minutes, or with seconds. Second 60 is the first second of the next minute,
-/// as in Unix time.
+/// RFC 3339 to nanoseconds. Also accepts a space for the `T`, a comma for the point, and offsets
+/// without colon or minutes, or with seconds. Second 60 is the first second of the next minute, as
+/// in Unix time.
 pub(crate) fn parse_rfc3339(text: &[u8]) -> Result<i64, InstantError> {
     let (days, rest) = date(text)?;
     let [b'T' | b't' | b' ', rest @ ..] = rest else {
@@ -152,7 +152,7 @@ pub(crate) fn parse_rfc3339(text: &[u8]) -> Result<i64, InstantError> {
     join(days, hour * 3600 + minute * 60 + second - offset, nanos)
 }
 
-/// `YYYY-MM-DD` to days since 1970, and what follows it.
+/// Parses `YYYY-MM-DD` to days since 1970; returns the rest of the text too.
 fn date(text: &[u8]) -> Result<(i64, &[u8]), InstantError> {
     let [y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, rest @ ..] = text else {
         return Err(InstantError::Shape);

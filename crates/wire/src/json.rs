@@ -1,8 +1,8 @@
 //! JSON text, value by value, for answers too large to build as a tree first.
 //!
-//! Invariants: what is pushed is one whole JSON value; numbers read back to the same bits; what is
-//! not finite is `null`; bytes are text, `0x` and base-16 digits. Pushing cannot fail: the only
-//! writer is a vector.
+//! Invariants: each push appends one whole JSON value; numbers read back to the same bits; a float
+//! that is not finite is `null`; bytes are text, `0x` and base-16 digits. Pushing cannot fail: the
+//! only writer is a vector.
 
 use headwater_types::{Extremes, Sum, ValueRef};
 use std::io::Write;
@@ -19,7 +19,7 @@ pub fn push_str(out: &mut Vec<u8>, text: &str) {
     let _ = serde_json::to_writer(out, text);
 }
 
-/// A float with as many digits as it takes to read the same one back, or `null`.
+/// A float with the digits needed to read the same float back, or `null`.
 pub fn push_f64(out: &mut Vec<u8>, value: f64) {
     let _ = serde_json::to_writer(out, &value);
 }
@@ -47,7 +47,7 @@ pub fn push_i128(out: &mut Vec<u8>, value: i128) {
     let _ = write!(out, "{value}");
 }
 
-/// An integer as text: an instant in nanoseconds, which JavaScript could not hold as a number.
+/// An integer as text: an instant in nanoseconds, which a JavaScript number could not represent.
 ///
 /// ```
 /// let mut out = Vec::new();
@@ -90,7 +90,7 @@ pub fn push_extreme(out: &mut Vec<u8>, extremes: Extremes, is_max: bool) {
     }
 }
 
-/// A sum with all its digits, or `null` where there is none or it is not finite.
+/// A sum with all its digits, or `null` where it is absent or not finite.
 pub fn push_sum(out: &mut Vec<u8>, sum: Option<Sum>) {
     match sum {
         Some(Sum::Integer(sum)) => push_i128(out, sum),
@@ -137,7 +137,7 @@ mod tests {
         #[test]
         fn floats_and_texts_read_back(bits: u64, any: String) {
             let value = f64::from_bits(bits);
-            // Not read by serde_json, which may be wrong in the last bit.
+            // Not parsed by serde_json, which may be wrong in the last bit.
             let back = text(|out| push_f64(out, value)).parse::<f64>().ok();
             prop_assert_eq!(back.map(f64::to_bits), value.is_finite().then_some(bits));
             let back: String = serde_json::from_str(&text(|out| push_str(out, &any))).unwrap();

@@ -3,11 +3,9 @@
 //! errors out.
 //!
 //! Invariant: no sockets, no files, no clocks and no threads; the only input and output are byte
-//! slices and the [`std::io::Read`] or [`std::fmt::Write`] the caller hands in.
-//! Invariant: no sockets, no files, no clocks and no threads; the only input and output are byte
-//! slices and the [`std::io::Read`] or [`std::fmt::Write`] the caller hands in.
-//! Failure: a bad line is data, comes back as a [`RefusedLine`] and changes nothing but itself. No
-//! input makes a parser panic or hold more memory than its limits say.
+//! slices and the [`std::io::Read`] or [`std::fmt::Write`] of the caller. Failure: a bad line is
+//! data, is returned as a [`RefusedLine`] and does not affect other lines. No input makes a parser
+//! panic or use more memory than its limits.
 
 pub mod channel;
 pub mod clocks;

@@ -1,10 +1,10 @@
 //! Decimal numbers in text.
 //!
-//! Invariant: a float is the `f64` nearest to its decimal text, ties to even, exactly as
-//! [`str::parse`] gives it; the fast path is used only where one exact multiplication or division
+//! Invariant: a float is the `f64` nearest to its decimal text, ties to even, the same as the
+//! result of [`str::parse`]; the fast path is used only where one exact multiplication or division
 //! gives the same result.
 
-/// Powers of ten that an `f64` holds exactly.
+/// Powers of ten that an `f64` represents exactly.
 const EXACT_POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
@@ -13,16 +13,16 @@ const EXACT_POWERS: [f64; 23] = [
 /// Integers up to this size are exact as `f64`.
 const EXACT_INTEGER_MAX: u64 = 1 << 53;
 
-/// Digits that fit a `u64` whatever they are.
+/// Number of digits that always fit a `u64`.
 const SAFE_DIGITS: usize = 19;
 
 /// No program writes longer exponents: `1E000048` is the name of a device in base 16, not a number.
 const EXPONENT_DIGITS_MAX: usize = 3;
 
-/// A number as it stands at the front of some text.
+/// A number at the front of some text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scanned<'a> {
-    /// The text of the number, without what follows.
+    /// Text of the number, without the rest.
     pub(crate) text: &'a [u8],
     pub(crate) negative: bool,
     /// All digits as one integer; meaningless when there are more than [`SAFE_DIGITS`].
@@ -36,8 +36,7 @@ pub(crate) struct Scanned<'a> {
     has_exponent: bool,
 }
 
-/// The number at the front of `text`, and what follows it. `None` when there is no digit where one
-/// must be.
+/// The number at the front of `text`, and the rest. `None` when a required digit is missing.
 ///
 /// Accepts a sign, digits with a point before, between or after them, and an exponent.
 #[inline(always)]
@@ -104,7 +103,7 @@ pub(crate) fn scan(text: &[u8]) -> Option<(Scanned<'_>, &[u8])> {
 }
 
 impl Scanned<'_> {
-    /// The nearest `f64`; `None` when it lies beyond the largest one.
+    /// The nearest `f64`; `None` when it is beyond the largest one.
     #[inline]
     pub(crate) fn to_f64(self) -> Option<f64> {
         if !self.has_exponent
@@ -124,7 +123,7 @@ impl Scanned<'_> {
         value.is_finite().then_some(value)
     }
 
-    /// The integer; `None` when there is a point, an exponent, or it does not fit.
+    /// The integer; `None` when the text has a point, an exponent, or the integer does not fit.
     #[inline]
     pub(crate) fn to_i64(self) -> Option<i64> {
         if self.is_float {
@@ -136,7 +135,8 @@ impl Scanned<'_> {
         std::str::from_utf8(self.text).ok()?.parse().ok()
     }
 
-    /// The integer; `None` when there is a point, an exponent, a minus sign, or it does not fit.
+    /// The integer; `None` when the text has a point, an exponent, a minus sign, or the integer
+    /// does not fit.
     #[inline]
     pub(crate) fn to_u64(self) -> Option<u64> {
         if self.is_float || self.negative {
@@ -158,7 +158,8 @@ fn signed(negative: bool, magnitude: u64) -> Option<i64> {
     }
 }
 
-/// The integer that `text` is, up to 19 digits, eight digits at a time. `None` for anything else.
+/// The integer in `text`, of up to 19 digits, parsed eight digits at a time. `None` for any other
+/// text.
 #[inline]
 pub(crate) fn whole_integer(text: &[u8]) -> Option<i64> {
     let (negative, mut rest) = match text {
@@ -196,9 +197,9 @@ fn eight_digits(bytes: [u8; 8]) -> Option<u64> {
     Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xFFFF_FFFF)
 }
 
-/// True when an integer survives the way to `f64` and back.
+/// True when an integer converted to `f64` and back is unchanged.
 pub(crate) fn is_exact_in_f64(value: i64) -> bool {
-    // 2^63 itself is an f64, so the way back goes through i128.
+    // 2^63 itself is an f64, so the comparison converts back to i128.
     (value as f64) as i128 == i128::from(value)
 }
 
@@ -215,11 +216,11 @@ pub(crate) enum Shape {
     NotFinite(f64),
     /// `true` or `false`.
     Bool(bool),
-    /// Anything else, such as `0012`, `+5`, `1e5abc`, `1E000048` and integers that fit no type.
+    /// Any other text, such as `0012`, `+5`, `1e5abc`, `1E000048` and integers that fit no type.
     Text,
 }
 
-/// The value of a cell without a declared type. Texts that would lose something as a number stay
+/// The value of a cell without a declared type. Texts that would lose information as a number stay
 /// text.
 #[inline]
 pub(crate) fn shape_of(text: &[u8]) -> Shape {

@@ -3,7 +3,7 @@
 use crate::refusal::{Fault, RefusalCounts, RefusedLine};
 use headwater_types::Batch;
 
-/// Refused lines with text in one batch; further ones are only counted.
+/// Maximum refused lines with text in one batch; further lines are only counted.
 const REFUSED_KEPT_MAX: usize = 1_000;
 
 /// The outcome of parsing a piece of input.
@@ -14,20 +14,20 @@ const REFUSED_KEPT_MAX: usize = 1_000;
 pub struct ParsedBatch {
     /// The good lines, in columns per stream.
     pub batch: Batch,
-    /// For entry `i` and row `j` of the batch, the line it came from is `lines[i][j]`.
+    /// For entry `i` and row `j` of the batch, its line number is `lines[i][j]`.
     pub lines: Vec<Vec<u64>>,
     /// The bad lines in the order of the input, at most the first 1,000.
     pub refused: Vec<RefusedLine>,
     /// All bad lines, by code.
     pub refused_counts: RefusalCounts,
-    /// Physical lines read for this batch, blank ones and comments included.
+    /// Physical lines read for this batch, empty ones and comments included.
     pub line_count: u64,
-    /// Rows in which every field was absent: they store nothing.
+    /// Rows in which every field was absent; they are not stored.
     pub empty_rows: u64,
 }
 
 impl ParsedBatch {
-    /// True when neither a row nor a refused line nor an empty row is in it.
+    /// True when the batch has no rows, no refused lines and no empty rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && self.refused_counts.total() == 0 && self.empty_rows == 0

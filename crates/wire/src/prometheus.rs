@@ -2,18 +2,15 @@
 //!
 //! Purpose: [`unpack`] and [`read`]. A series is a stream: its label `__name__` is the table, the
 //! others are tags, and its samples are the field `value`. Milliseconds become nanoseconds; values
-//! keep every bit. A marker of staleness is no sample: its row has no value.
+//! keep every bit. A staleness marker is not a sample: its row has no value.
 //!
-//! Invariants: the few kinds of fields are walked in place, so that no message makes more memory
-//! than it is long; bytes that are no message are refused as a whole; of a message, a series that
-//! cannot be stored changes nothing but itself. Unknown fields are passed over, as the encoding
-//! demands.
-//! Failure: [`MessageError`] names the byte; refused series come back as [`crate::RefusedLine`]s
-//! whose line is the number of the series.
-//! Source: the Prometheus Remote-Write 1.0 specification,
+//! Invariants: the few kinds of fields are walked in place, so that the memory for a message does
+//! not exceed its length; malformed messages are refused as a whole; a series that cannot be stored
+//! does not affect the others. Unknown fields are skipped, as the encoding demands. Failure:
+//! [`MessageError`] names the byte; refused series are returned as [`crate::RefusedLine`]s whose
+//! line is the number of the series. Source: the Prometheus Remote-Write 1.0 specification,
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec/>, and the encoding of protocol buffers,
-//! <https://protobuf.dev/programming-guides/encoding/>.
-//! Format: docs/http/prometheus.md.
+//! <https://protobuf.dev/programming-guides/encoding/>. Format: docs/http/prometheus.md.
 
 use crate::parsed_batch::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
@@ -24,13 +21,13 @@ const NAME: &str = "__name__";
 /// The field that samples are stored in.
 pub const FIELD: &str = "value";
 
-/// The bits of a NaN by which Prometheus says that a series has ended.
+/// Bits of the NaN with which Prometheus reports that a series has ended.
 pub const STALE: u64 = 0x7ff0_0000_0000_0002;
-/// Most labels of one series.
+/// Maximum labels of one series.
 const LABELS_MAX: usize = 256;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// A body that is not what it should be.
+/// Reason for refusing a body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
@@ -39,10 +36,10 @@ pub enum MessageError {
         "the body is not a block of snappy ({0}); streams of snappy, with a header, are something else"
     )]
     Snappy(String),
-    /// More than is allowed would come out.
+    /// The unpacked body would exceed the limit.
     #[error("unpacked, the body has {bytes} bytes; at most {max} are allowed")]
     TooLarge {
-        /// The length that the block says.
+        /// The length stated in the block.
         bytes: usize,
         /// The limit.
         max: usize,
@@ -50,9 +47,9 @@ pub enum MessageError {
     /// Not a message of this protocol.
     #[error("the unpacked body is no WriteRequest of remote write 1.0: {what} at byte {at}")]
     Malformed {
-        /// The part that is wrong.
+        /// The wrong part.
         what: &'static str,
-        /// Where, from the beginning of the unpacked body.
+        /// Offset from the beginning of the unpacked body.
         at: usize,
     },
 }
@@ -60,7 +57,8 @@ pub enum MessageError {
 /// Unpacks a block of snappy.
 ///
 /// # Errors
-/// When it is none, or more than `max` bytes would come out; memory is taken for no more.
+/// When the body is not valid, or the unpacked body would exceed `max` bytes; no more memory is
+/// allocated.
 pub fn unpack(body: &[u8], max: usize) -> Result<Vec<u8>, MessageError> {
     let wrong = |error: snap::Error| MessageError::Snappy(error.to_string());
     let bytes = snap::raw::decompress_len(body).map_err(wrong)?;
@@ -83,7 +81,7 @@ pub fn unpack(body: &[u8], max: usize) -> Result<Vec<u8>, MessageError> {
 /// ```
 ///
 /// # Errors
-/// When it is not one; nothing is taken then.
+/// When the bytes are not a valid message; no series is accepted then.
 pub fn read(message: &[u8]) -> Result<ParsedBatch, MessageError> {
     let mut parsed = ParsedBatch::default();
     let mut fields = Fields {
@@ -91,7 +89,7 @@ pub fn read(message: &[u8]) -> Result<ParsedBatch, MessageError> {
         start: 0,
     };
     while let Some((number, value)) = fields.next()? {
-        // Metadata (3) say what a metric means, not what it was.
+        // Metadata (3) describe a metric, and do not contain samples.
         if number != 1 {
             continue;
         }
@@ -108,7 +106,7 @@ pub fn read(message: &[u8]) -> Result<ParsedBatch, MessageError> {
     Ok(parsed)
 }
 
-/// The names of the series of a message, in order; what is not there is empty.
+/// Names of the series of a message, in order; empty for a series without a name.
 ///
 /// ```
 /// let body = b"\x0a\x27\x0a\x0e\x0a\x08__name__\x12\x02up\x0a\x08\x0a\x03job\x12\x01a\x12\x0b\x09\0\0\0\0\0\0\xf0\x3f\x10\x01\x1a\0";
@@ -134,7 +132,7 @@ pub fn names(message: &[u8]) -> Result<Vec<&str>, MessageError> {
     Ok(names)
 }
 
-/// One series as it stands in the message.
+/// One series in the encoding of the message.
 #[derive(Default)]
 struct Series<'a> {
     labels: Vec<(&'a str, &'a str)>,
@@ -185,7 +183,7 @@ impl<'a> Series<'a> {
                         shown(value.as_bytes())
                     )));
                 }
-                // As if it were not there.
+                // An empty label counts as absent.
                 _ if value.is_empty() => {}
                 name => tags.push((name, *value)),
             }
@@ -243,8 +241,8 @@ impl<'a> Series<'a> {
     }
 }
 
-/// The samples as a column. A marker of staleness is none: its row has no value, so that nothing
-/// counts it, neither what is stored of aggregates nor what is computed from rows.
+/// The samples as a column. A staleness marker is not a sample: its row has no value, so that
+/// neither stored aggregates nor aggregates computed from rows count it.
 fn samples(values: Vec<f64>) -> Column {
     if !values.iter().any(|value| value.to_bits() == STALE) {
         return Column::from_values(Values::F64(values));
@@ -279,7 +277,7 @@ fn label<'a>(mut fields: Fields<'a>) -> Result<(&'a str, &'a str), MessageError>
 
 /// The time in milliseconds and the value.
 fn sample(mut fields: Fields<'_>) -> Result<(i64, f64), MessageError> {
-    // What is not sent is zero.
+    // An omitted field is zero.
     let mut sample = (0, 0.0);
     while let Some((number, value)) = fields.next()? {
         match (number, value) {
@@ -292,12 +290,12 @@ fn sample(mut fields: Fields<'_>) -> Result<(i64, f64), MessageError> {
     Ok(sample)
 }
 
-/// A value as it stands in a message.
+/// A value in the encoding of a message.
 #[derive(Clone, Copy)]
 enum Wire<'a> {
     Varint(u64),
     Eight(u64),
-    /// A text or a message, and where it begins.
+    /// A text or a message, and its offset.
     Bytes(&'a [u8], usize),
     Four,
 }
@@ -322,7 +320,7 @@ impl<'a> Wire<'a> {
 /// The fields of a message, one after the other.
 struct Fields<'a> {
     bytes: &'a [u8],
-    /// Where `bytes` begin in the whole message.
+    /// Offset of `bytes` in the whole message.
     start: usize,
 }
 

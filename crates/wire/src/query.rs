@@ -1,9 +1,8 @@
 //! Query strings of URLs: `name=value&name=value`, percent-encoded.
 //!
-//! Invariants: no text makes the parser panic or hold more than [`PAIRS_MAX`] pairs; a name that is
-//! not known, or comes twice where it may come once, is an error that says so, never ignored.
-//! Times, levels and numbers are read by the functions here, so that all routes understand the same
-//! texts.
+//! Invariants: no text makes the parser panic or store more than [`PAIRS_MAX`] pairs; an unknown
+//! name, or a repeated name that is allowed once, is an error, never ignored. Times, levels and
+//! numbers are read by the functions here, so that all routes understand the same texts.
 
 use crate::durations::{DurationError, parse_duration_ns};
 use crate::instant::{InstantError, Rfc3339, parse_instant};
@@ -32,10 +31,10 @@ pub enum QueryError {
         /// Names that could be meant.
         known: String,
     },
-    /// A name that may come once comes again.
+    /// A name that is allowed once is repeated.
     #[error("parameter `{0}` comes twice")]
     Twice(String),
-    /// A name that must come does not.
+    /// A required name is missing.
     #[error("parameter `{name}` is missing: {expected}")]
     Missing {
         /// The name.
@@ -78,7 +77,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Reads a query string without its `?`. A `+` is a blank; a name without `=` has an empty
+    /// Reads a query string without its `?`. A `+` is a space; a name without `=` has an empty
     /// value.
     ///
     /// ```
@@ -90,7 +89,7 @@ impl Query {
     /// ```
     ///
     /// # Errors
-    /// For what is not percent-encoded UTF-8, and for too many pairs.
+    /// For text that is not percent-encoded UTF-8, and for too many pairs.
     pub fn parse(raw: &str) -> Result<Query, QueryError> {
         let mut pairs = Vec::new();
         for part in raw.split('&').filter(|p| !p.is_empty()) {
@@ -131,10 +130,10 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The value of a name that may come once.
+    /// The value of a name that is allowed once.
     ///
     /// # Errors
-    /// When it comes twice.
+    /// When the name is repeated.
     pub fn one<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, QueryError> {
         let mut values = self.all(name);
         match (values.next(), values.next()) {
@@ -143,10 +142,10 @@ impl Query {
         }
     }
 
-    /// The value of a name that must come.
+    /// The value of a required name.
     ///
     /// # Errors
-    /// When it does not come, or twice.
+    /// When the name is missing or repeated.
     pub fn required<'a>(
         &'a self,
         name: &'a str,
@@ -161,7 +160,7 @@ impl Query {
     /// A number.
     ///
     /// # Errors
-    /// When it comes twice or is no integer of the type asked for.
+    /// When the name is repeated, or the value is not an integer of the requested type.
     pub fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, QueryError> {
         self.one(name)?
             .map(|text| {
@@ -174,7 +173,7 @@ impl Query {
     /// An instant: integer nanoseconds, RFC 3339, `now`, `now-1h`, `now+5m`.
     ///
     /// # Errors
-    /// When it comes twice or is none of these.
+    /// When the name is repeated, or the value is not an instant.
     pub fn instant(&self, name: &str, now: Timestamp) -> Result<Option<Timestamp>, QueryError> {
         self.one(name)?
             .map(|text| {
@@ -184,8 +183,8 @@ impl Query {
             .transpose()
     }
 
-    /// The instants from `from` (included) to `to` (not included); without them from the beginning
-    /// and to the end of time.
+    /// The instants from `from` (included) to `to` (not included); by default from the beginning to
+    /// the end of time.
     ///
     /// # Errors
     /// As [`Query::instant`].
@@ -197,10 +196,10 @@ impl Query {
         })
     }
 
-    /// A list of names between commas, or nothing. A backslash keeps the next character.
+    /// A list of names between commas, or `None`. A backslash escapes the next character.
     ///
     /// # Errors
-    /// When it comes twice.
+    /// When the name is repeated.
     pub fn list(&self, name: &str) -> Result<Option<Vec<String>>, QueryError> {
         let Some(text) = self.one(name)? else {
             return Ok(None);
@@ -229,7 +228,7 @@ pub enum RelativeInstantError {
     /// After `now-`.
     #[error("{0}")]
     Duration(#[from] DurationError),
-    /// A number that stands for nanoseconds soon after 1970, where something is removed.
+    /// A bare number of nanoseconds soon after 1970, where data is removed.
     #[error(
         "a number alone is nanoseconds since 1970, and {0} is {at}: where something is removed, write the instant as {year}-01-01, {year}-01-01T00:00:00Z, or now-30d",
         at = Rfc3339(Timestamp::from_nanos(*.0)),
@@ -238,8 +237,8 @@ pub enum RelativeInstantError {
     Bare(i64),
 }
 
-/// Numbers nearer to 0 are no instants where something is removed: as nanoseconds they lie within
-/// four months of 1970, and they may be years, or seconds to microseconds of our time.
+/// Numbers nearer to 0 are refused as instants where data is removed: as nanoseconds they are
+/// within four months of 1970, and they may be years, or seconds to microseconds of our time.
 pub const BARE_REMOVAL_MIN: i64 = 10_000_000_000_000_000;
 
 /// The year that a number may be, for advice.
@@ -250,8 +249,8 @@ fn year_of(number: i64) -> i64 {
     }
 }
 
-/// Reads an instant from or to which something is removed: as [`parse_instant_at`], but that a
-/// number alone is refused where it lies soon before or after 1970.
+/// Reads an instant from or to which data is removed: as [`parse_instant_at`], except that a bare
+/// number is refused where it is soon before or after 1970.
 ///
 /// ```
 /// use headwater_wire::query::parse_removal_at;
@@ -264,7 +263,7 @@ fn year_of(number: i64) -> i64 {
 /// ```
 ///
 /// # Errors
-/// When the text is no instant, or such a number.
+/// When the text is not an instant, or is such a number.
 pub fn parse_removal_at(text: &str, now: Timestamp) -> Result<Timestamp, RelativeInstantError> {
     let at = parse_instant_at(text, now)?;
     let text = text.trim_ascii();
@@ -287,7 +286,7 @@ pub fn parse_removal_at(text: &str, now: Timestamp) -> Result<Timestamp, Relativ
 /// ```
 ///
 /// # Errors
-/// When the text is none of these. Beyond the range of instants its end counts.
+/// When the text is not an instant. Instants beyond the range are clamped to its end.
 pub fn parse_instant_at(text: &str, now: Timestamp) -> Result<Timestamp, RelativeInstantError> {
     let Some(rest) = text.strip_prefix("now") else {
         return Ok(parse_instant(text)?);
@@ -296,14 +295,14 @@ pub fn parse_instant_at(text: &str, now: Timestamp) -> Result<Timestamp, Relativ
     Ok(Timestamp::from_nanos(match rest.split_at_checked(1) {
         None => ns,
         Some(("-", by)) => ns.saturating_sub(parse_duration_ns(by)?),
-        // An unencoded `+` in a query string is a blank.
+        // An unencoded `+` in a query string is a space.
         Some(("+" | " ", by)) => ns.saturating_add(parse_duration_ns(by)?),
         Some(_) => return Ok(parse_instant(text)?),
     }))
 }
 
-/// Decodes `%41` to `A`; with `plus`, `+` to a blank. `None` for bad escapes and for what is not
-/// UTF-8 then.
+/// Decodes `%41` to `A`; with `plus`, `+` to a space. `None` for bad escapes and for results that
+/// are not UTF-8.
 #[must_use]
 pub fn percent_decode(text: &str, plus: bool) -> Option<Cow<'_, str>> {
     if !text.bytes().any(|b| b == b'%' || (plus && b == b'+')) {

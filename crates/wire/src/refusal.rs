@@ -8,7 +8,7 @@ use std::fmt;
 /// Longest part of a refused line that is retained, in characters.
 const ORIGINAL_CHARS_MAX: usize = 200;
 
-/// Why a line was refused. The text of a code is stable.
+/// Reason why a line was refused. The text of a code is stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RefusalCode {
@@ -18,7 +18,7 @@ pub enum RefusalCode {
     Type,
     /// The time is missing, malformed, or outside the years 1677 to 2262.
     Time,
-    /// The time lies further ahead of the clock than the receiver allows.
+    /// The time is further ahead of the clock than the receiver allows.
     TimeFuture,
     /// The line is longer than allowed.
     LimitLine,
@@ -32,7 +32,7 @@ pub enum RefusalCode {
     Utf8,
     /// A row with another number of cells than the header.
     Fields,
-    /// A topic that nothing is said about.
+    /// A topic without a matching rule.
     Topic,
 }
 
@@ -80,11 +80,11 @@ impl fmt::Display for RefusalCode {
 /// A line that was not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedLine {
-    /// Its number in the input; the first line is 1.
+    /// Number of the line in the input; the first line is 1.
     pub line: u64,
     /// The kind of fault.
     pub code: RefusalCode,
-    /// The message: what was expected, what was found, and what to do.
+    /// Message: the expected and the found text, and the remedy.
     pub message: String,
     /// The beginning of the line, at most 200 characters; bytes that are not UTF-8 show as
     /// `U+FFFD`.
@@ -110,12 +110,12 @@ impl fmt::Display for RefusedLine {
     }
 }
 
-/// A fault whose line is not known yet.
+/// A fault whose line number is not assigned yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The kind of fault.
     pub code: RefusalCode,
-    /// The message: what was expected, what was found, and what to do.
+    /// Message: the expected and the found text, and the remedy.
     pub message: String,
 }
 
@@ -141,7 +141,7 @@ impl RefusalCounts {
         }
     }
 
-    /// Takes in other counts.
+    /// Adds other counts.
     pub fn merge(&mut self, other: &RefusalCounts) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {
             *mine += theirs;
@@ -171,7 +171,8 @@ impl RefusalCounts {
 /// ```
 #[must_use]
 pub fn cut_line(original: &[u8]) -> String {
-    // Four bytes hold any character, and a broken one costs at most one replacement per byte.
+    // Four bytes hold any character, and an invalid one becomes at most one replacement character
+    // per byte.
     let head = original.get(..ORIGINAL_CHARS_MAX * 4).unwrap_or(original);
     let text = String::from_utf8_lossy(head);
     match text.char_indices().nth(ORIGINAL_CHARS_MAX) {

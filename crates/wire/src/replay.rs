@@ -1,8 +1,9 @@
-//! Rows of many streams in the order of time, as lines of JSON, and where to go on.
+//! Rows of many streams in the order of time, as lines of JSON, and the cursor to resume after
+//! them.
 //!
-//! A line is `{"time":"NS","stream":"table,tag=value","fields":{…}}`, with `"row":N` where it is
-//! not the first of its stream and time. A cursor is `NS/N/STREAM`: time, row and stream of the
-//! last line that was read.
+//! A line is `{"time":"NS","stream":"table,tag=value","fields":{…}}`, with `"row":N` for rows after
+//! the first with the same stream and time. A cursor is `NS/N/STREAM`: time, row and stream of the
+//! last line read.
 
 use crate::json::{push_i64, push_integer_text, push_str, push_u64, push_value};
 use headwater_types::{StreamName, Timestamp, ValueRef};
@@ -11,11 +12,11 @@ use std::time::Duration;
 /// The last row that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Its time.
+    /// Time of the row.
     pub time: Timestamp,
-    /// Which of the rows of its stream and time it is, from 1 on.
+    /// Position among the rows with the same stream and time, from 1 on.
     pub row: u64,
-    /// Its stream.
+    /// Stream of the row.
     pub stream: StreamName,
 }
 
@@ -84,14 +85,14 @@ pub fn quoted(text: &str) -> Vec<u8> {
 /// Speed of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// As fast as they are read.
+    /// Without pauses.
     Max,
-    /// So many seconds of the data in one second.
+    /// Seconds of data in one second.
     Times(f64),
 }
 
 impl Pace {
-    /// Reads `max`, or a number above nothing.
+    /// Reads `max`, or a positive number.
     ///
     /// # Errors
     /// The expected form.

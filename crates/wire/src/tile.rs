@@ -3,8 +3,8 @@
 //! `{"fields":["time","mean","stddev","count"],"data":[[t,mean,stddev,count],…],"level":L,"offset":O}`
 //!
 //! Invariants: `time` is the mean time of the bucket's events in seconds since 1970; numbers read
-//! back to the same bits; what is not finite is `null`; a bucket without events has no row. Format:
-//! docs/format/tile.md.
+//! back to the same bits; a number that is not finite is `null`; a bucket without events has no
+//! row. Format: docs/format/tile.md.
 
 use crate::json::{push_extreme, push_i64, push_optional_f64, push_sum, push_u64};
 use headwater_types::{Aggregate, Level};
@@ -85,8 +85,8 @@ impl TileColumn {
     }
 }
 
-/// Writes a tile. `buckets` are the buckets that hold events, in order; the number is for the
-/// caller's own use.
+/// Writes a tile. `buckets` are the buckets with events, in order; the number is for the caller's
+/// own use.
 ///
 /// ```
 /// use headwater_types::{Aggregate, Level};
@@ -106,11 +106,11 @@ pub fn tile_json<'a>(
 ) -> String {
     let mut out = Vec::new();
     push_tile_json(&mut out, level, offset, columns, buckets);
-    // JSON is UTF-8, so nothing is lost.
+    // JSON is UTF-8, so the conversion is lossless.
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// As [`tile_json`], behind what `out` holds.
+/// As [`tile_json`], appended to `out`.
 pub fn push_tile_json<'a>(
     out: &mut Vec<u8>,
     level: Level,
@@ -131,7 +131,7 @@ pub fn push_tile_json<'a>(
     out.push(b'}');
 }
 
-/// `"fields":[…],"data":[[…]…]`: what a tile in a list of tiles has besides its name.
+/// `"fields":[…],"data":[[…]…]`: the members of a tile in a list of tiles besides its name.
 pub fn push_fields_and_data<'a>(
     out: &mut Vec<u8>,
     columns: &[TileColumn],
@@ -178,8 +178,8 @@ fn mean_time_seconds(aggregate: &Aggregate) -> Option<f64> {
     Some(if aggregate.time_sum < 0 { -mean } else { mean })
 }
 
-/// Quotient and rest. A division of 128 bits takes several times as long as to guess it in doubles
-/// and to look whether it is right.
+/// Quotient and remainder. A division of 128 bits takes several times as long as estimating the
+/// quotient in doubles and verifying it.
 fn divided(sum: u128, by: u128) -> (u128, u128) {
     let guess = (sum as f64 / by as f64) as u64;
     for quotient in [guess, guess.saturating_sub(1)] {

@@ -2,13 +2,12 @@
 //! not.
 //!
 //! Little endian. `HWT1`, number of tiles u32; then for each tile status u32, level i32, offset
-//! i64, first instant of the tile i64 (ns since 1970, the nearest instant there is), rows u32, 0
-//! u32, then with status 0 the columns of so many f64 each: mean time in ns after the tile's first
-//! instant, mean, min, max, count, stddev. NaN stands for what is not there.
+//! i64, first instant of the tile i64 (ns since 1970, the nearest representable instant), rows u32,
+//! 0 u32, then with status 0 the columns of `rows` f64 each: mean time in ns after the tile's first
+//! instant, mean, min, max, count, stddev. NaN stands for an absent value.
 //!
-//! Invariants: rows come by time, one for each bucket that holds events; a tile that is not status
-//! 0 has no rows.
-//! Format: docs/format/tile.md.
+//! Invariants: rows are sorted by time, one for each bucket with events; a tile with a status other
+//! than 0 has no rows. Format: docs/format/tile.md.
 
 use headwater_types::{Aggregate, Level, TILE_BUCKETS};
 
@@ -17,15 +16,15 @@ pub const TILES_MAGIC: [u8; 4] = *b"HWT1";
 /// The media type of the form.
 pub const TILES_MEDIA_TYPE: &str = "application/vnd.headwater.tiles";
 
-/// Whether there is a tile.
+/// Tells whether the tile exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum TileStatus {
-    /// There is one, perhaps without rows.
+    /// The tile exists, possibly without rows.
     Tile = 0,
-    /// There is no such stream, or it has no such field.
+    /// The stream does not exist, or does not have the field.
     Unknown = 1,
-    /// The field has no numbers.
+    /// The field does not contain numbers.
     NotNumeric = 2,
 }
 
@@ -83,8 +82,8 @@ pub fn push_tile(
     }
 }
 
-/// The first instant of a tile, ns since 1970; the nearest one there is, if it lies before or
-/// behind all of them.
+/// First instant of a tile, ns since 1970; the nearest representable one, if the tile begins before
+/// or after all of them.
 #[must_use]
 pub fn tile_start(level: Level, offset: i64) -> i64 {
     let Some(bucket) = offset.checked_mul(TILE_BUCKETS) else {

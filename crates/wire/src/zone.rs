@@ -1,12 +1,11 @@
 //! Time zones by their names, and clocks in them.
 //!
-//! Purpose: one reading of zones for every front end: how far a zone's clocks are from UTC at an
-//! instant, and which instant they show.
-//! Invariants: a zone's name reads back as the same zone. A time of day that the clocks skip is
-//! that long after the change by which they skip it, and one that they show twice is the later one,
-//! as in PostgreSQL.
-//! Concurrency: immutable, cheap to clone.
-//! Failure: [`UnknownZone`] for a name that is none; instants beyond 64-bit nanoseconds are `None`.
+//! Purpose: one interpretation of zones for every front end: the offset of a zone's clocks from UTC
+//! at an instant, and the instant that the clocks show. Invariants: a zone's name reads back as the
+//! same zone. A skipped time of day is as long after the change as it is after the beginning of the
+//! skipped span, and a time shown twice is the later instant, as in PostgreSQL. Concurrency:
+//! immutable, cheap to clone. Failure: [`UnknownZone`] for a name that is not a zone; instants
+//! beyond 64-bit nanoseconds are `None`.
 //!
 //! Source of the zones: the IANA time zone database, which is built in. Source of the forms:
 //! PostgreSQL's documentation, "Time Zones" and "POSIX Time Zone Specifications".
@@ -23,7 +22,7 @@ pub struct Zone {
     rules: Option<TimeZone>,
 }
 
-/// There is no such time zone.
+/// The time zone does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no time zone \"{0}\"")]
 pub struct UnknownZone(String);
@@ -45,7 +44,7 @@ impl Default for Zone {
     }
 }
 
-/// Zones of one name are the same.
+/// Zones with equal names are equal.
 impl PartialEq for Zone {
     fn eq(&self, other: &Zone) -> bool {
         self.name == other.name
@@ -60,7 +59,7 @@ impl std::hash::Hash for Zone {
     }
 }
 
-/// Names of the one zone without rules.
+/// Names of UTC, the only zone without rules.
 const UTC: [&str; 11] = [
     "utc",
     "gmt",
@@ -89,8 +88,8 @@ impl Zone {
     }
 
     /// Reads a name: of the IANA database, without regard to case; a number of hours east of UTC;
-    /// or a POSIX zone, whose offset counts west. An offset with a colon and nothing before it,
-    /// which some take for east and some for west, is none.
+    /// or a POSIX zone, whose offset counts west. An offset with a colon and no name before it is
+    /// refused, since programs disagree about its direction.
     ///
     /// ```
     /// use headwater_wire::zone::Zone;
@@ -101,7 +100,7 @@ impl Zone {
     /// ```
     ///
     /// # Errors
-    /// When there is no such zone.
+    /// When the zone does not exist.
     pub fn read(text: &str) -> Result<Zone, UnknownZone> {
         let text = text.trim();
         let unknown = || UnknownZone(text.chars().take(80).collect());
@@ -127,7 +126,7 @@ impl Zone {
                 rules: Some(found),
             });
         }
-        // Without a name before its offset it is not clear which way that counts.
+        // Without a name before it, the direction of an offset is ambiguous.
         if !text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '<') {
             return Err(unknown());
         }
@@ -138,21 +137,21 @@ impl Zone {
         })
     }
 
-    /// Its name, by which it can be read again.
+    /// Name of the zone, which [`Zone::read`] accepts.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is UTC.
+    /// True when the zone is UTC.
     #[must_use]
     pub fn is_utc(&self) -> bool {
         self.rules.is_none()
     }
 
-    /// The offset of its clocks from UTC at an instant, in seconds, positive in the east. The
+    /// Offset of the zone's clocks from UTC at an instant, in seconds, positive in the east. The
     /// instant is in nanoseconds since 1970; beyond the years that the calendar library knows
-    /// (-9999 to 9999) the offset is the one at their end.
+    /// (-9999 to 9999) the offset is constant.
     #[must_use]
     pub fn offset_seconds(&self, at_ns: i128) -> i32 {
         let Some(rules) = &self.rules else {
@@ -187,8 +186,8 @@ impl Zone {
         i64::try_from(at.as_nanosecond()).ok()
     }
 
-    /// The first instant at which its clocks show a time or a later one, as they go on from the day
-    /// before. `None` = beyond 64 bits.
+    /// The first instant at which the zone's clocks show a time or a later one, running on from the
+    /// day before. `None` = beyond 64 bits.
     #[must_use]
     pub fn first_showing_ns(&self, wall_ns: i64) -> Option<i64> {
         let Some(rules) = &self.rules else {
@@ -197,8 +196,8 @@ impl Zone {
         let shown = Timestamp::from_nanosecond(wall_ns.into()).ok()?;
         let ambiguous = rules.to_ambiguous_timestamp(TimeZone::UTC.to_datetime(shown));
         if let AmbiguousOffset::Gap { before, .. } = ambiguous.offset() {
-            // What is skipped is shown from the change on: it comes before the clocks, had they not
-            // been set, would have shown the time.
+            // A skipped time is counted from the change on: it is earlier than the instant at which
+            // the clocks, if not changed, would have shown it.
             let unset = i128::from(wall_ns) - i128::from(before.seconds()) * SECOND_NS;
             let after = Timestamp::from_nanosecond(unset + 1).ok()?;
             let change = rules.preceding(after).next()?.timestamp();
@@ -215,16 +214,17 @@ impl Zone {
         i64::try_from(change.timestamp().as_nanosecond()).ok()
     }
 
-    /// The beginning of the second, minute or hour (of so many seconds) that the clocks show at an
-    /// instant. `None` = beyond 64 bits.
+    /// Beginning of the second, minute or hour (of `unit_seconds` seconds) that the clocks show at
+    /// an instant. `None` = beyond 64 bits.
     #[must_use]
     pub fn begin_of(&self, at_ns: i64, unit_seconds: u32) -> Option<i64> {
         let unit = i64::from(unit_seconds.max(1)).checked_mul(1_000_000_000)?;
         self.begin_from(at_ns, unit, 0)
     }
 
-    /// The beginning of so many nanoseconds that the clocks show at an instant, by how far they are
-    /// ahead then; one begins when they show the origin. `None` = beyond 64 bits.
+    /// Beginning of the interval of `width_ns` nanoseconds that the clocks show at an instant, by
+    /// their offset at that instant; one interval begins when the clocks show the origin. `None` =
+    /// beyond 64 bits.
     pub(crate) fn begin_from(&self, at_ns: i64, width_ns: i64, origin_ns: i64) -> Option<i64> {
         let offset = i128::from(self.offset_seconds(at_ns.into())) * SECOND_NS;
         let since = i128::from(at_ns) + offset - i128::from(origin_ns);
@@ -232,8 +232,8 @@ impl Zone {
         i64::try_from(i128::from(at_ns) - into).ok()
     }
 
-    /// Whether since 1970, and as far as 64 bits reach, its clocks differ from UTC by whole
-    /// multiples of so many seconds.
+    /// True when the zone's clocks, since 1970 and within 64 bits, differ from UTC by whole
+    /// multiples of `unit_seconds` seconds.
     #[must_use]
     pub fn is_whole(&self, unit_seconds: u32) -> bool {
         let Some(rules) = &self.rules else {
@@ -258,11 +258,11 @@ fn hours(text: &str) -> Option<i32> {
     }
     let hours: f64 = text.parse().ok()?;
     let seconds = (hours * 3_600.0).round();
-    // More is no zone, which the caller says.
+    // A larger offset is not a zone, which the caller reports.
     (seconds.abs() <= 1e6).then_some(seconds as i32)
 }
 
-/// A POSIX zone of so many seconds east: `<+02>-02`, `<+0530>-05:30`.
+/// A POSIX zone of `east` seconds east: `<+02>-02`, `<+0530>-05:30`.
 fn posix_name(east: i32) -> String {
     let part = |seconds: i32, between: &str| {
         let sign = if seconds < 0 { '-' } else { '+' };
@@ -343,11 +343,11 @@ mod tests {
     fn clocks_skip_and_repeat_hours_as_in_postgresql() {
         let berlin = Zone::read("Europe/Berlin").unwrap();
         let at = |text: &str| berlin.instant_ns(ns(text)).unwrap();
-        // Two o'clock becomes three: what is skipped is as long after the change.
+        // Two o'clock becomes three: a skipped time is as long after the change.
         assert_eq!(at("2024-03-31T01:59:59Z"), ns("2024-03-31T00:59:59Z"));
         assert_eq!(at("2024-03-31T02:30:00Z"), ns("2024-03-31T01:30:00Z"));
         assert_eq!(at("2024-03-31T03:00:00Z"), ns("2024-03-31T01:00:00Z"));
-        // Three o'clock becomes two: what is shown twice is the later one.
+        // Three o'clock becomes two: a time shown twice is the later instant.
         assert_eq!(at("2024-10-27T01:59:59Z"), ns("2024-10-26T23:59:59Z"));
         assert_eq!(at("2024-10-27T02:30:00Z"), ns("2024-10-27T01:30:00Z"));
         for (instant, wall) in [
@@ -373,7 +373,7 @@ mod tests {
             kolkata.begin_of(at, 3_600),
             Some(ns("2024-05-01T09:30:00Z"))
         );
-        // Of an hour whose half is shown twice, too, no instant lies before its beginning.
+        // Also in an hour of which half is shown twice, no instant is before the hour's beginning.
         let lord_howe = zone("Australia/Lord_Howe");
         for at in ["2024-04-06T14:50:00Z", "2024-04-06T15:10:00Z"] {
             assert!(lord_howe.begin_of(ns(at), 3_600).unwrap() <= ns(at));
@@ -389,7 +389,7 @@ mod tests {
             let zone = Zone::read(name).unwrap();
             let wall = zone.wall_ns(at).unwrap();
             let back = zone.instant_ns(wall).unwrap();
-            // It is a time that was shown, by one of the two offsets around.
+            // The result is a time that was shown, by one of the two offsets around the change.
             prop_assert_eq!(zone.wall_ns(back), Some(wall));
             prop_assert!(back >= at && back - at <= 2 * 3_600_000_000_000);
         }

@@ -1,34 +1,34 @@
-//! The first and the last row of a stream in a range, and what they have of fields.
+//! The first and the last row of a stream in a range, and their values of fields.
 //!
-//! Invariant: everything reported of a row is of the same one: of several rows of one instant,
-//! which only some tables keep, of the first at the beginning and of the last at the end.
+//! Invariant: all values of a row are from the same row: among several rows of one instant, which
+//! only some tables keep, from the first at the beginning and from the last at the end.
 
 use crate::error::found;
 use headwater::{
     ClosedRange, ErrorKind, LastValue, ScanSpec, Snapshot, StreamHandle, Timestamp, Value,
 };
 
-/// The rows at both ends, as far as they were looked for.
+/// The rows at both ends, as far as they were looked up.
 pub(super) struct Rows<'a> {
     snapshot: &'a Snapshot,
     stream: &'a StreamHandle,
     range: ClosedRange,
-    /// When the first and the last one are.
+    /// Instants of the first and the last row; `None` = not looked up yet.
     ends: [Option<Option<Timestamp>>; 2],
     newest: Newest,
 }
 
 /// The newest values of a stream's fields.
 enum Newest {
-    /// So many fields were looked for one by one.
+    /// This many fields were looked up one by one.
     Apart(usize),
-    /// The values of all fields that have one.
+    /// The newest values of all fields that have a value.
     Together(Vec<LastValue>),
-    /// Not all of them can be read here.
+    /// Some of the values cannot be read on this node.
     Elsewhere,
 }
 
-/// So many fields are looked for one by one, before the newest values of all are taken at once.
+/// Number of fields looked up one by one, before the newest values of all fields are read at once.
 const ONE_BY_ONE: usize = 2;
 
 impl<'a> Rows<'a> {
@@ -46,7 +46,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The instant of the last row, or of the first one; `None` = there is no row.
+    /// The instant of the last or of the first row; `None` = there are no rows.
     pub(super) fn end(&mut self, last: bool) -> headwater::Result<Option<Timestamp>> {
         let [first_known, last_known] = &mut self.ends;
         let known = if last { last_known } else { first_known };
@@ -62,8 +62,8 @@ impl<'a> Rows<'a> {
         Ok(end)
     }
 
-    /// The value of a field in the last row, or the first one, which is at that instant. `keeps` =
-    /// there may be several of one instant.
+    /// The value of a field in the last or the first row, which is at that instant. `keeps` = there
+    /// may be several rows of one instant.
     pub(super) fn value(
         &mut self,
         field: &str,
@@ -77,8 +77,8 @@ impl<'a> Rows<'a> {
         }
         let until = self.range.last;
         if last && let Some(newest) = self.newest()? {
-            // A field whose newest value is older has none in the last row of a range that reaches
-            // beyond it; of one whose newest value is younger nothing is known.
+            // A field whose newest value is older has no value in the last row of a range that
+            // extends after it; a field whose newest value is younger needs a lookup.
             match newest.iter().find(|newest| newest.field == field) {
                 None => return Ok(None),
                 Some(newest) if newest.time <= until => {
@@ -87,12 +87,12 @@ impl<'a> Rows<'a> {
                 Some(_) => {}
             }
         }
-        // The newest value there is is known without a leaf.
+        // The newest value is available without reading a leaf.
         let end = self.stream.last_in(self.snapshot, field, range);
         Ok(found(end)?.flatten().map(|(_, value)| value))
     }
 
-    /// The newest values of all fields, after some were looked for one by one.
+    /// The newest values of all fields, after some fields were looked up one by one.
     fn newest(&mut self) -> headwater::Result<Option<&[LastValue]>> {
         if let Newest::Apart(fields) = &mut self.newest {
             if *fields < ONE_BY_ONE {

@@ -1,4 +1,4 @@
-//! Buckets of several streams come together.
+//! Tests of merging the buckets of several streams.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 use super::*;

@@ -1,7 +1,7 @@
 //! Computed columns of a group: functions over intervals, and functions of their results.
 //!
 //! Invariants: each call is computed over the intervals it needs, which may begin before the range;
-//! a column without a value where another one has one is filled as empty intervals are.
+//! a missing value of a column in a row of another column is filled as empty intervals are.
 
 use super::arithmetic::{compare, number};
 use super::fill::{filled, number_among};
@@ -21,7 +21,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// A computed series: places on the time line, which are numbers of intervals or instants, and
+/// A computed series: positions on the time line, which are numbers of intervals or instants, and
 /// values.
 type Points = Vec<(i64, Option<Value>)>;
 
@@ -66,13 +66,13 @@ impl Evaluator<'_> {
         let own_times = |place: i64| windows.start(place);
         let mut rows = self.put_together(grouping, series, &own_times)?;
         if !windows.is_divided() && !grouping.condition.has_start {
-            // Without a beginning it is 1970.
+            // Without a beginning the time is 1970.
             rows.iter_mut().for_each(|row| row.time = 0);
         }
         Ok(rows)
     }
 
-    /// Functions of the rows as they are, such as `derivative(v)`.
+    /// Functions of raw rows, such as `derivative(v)`.
     fn of_rows(
         &self,
         grouping: &Grouping<'_>,
@@ -132,13 +132,13 @@ impl Evaluator<'_> {
             Some((function, _)) => {
                 let given = reads.given(grouping, call);
                 let values = given.into_iter().map(|(n, _, v)| (n, v));
-                // These are not filled.
+                // The results of these functions are not filled.
                 let is_list = matches!(function, Function::Distinct | Function::Integral(_));
                 if is_list || !windows.is_divided() {
                     values.collect()
                 } else {
                     let fill = match (function, grouping.fill) {
-                        // Nothing is none of them.
+                        // The count of an empty interval is zero.
                         (Function::Count | Function::CountDistinct, Fill::Null) => Fill::Integer(0),
                         (_, fill) => fill,
                     };
@@ -157,7 +157,7 @@ impl Evaluator<'_> {
         Ok(transformed(call, points, &windows, grouping.descending))
     }
 
-    /// One function over the whole range. If it chooses a value, the row has the time of that
+    /// One function over the whole range. If it selects a value, the row has the time of that
     /// value.
     fn single(
         &self,
@@ -192,7 +192,8 @@ impl Evaluator<'_> {
         Ok(rows)
     }
 
-    /// When a field first has a value. A part of which only aggregates are left has no such time.
+    /// The first instant at which a field has a value. A range of which only aggregates are left
+    /// does not have such an instant.
     fn first_with(
         &self,
         grouping: &Grouping<'_>,
@@ -242,7 +243,7 @@ impl Evaluator<'_> {
         Ok(best)
     }
 
-    /// Rows of the calls' values: one for each slot where a call has one, or stands empty.
+    /// Rows of the calls' values: one for each slot where a call has a value, or that is filled.
     fn put_together(
         &self,
         grouping: &Grouping<'_>,
@@ -259,7 +260,7 @@ impl Evaluator<'_> {
             .collect();
         let mut rows: Vec<(i64, Vec<Option<Value>>)> = Vec::new();
         if let ([_], [_]) = (plan.nodes.as_slice(), series.as_slice()) {
-            // Several values may stand at one slot.
+            // One slot may have several values.
             let points = series.into_iter().flatten();
             rows.extend(points.map(|(place, value)| (place, vec![value])));
         } else {
@@ -311,7 +312,7 @@ fn transformed(call: &Call, points: Points, windows: &Windows, descending: bool)
         return points;
     };
     let points = transformed(inner, points, windows, descending);
-    // Of what passed between intervals, their beginnings tell.
+    // A change between intervals has the times of their beginnings.
     let starts: BTreeMap<i64, i64> = points
         .iter()
         .map(|(n, _)| (windows.start(*n), *n))
@@ -331,8 +332,8 @@ fn present(points: Points) -> Vec<(i64, Value)> {
 }
 
 impl Grouping<'_> {
-    /// The first and the last interval of an answer over these intervals, of which one is the first
-    /// that has something.
+    /// The first and the last interval of an answer over these intervals; `first` is the first
+    /// non-empty one.
     pub(super) fn grid(&self, windows: &Windows, first: i64) -> (i64, i64) {
         if !windows.is_divided() {
             return (0, 0);

@@ -1,8 +1,8 @@
 //! Numbers and texts as InfluxQL compares and computes them.
 //!
-//! Invariants: integers stay exact as long as both sides are integers, and what leaves their range
-//! becomes a float; division gives a float, and by zero it gives zero, as InfluxDB has it; a result
-//! that is not finite is no value.
+//! Invariants: integers stay exact as long as both operands are integers, and a result out of their
+//! range becomes a float; division gives a float, and zero for a division by zero, as in InfluxDB;
+//! a result that is not finite is a missing value.
 
 use super::invalid;
 use crate::error::Error;
@@ -12,8 +12,8 @@ use headwater::{FieldType, Value, ValueRef};
 use headwater_wire::influxql::{Expression, Literal, Operator};
 use std::cmp::Ordering;
 
-/// A value written in a statement. Lengths of time are integers of nanoseconds; a regular
-/// expression is none.
+/// Value of a literal. Durations are integers of nanoseconds; a regular expression does not have a
+/// value.
 pub(super) fn literal(literal: &Literal) -> Option<Value> {
     Some(match literal {
         Literal::Integer(number) => Value::I64(*number),
@@ -26,7 +26,7 @@ pub(super) fn literal(literal: &Literal) -> Option<Value> {
     })
 }
 
-/// Whether a comparison holds between two values that are there.
+/// Whether a comparison of two present values is true.
 pub(super) fn holds(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     let ordering = compare(a, b);
     match operator {
@@ -40,7 +40,7 @@ pub(super) fn holds(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> boo
     }
 }
 
-/// An integer if it fits into one of the types, else a float.
+/// An integer if one of the types can represent it, else a float.
 pub(super) fn from_wide(wide: i128) -> Value {
     match (i64::try_from(wide), u64::try_from(wide)) {
         (Ok(v), _) => Value::I64(v),
@@ -54,8 +54,7 @@ pub(super) fn finite(value: f64) -> Option<Value> {
     value.is_finite().then_some(Value::F64(value))
 }
 
-/// The type of what an operation gives, of operands of these types; `None` where it depends on
-/// values.
+/// The result type of an operation on operands of these types; `None` if it depends on values.
 pub(super) fn type_of_operation(
     operator: Operator,
     a: Option<FieldType>,
@@ -64,15 +63,15 @@ pub(super) fn type_of_operation(
     match operator {
         Operator::Divide => Some(FieldType::F64),
         operator if operator.is_bitwise() => a.filter(|a| Some(*a) == b),
-        // What leaves the range of its type is of another one.
+        // A result out of the range of its type has another type.
         _ => (a == Some(FieldType::F64) || b == Some(FieldType::F64)).then_some(FieldType::F64),
     }
 }
 
-/// Operators of bits take two integers, or two booleans.
+/// Bit operators require two integers, or two booleans.
 ///
 /// # Errors
-/// When the types are known and are others.
+/// When the types are known and are different.
 pub(super) fn check_bits(
     expression: &Expression,
     operator: Operator,
@@ -104,7 +103,7 @@ pub(super) fn type_name(field_type: FieldType) -> &'static str {
     }
 }
 
-/// The result of an operation; `None` when there is none.
+/// The result of an operation; `None` if there is no result.
 pub(super) fn operate(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> Option<Value> {
     if operator.is_bitwise() {
         return of_bits(operator, a, b);
@@ -136,7 +135,7 @@ pub(super) fn operate(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> O
     })
 }
 
-/// Of two integers, or of two booleans; nothing else has bits.
+/// Bit operation on two integers, or on two booleans; other types are not supported.
 fn of_bits(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> Option<Value> {
     if let (ValueRef::Bool(a), ValueRef::Bool(b)) = (a, b) {
         return Some(Value::Bool(match operator {

@@ -1,7 +1,8 @@
 //! Rows of a subquery's answer, in memory.
 //!
-//! Invariants: the rows rise by time; an interval that began before what was asked for belongs to
-//! its beginning; rows are columns, which the budget counts.
+//! Invariants: the rows are sorted ascending by time; the row of an interval that begins before the
+//! requested range is selected as if it were at the beginning of the range; rows are columns, which
+//! the budget counts.
 
 use super::arithmetic::number;
 use super::field::ReadField;
@@ -11,20 +12,20 @@ use crate::budget::Budget;
 use crate::error::Error;
 use headwater::{ClosedRange, Column, FieldType, ScanChunk, Value, ValueRef};
 
-/// Memory of a value in a column, with the bit that says whether it is there.
+/// Memory of a value in a column, including its presence bit.
 const CELL_BYTES: usize = 9;
 
-/// Rows that are not stored: the answer of a subquery, by time.
+/// Rows in memory: the answer of a subquery, sorted by time.
 #[derive(Debug)]
 pub(super) struct BufferedRows {
     pub(super) names: Vec<String>,
     pub(super) rows: ScanChunk,
-    /// The beginning of what was asked for.
+    /// Beginning of the requested range.
     pub(super) since: i64,
 }
 
 impl BufferedRows {
-    /// The rows of a range, with the columns that are read; `tag` gives those of tags.
+    /// The rows of a range, with the requested columns; `tag` returns the columns of tags.
     pub(super) fn of(
         &self,
         read: &[ReadField],
@@ -55,7 +56,7 @@ impl BufferedRows {
     }
 }
 
-/// A text as a column of so many rows.
+/// A column of `rows` rows with the same text.
 pub(super) fn constant(text: &str, rows: usize) -> Column {
     let mut column = Column::with_capacity(FieldType::String, rows);
     for _ in 0..rows {
@@ -64,12 +65,12 @@ pub(super) fn constant(text: &str, rows: usize) -> Column {
     column
 }
 
-/// A series that was answered, as columns.
+/// A series of a subquery's answer, as columns.
 pub(super) struct BufferedSeries {
     pub(super) name: String,
     pub(super) tags: Vec<(String, String)>,
     pub(super) times: Vec<i64>,
-    /// By name; a column without any value has none.
+    /// Columns by name; `None` for a column without values.
     pub(super) columns: Vec<(String, Option<Column>)>,
 }
 
@@ -100,7 +101,7 @@ impl BufferedSeries {
         }
     }
 
-    /// By time.
+    /// Sorts the rows by time.
     pub(super) fn sort(&mut self) {
         if self.times.is_sorted() {
             return;
@@ -117,8 +118,8 @@ impl BufferedSeries {
     }
 }
 
-/// Adds a value behind so many others. Numbers of several types become floats; of other types the
-/// first one counts.
+/// Appends a value after `before` rows. Numbers of several types become floats; among other types
+/// the first one is used.
 fn push_cell(column: &mut Option<Column>, before: usize, cell: &Cell) {
     let value = match cell {
         Cell::Value(value) => Some(value.as_ref()),
@@ -155,7 +156,7 @@ fn float(value: ValueRef<'_>) -> Option<ValueRef<'_>> {
     }
 }
 
-/// The type that both fit into, where both are of numbers; else the first one.
+/// The type that can represent both, if both are numbers; else the first one.
 pub(super) fn wider(a: FieldType, b: FieldType) -> FieldType {
     let is_number = |t: FieldType| matches!(t, FieldType::F64 | FieldType::I64 | FieldType::U64);
     match a != b && is_number(a) && is_number(b) {
@@ -164,7 +165,7 @@ pub(super) fn wider(a: FieldType, b: FieldType) -> FieldType {
     }
 }
 
-/// A column of whole numbers, signed or not, as one of floats.
+/// A column of signed or unsigned integers, converted to floats.
 pub(super) fn as_floats(column: &Column) -> Column {
     let mut out = Column::with_capacity(FieldType::F64, column.len());
     for row in 0..column.len() {

@@ -1,10 +1,10 @@
 //! Removals: `DELETE`, `DROP SERIES`, `DROP MEASUREMENT`; and the answers to statements about
 //! retention policies.
 //!
-//! Invariants: a series is touched only if the client may write to it; one that the client may read
-//! and not write to refuses the whole statement before anything is changed; of others nothing is
-//! reported. Tags and time alone decide what a condition removes.
-//! Concurrency: series that come up while a statement is carried out are left alone.
+//! Invariants: a series is changed only if the client may write to it; a series that the client may
+//! read but not write to refuses the whole statement before anything is changed; hidden series are
+//! not reported. Only tags and time decide what a condition removes. Concurrency: series that are
+//! created while a statement runs are not changed.
 
 use super::condition::{Compiler, Condition};
 use super::predicate::Predicate;
@@ -14,20 +14,20 @@ use crate::error::{Error, Kind, found};
 use headwater::{ClosedRange, Database, StreamName};
 use headwater_wire::influxql::{MeasurementName, Policy, Removal, Source};
 
-/// Names looked at together, and dropped together.
+/// Maximum number of names that are checked and dropped together.
 const NAMES_AT_ONCE: usize = 4_096;
 
 /// Effect of a statement on series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Their rows of a range go.
+    /// The rows of a range are deleted.
     Cleared(ClosedRange),
     /// The series are dropped.
     Dropped,
 }
 
 impl Evaluator<'_> {
-    /// `DELETE`: rows; series of which nothing can be left go too.
+    /// `DELETE`: deletes rows; series that cannot have rows left are dropped.
     pub(super) fn delete(&self, removal: &Removal) -> Result<Answer, Error> {
         let condition = Condition::new(removal.condition.as_ref(), self.now, None)?;
         condition.must_be_one_range("DELETE", "write one DELETE for each range")?;
@@ -70,8 +70,8 @@ impl Evaluator<'_> {
         self.remove(&[source], &condition, Fate::Dropped)
     }
 
-    /// `DROP DATABASE`: its tables, and its name. One that is not there is dropped already, as in
-    /// InfluxDB.
+    /// `DROP DATABASE`: drops its tables and its name. A database that does not exist counts as
+    /// dropped, as in InfluxDB.
     pub(super) fn drop_database(&self, name: &str) -> Result<Answer, Error> {
         let Some(databases) = self.databases.filter(|_| self.names.is_apart()) else {
             self.space(Some(name))?;
@@ -125,7 +125,7 @@ impl Evaluator<'_> {
         Ok(Answer::default())
     }
 
-    /// The answer to a statement that makes or changes a retention policy.
+    /// The answer to a statement that creates or changes a retention policy.
     pub(super) fn policy(policy: &Policy) -> Answer {
         let name = &policy.name;
         Answer {
@@ -162,7 +162,7 @@ impl Evaluator<'_> {
         for (table, streams) in doomed {
             for some in streams.chunks(NAMES_AT_ONCE) {
                 self.budget.check()?;
-                // One that is dropped already needs nothing.
+                // A series that is already dropped needs no action.
                 match fate {
                     Fate::Cleared(range) => found(db.delete_streams(&table, some, range))?,
                     Fate::Dropped => found(db.drop_named_streams(&table, some))?,
@@ -172,7 +172,7 @@ impl Evaluator<'_> {
         Ok(Answer::default())
     }
 
-    /// The series of a table that a condition names.
+    /// The series of a table that a condition selects.
     fn doomed(&self, table: &str, condition: &Condition) -> Result<Vec<StreamName>, Error> {
         let fields = self.access.typed_fields(self.snapshot, table)?;
         let mut compiler = Compiler {

@@ -1,8 +1,9 @@
-//! Which columns a `SELECT` has: wildcards written out, and what columns are called.
+//! Columns of a `SELECT`: expanded wildcards, and column names.
 //!
-//! Invariants: wildcards stand for the fields and tags of all measurements of the statement, so
-//! that each of its series has the same columns; a name that was given stays, also where another
-//! column has it, and any other name is there once; the column of times alone is called `time`.
+//! Invariants: wildcards are expanded to the fields and tags of all measurements of the statement,
+//! so that each of its series has the same columns; an alias is used as it is, even if another
+//! column has the same name, and every other name is unique; only the column of times is called
+//! `time`.
 
 use super::condition::compile_regex;
 use super::functions::Function;
@@ -19,19 +20,19 @@ use headwater_wire::influxql::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// The columns that wildcards stand for.
+/// The columns of a wildcard.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
-    /// With their types; of those that differ, that of numbers.
+    /// Fields with their types; if types differ, the numeric one.
     fields: BTreeMap<String, FieldType>,
     pub(super) tag_keys: BTreeSet<String>,
 }
 
-/// A column as a field of a statement has it, wildcards written out.
+/// A column of a statement's field, after wildcards are expanded.
 pub(super) struct Written {
-    /// The name it was given.
+    /// The alias, if any.
     pub(super) alias: Option<String>,
-    /// The name otherwise.
+    /// The name without an alias.
     pub(super) name: String,
     pub(super) expression: Expression,
 }
@@ -52,7 +53,7 @@ impl Columns {
         }
     }
 
-    /// The columns that a field of the statement stands for.
+    /// The columns of a field of the statement.
     pub(super) fn written_out(
         &self,
         field: &SelectField,
@@ -60,7 +61,7 @@ impl Columns {
     ) -> Result<Vec<Written>, Error> {
         let plain = |columns: Vec<(String, Expression)>| {
             let columns = columns.into_iter().map(|(name, expression)| Written {
-                // One name does not fit several columns.
+                // One alias does not fit several columns.
                 alias: None,
                 name,
                 expression,
@@ -97,7 +98,7 @@ impl Columns {
         }
     }
 
-    /// Fields and tags, by name.
+    /// Fields and tags whose name matches.
     fn matching(
         &self,
         kind: WildcardKind,
@@ -124,7 +125,8 @@ impl Columns {
         Ok(out)
     }
 
-    /// A call of a wildcard, or of calls of one: the same call of each field that fits.
+    /// A call with a wildcard argument, also nested: the same call for each field of a suitable
+    /// type.
     fn in_call(
         &self,
         expression: &Expression,
@@ -168,7 +170,7 @@ impl Columns {
         }))
     }
 
-    /// The type of what an expression gives, about: what wildcards around the statement go by.
+    /// Approximate result type of an expression, for wildcards of an outer query.
     fn type_of(&self, expression: &Expression) -> Option<FieldType> {
         match expression {
             Expression::Reference { name, cast } => match (cast, self.fields.get(name)) {
@@ -219,15 +221,15 @@ fn has_wildcard(expression: &Expression) -> bool {
     }
 }
 
-/// Whether what a statement answers depends on which columns there are.
+/// Whether the answer of a statement depends on which columns exist.
 fn uses_wildcards(select: &Select) -> bool {
     let is_many = |d: &Dimension| matches!(d, Dimension::All | Dimension::Matching(_));
     select.group_by.iter().any(is_many) || select.fields.iter().any(|f| has_wildcard(&f.expression))
 }
 
 impl Evaluator<'_> {
-    /// The columns that wildcards stand for in a statement about several measurements; `None` for
-    /// one measurement, or without wildcards.
+    /// The columns of the wildcards of a statement about several measurements; `None` for one
+    /// measurement, or without wildcards.
     pub(super) fn united(
         &self,
         select: &Select,
@@ -294,7 +296,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// The names of the columns; one that comes again gets a number behind it, but if it was given.
+/// The names of the columns; a repeated name that is not an alias gets a numeric suffix.
 pub(super) fn names(columns: &[(Option<String>, String)]) -> Vec<String> {
     let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
     taken.insert("time".to_owned());

@@ -1,8 +1,8 @@
-//! `WHERE`: which instants, and what must hold of tags and fields.
+//! `WHERE`: the range of instants, and the condition on tags and fields.
 //!
-//! Invariant: a condition is one range of instants, outside of which it holds nowhere, and the
-//! rest. Where `time` is compared in parts of which not all must hold, the range is the narrowest
-//! around all that may hold, and the rest says of each row whether it does.
+//! Invariant: a condition is split into one range of instants, outside of which it is false, and a
+//! remainder. If `time` is compared in parts that are not all required, the range is the narrowest
+//! one around all possible instants, and the remainder decides for each row.
 
 use super::arithmetic::{check_bits, literal, type_of_operation};
 use super::field::ReadField;
@@ -19,16 +19,16 @@ use regex::{Regex, RegexBuilder};
 /// Memory of a compiled regular expression.
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
-/// A condition without its part about time.
+/// A condition, split into its range of time and the remainder.
 #[derive(Debug)]
 pub(super) struct Condition {
     pub(super) range: ClosedRange,
-    /// The lower end was asked for.
+    /// True if the statement has a lower bound of time.
     pub(super) has_start: bool,
-    /// The upper end was asked for.
+    /// True if the statement has an upper bound of time.
     pub(super) has_end: bool,
     pub(super) rest: Vec<Expression>,
-    /// The rest is about time too.
+    /// True if the remainder also compares time.
     pub(super) has_times_in_rest: bool,
 }
 
@@ -83,8 +83,8 @@ impl Condition {
         }
     }
 
-    /// Refuses conditions whose rest is about time, where a statement takes one range only. `how`
-    /// says what to do instead.
+    /// Refuses conditions whose remainder compares time, for statements that require a single
+    /// range. `how` is the advice to the client.
     pub(super) fn must_be_one_range(&self, statement: &str, how: &str) -> Result<(), Error> {
         if !self.has_times_in_rest {
             return Ok(());
@@ -94,7 +94,7 @@ impl Condition {
         )))
     }
 
-    /// Narrows it to the range of the outer query.
+    /// Intersects the range with the range of the outer query.
     pub(super) fn narrow(&mut self, range: ClosedRange, has_start: bool, has_end: bool) {
         self.range = self.range.intersect(&range);
         self.has_start |= has_start;
@@ -102,7 +102,7 @@ impl Condition {
     }
 }
 
-/// The instants for which something may hold.
+/// The instants for which a condition may be true.
 #[derive(Clone, Copy)]
 struct Span {
     range: ClosedRange,
@@ -117,7 +117,7 @@ impl Span {
         has_end: false,
     };
 
-    /// For which all of them may hold.
+    /// The intersection of spans, for `AND`.
     fn of_all(spans: &[Span]) -> Span {
         let both = |a: Span, b: &Span| Span {
             range: a.range.intersect(&b.range),
@@ -127,7 +127,7 @@ impl Span {
         spans.iter().fold(Span::ALL, both)
     }
 
-    /// The narrowest around those for which one of them may hold.
+    /// The narrowest span around all spans, for `OR`.
     fn of_any(spans: &[Span]) -> Span {
         let around = |a: Span, b: &Span| Span {
             range: ClosedRange::new(
@@ -181,7 +181,7 @@ impl Span {
         })
     }
 
-    /// The condition that a row lies within.
+    /// The condition that a row is within the span.
     fn condition(self) -> Expression {
         if self.range.is_empty() || self.range == ClosedRange::ALL {
             return Expression::Literal(Literal::Boolean(!self.range.is_empty()));
@@ -198,7 +198,7 @@ impl Span {
     }
 }
 
-/// The comparison of time that an expression is, with time before the operator.
+/// The comparison of time in an expression, with time before the operator.
 fn compared_time(expression: &Expression) -> Option<(Operator, &Expression)> {
     match expression {
         Expression::Binary {
@@ -215,8 +215,8 @@ fn compared_time(expression: &Expression) -> Option<(Operator, &Expression)> {
     }
 }
 
-/// For which instants an expression may hold, and the same expression with instants instead of
-/// what time is compared with.
+/// The instants for which an expression may be true, and the same expression with the operands that
+/// time is compared with replaced by instants.
 fn resolved(
     expression: &Expression,
     now: Timestamp,
@@ -265,7 +265,7 @@ fn instant(value: &Expression, now: Timestamp, zone: Option<&TimeZone>) -> Resul
             right,
         } => {
             let (left, right) = (instant(left, now, zone)?, instant(right, now, zone)?);
-            // Each is at most 2^127 / 2^48, and there are at most some hundred.
+            // Each operand is at most 2^127 / 2^48, and there are at most some hundred.
             Ok(match operator {
                 Operator::Add => left.saturating_add(right),
                 _ => left.saturating_sub(right),
@@ -301,22 +301,22 @@ fn instant_of_text(text: &str, zone: Option<&TimeZone>) -> Result<i128, Error> {
     let Some(zone) = zone else {
         return Ok(shown);
     };
-    // What the clocks of the zone show is read as if that were UTC first, seconds of 60 too.
+    // The local time of the zone is first read as if it were UTC, including a second of 60.
     let local = jiff::Timestamp::from_nanosecond(shown).map_err(|_| wrong())?;
     let at = zone.to_timestamp(TimeZone::UTC.to_datetime(local));
     Ok(at.map_err(|_| wrong())?.as_nanosecond())
 }
 
-/// Makes predicates for the streams of one table.
+/// Compiles predicates for the streams of one table.
 pub(super) struct Compiler<'a> {
     /// The fields of the table.
     pub(super) known: &'a [(String, FieldType)],
-    /// Fields that are read, in the order of their columns.
+    /// Fields to read, in the order of their columns.
     pub(super) read: Vec<ReadField>,
 }
 
 impl Compiler<'_> {
-    /// The column of a field among those that are read, as what it is said to be.
+    /// The column of a field among the fields to read, cast if requested.
     pub(super) fn column(&mut self, name: &str, cast: Option<Cast>) -> Option<usize> {
         let (name, stored) = self.known.iter().find(|(n, _)| n == name)?;
         let field = ReadField::new(name, *stored, cast);
@@ -327,7 +327,7 @@ impl Compiler<'_> {
         Some(self.read.len() - 1)
     }
 
-    /// The column of a tag, which is read as a text.
+    /// The column of a tag, which is read as text.
     pub(super) fn tag(&mut self, name: &str) -> usize {
         let tag = ReadField::of_tag(name);
         let at = self.read.iter().position(|read| *read == tag);
@@ -350,7 +350,7 @@ impl Compiler<'_> {
                 Ok(Predicate::Any(parts.collect::<Result<_, _>>()?))
             }
             Expression::Literal(Literal::Boolean(value)) => Ok(Predicate::Constant(*value)),
-            // As `resolved` leaves it.
+            // The form that `resolved` returns.
             Expression::Binary {
                 operator,
                 left,
@@ -382,7 +382,7 @@ impl Compiler<'_> {
                 let (left, right) = (self.operand(left)?, self.operand(right)?);
                 Ok(Predicate::Compare(*operator, left, right))
             }
-            // Operators of booleans stand for themselves, as a field of them does.
+            // Bit operators of booleans are conditions by themselves, as boolean fields are.
             Expression::Binary { operator, .. } if operator.is_bitwise() => Ok(Predicate::Compare(
                 Operator::Equal,
                 self.operand(expression)?,
@@ -397,7 +397,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The type of what an operand gives, as far as it is known before rows are read.
+    /// The result type of an operand, if known before rows are read.
     fn type_of(&self, operand: &Operand) -> Option<FieldType> {
         match operand {
             Operand::Value(value) => Some(value.as_ref().field_type()),

@@ -1,9 +1,9 @@
-//! An answer as one JSON document that is written down as it is worked out.
+//! An answer as one JSON document that is written while it is computed.
 //!
-//! Invariants: the document is the one that [`super::json`] makes of the same answers, as long as
-//! no statement fails behind rows that were handed out already; then these stand before its
-//! `error`. No more than a piece is buffered.
-//! Failure: what goes wrong behind the first piece is in the document, which is ended as any other.
+//! Invariants: the document equals the one that [`super::json`] makes of the same answers, unless a
+//! statement fails after some of its rows were sent; then these rows are before its `error`. At
+//! most one piece is buffered. Failure: an error after the first piece is part of the document,
+//! which is ended as any other.
 
 use super::taker::Taker;
 use super::write::{Form, Out, begin, messages, push_error, push_head, push_rows};
@@ -11,23 +11,23 @@ use super::{Answer, Series};
 use crate::error::{Error, Result};
 use jiff::tz::TimeZone;
 
-/// Bytes of a piece of an answer that is not asked for in parts: what is smaller is its last one.
+/// Bytes of a piece of an answer without chunking; the last piece may be smaller.
 pub const PIECE_BYTES: usize = 256 << 10;
 
 pub(super) struct Document<'a, 'o> {
     out: &'a mut Out<'o>,
     form: Form,
-    /// Bytes that were written and not handed out yet.
+    /// Bytes that were written and not sent yet.
     held: Vec<u8>,
-    /// Where the statement begins in the buffer, if all of it is.
+    /// Offset of the statement in the buffer; `None` after a part of it was sent.
     statement: Option<usize>,
     number: usize,
     pub(super) zone: Option<TimeZone>,
-    /// Series of the statement that were begun.
+    /// Number of series of the statement that were started.
     series: usize,
-    /// Rows of the last series were written.
+    /// True if rows of the last series were written.
     has_rows: bool,
-    /// Something was handed out.
+    /// True if a piece was sent.
     pub(super) has_begun: bool,
 }
 
@@ -46,7 +46,7 @@ impl<'a, 'o> Document<'a, 'o> {
         }
     }
 
-    /// Begins a statement, by its number.
+    /// Starts a statement, by its number.
     pub(super) fn begin(&mut self, number: usize) {
         if number > 0 {
             self.held.push(b',');
@@ -60,7 +60,7 @@ impl<'a, 'o> Document<'a, 'o> {
     /// Ends a statement.
     pub(super) fn finish(&mut self, answer: &std::result::Result<Answer, Error>) -> Result<()> {
         if let (Err(_), Some(start)) = (answer, self.statement) {
-            // Nobody has seen anything of it.
+            // No byte of it was sent.
             self.held.truncate(start);
             self.series = 0;
             begin(&mut self.held, self.number);

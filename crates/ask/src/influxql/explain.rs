@@ -1,7 +1,7 @@
-//! `EXPLAIN`: what a statement is about, which of it the pyramid answers, and what is read.
+//! `EXPLAIN`: the measurements of a statement, the parts that the pyramid answers, and the reads.
 //!
-//! Invariants: without `ANALYZE` no row is read and nothing is computed, not even of subqueries;
-//! nothing is ever written; only what the client may read is reported.
+//! Invariants: without `ANALYZE` no row is read and no value computed, not even of subqueries; data
+//! are never written; only data that the client may read are reported.
 
 use super::columns::Columns;
 use super::functions::Need;
@@ -19,10 +19,10 @@ use headwater_wire::instant::format_instant;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// Measurements that are reported one by one.
+/// Maximum number of measurements that are reported one by one.
 const TOLD_MAX: usize = 100;
 
-/// Counts what is answered.
+/// Counts the series, rows and values of an answer.
 #[derive(Default)]
 struct Counter {
     series: usize,
@@ -56,7 +56,7 @@ impl Lines {
 }
 
 impl Evaluator<'_> {
-    /// The plan of a statement; `is_analyzed`: and its measured work.
+    /// The plan of a statement; with `is_analyzed` also its measured work.
     pub(super) fn explain(&self, select: &Select, is_analyzed: bool) -> Result<Answer, Error> {
         self.must_read()?;
         self.check_sources(&all_sources(select))?;
@@ -203,7 +203,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// The range within which the streams that are read have events.
+/// The range in which the streams to read have events.
 fn extent(measurement: &Measurement, range: &ClosedRange) -> Option<ClosedRange> {
     let members = measurement.members.iter();
     let there = members

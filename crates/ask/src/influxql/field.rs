@@ -1,17 +1,17 @@
-//! Fields as a statement reads them: as they are stored, or as another type, `v::integer`.
+//! Fields as a statement reads them: with their stored type, or cast, `v::integer`.
 //!
-//! Invariant: only numbers become numbers of another type; what cannot, is not there.
+//! Invariant: only numbers are cast to other numeric types; values that cannot be cast are missing.
 
 use super::arithmetic::number;
 use headwater::{Column, FieldType, Value, ValueRef};
 use headwater_wire::influxql::Cast;
 
-/// A field that is read.
+/// A field to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ReadField {
     pub(super) name: String,
     pub(super) stored: FieldType,
-    /// As what it is read, if that is something else.
+    /// Target type, if the field is cast.
     cast: Option<FieldType>,
     /// The field is a tag of a subquery's answer.
     pub(super) is_tag: bool,
@@ -49,12 +49,12 @@ impl ReadField {
         self.cast.is_some()
     }
 
-    /// The type of what is read.
+    /// The type after the cast.
     pub(super) fn field_type(&self) -> FieldType {
         self.cast.unwrap_or(self.stored)
     }
 
-    /// The column as this field reads a stored one.
+    /// Casts a stored column to the type of this field.
     pub(super) fn read(&self, column: &Column) -> Column {
         let Some(wanted) = self.cast else {
             return column.clone();
@@ -72,9 +72,9 @@ impl ReadField {
     }
 }
 
-/// A number as another type; what lies behind the point is cut off.
+/// A number cast to another type; the fraction is truncated.
 fn as_type(value: ValueRef<'_>, wanted: FieldType) -> Option<Value> {
-    // Whatever lies beyond the integers does not fit below.
+    // Values out of the range of `i128` do not fit the types below either.
     let cut = |v: f64| v.is_finite().then_some(v as i128);
     Some(match (value, wanted) {
         (ValueRef::I64(_) | ValueRef::U64(_), FieldType::F64) => Value::F64(number(value)?),

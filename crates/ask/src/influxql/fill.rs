@@ -1,11 +1,11 @@
-//! Values of intervals that have none.
+//! Values for empty intervals.
 
 use super::arithmetic::{finite, number};
 use headwater::Value;
 use headwater_wire::influxql::Fill;
 use std::collections::BTreeMap;
 
-/// The number that stands where nothing is, if one was given.
+/// The fill number of a statement, if any.
 pub(super) fn number_of(fill: Fill) -> Option<Value> {
     match fill {
         Fill::Integer(v) => Some(Value::I64(v)),
@@ -14,7 +14,7 @@ pub(super) fn number_of(fill: Fill) -> Option<Value> {
     }
 }
 
-/// The number as one of the type of the values beside it: among integers it is cut.
+/// The fill number in the type of the neighbouring values: truncated among integers.
 pub(super) fn number_among<'a>(
     fill: Fill,
     values: impl IntoIterator<Item = &'a Value>,
@@ -26,8 +26,8 @@ pub(super) fn number_among<'a>(
     }
 }
 
-/// Values for the intervals of a grid, from the first to the last, of those that have some. With
-/// [`Fill::None`] only those.
+/// Values for the intervals of a grid, from the first to the last non-empty one. With
+/// [`Fill::None`] only the non-empty ones.
 pub(super) fn filled(
     values: BTreeMap<i64, Option<Value>>,
     (first, last): (i64, i64),
@@ -60,13 +60,13 @@ pub(super) fn filled(
     out
 }
 
-/// A number, cut to an integer.
+/// A number, truncated to an integer.
 fn whole(value: f64) -> Value {
     Value::I64(value as i64)
 }
 
-/// The value of an interval on the line between two others, each by its number. Between integers
-/// the value is an integer, cut.
+/// The linear interpolation of an interval between two others, each given by its number. Between
+/// integers the value is an integer, truncated.
 fn line(a: (i64, &Value), b: (i64, &Value), interval: i64) -> Option<Value> {
     let (from, to) = (number(a.1.as_ref())?, number(b.1.as_ref())?);
     let share = (interval as f64 - a.0 as f64) / (b.0 as f64 - a.0 as f64);

@@ -1,11 +1,11 @@
-//! The functions: their names, what they need to be read, and their results.
+//! The functions: their names, the data that they read, and their results.
 
 use super::arithmetic::{compare, finite, from_wide, number};
 use crate::fold::{Bucket, first, last};
 use headwater::{FieldType, Sum, Value, ValueRef};
 use std::cmp::Ordering;
 
-/// One value of many.
+/// A function that computes one value of many.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Function {
     Count,
@@ -24,11 +24,11 @@ pub(super) enum Function {
     Distinct,
     /// The area below the line, in values times this many ns.
     Integral(i64),
-    /// So many of the greatest values.
+    /// This many of the greatest values.
     Top(usize),
-    /// So many of the smallest values.
+    /// This many of the smallest values.
     Bottom(usize),
-    /// So many values, chosen at random.
+    /// This many values, chosen at random.
     Sample(usize),
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Need {
 }
 
 impl Function {
-    /// The function of a name, of those that need no second argument.
+    /// The function of a name, if it has no second argument.
     pub(super) fn named(name: &str) -> Option<Function> {
         Some(match name {
             "count" => Function::Count,
@@ -106,7 +106,7 @@ impl Function {
         }
     }
 
-    /// Whether it takes values of any type, and not only numbers.
+    /// Whether it accepts values of any type, not only numbers.
     pub(super) fn takes_any(self) -> bool {
         matches!(
             self,
@@ -120,7 +120,7 @@ impl Function {
         )
     }
 
-    /// Whether what it gives is one of the values, which has a time.
+    /// Whether the result is one of the values, with its time.
     pub(super) fn is_selector(self) -> bool {
         matches!(
             self,
@@ -132,7 +132,7 @@ impl Function {
         ) || self.gives_rows()
     }
 
-    /// Whether it gives several of the rows, each with its own time.
+    /// Whether it returns several of the rows, each with its own time.
     pub(super) fn gives_rows(self) -> bool {
         matches!(
             self,
@@ -140,14 +140,14 @@ impl Function {
         )
     }
 
-    /// The type of what it gives of a field; `None` where that depends on values.
+    /// The result type for a field; `None` if it depends on values.
     pub(super) fn gives(self, field: FieldType) -> Option<FieldType> {
         match self {
             Function::Count | Function::CountDistinct => Some(FieldType::I64),
             Function::Mean | Function::Stddev | Function::Median | Function::Integral(_) => {
                 Some(FieldType::F64)
             }
-            // What leaves the range of its type is of another one.
+            // A result out of the range of its type has another type.
             Function::Sum | Function::Spread => (field == FieldType::F64).then_some(FieldType::F64),
             _ if field == FieldType::String && !self.takes_any() => Some(FieldType::F64),
             _ => Some(field),
@@ -169,7 +169,7 @@ impl Function {
             Function::Min => a.extremes.min().map(as_field),
             Function::Max => a.extremes.max().map(as_field),
             Function::Spread => a.spread().and_then(from_sum),
-            // Of a sample, as InfluxDB has it: one value has none.
+            // Sample deviation, as in InfluxDB: missing for a single value.
             Function::Stddev => a.sample_stddev().and_then(finite),
             Function::First => first(bucket).and_then(|end| end.value.clone()),
             Function::Last => last(bucket).and_then(|end| end.value.clone()),
@@ -177,14 +177,14 @@ impl Function {
         }
     }
 
-    /// Which of so many values in their order a percentile is.
+    /// The index of a percentile among `count` sorted values.
     pub(super) fn rank(self, percent: f64, count: usize) -> Option<usize> {
         let rank = (count as f64 * percent / 100.0 + 0.5).floor();
         (rank >= 1.0 && rank <= count as f64).then(|| rank as usize - 1)
     }
 
-    /// The result for an interval, from its values in the order of time; [`Function::Distinct`]
-    /// gives several.
+    /// The result for an interval, from its values sorted by time; [`Function::Distinct`] returns
+    /// several.
     pub(super) fn of_values(self, values: &mut Vec<(i64, Value)>) -> Vec<(Option<i64>, Value)> {
         let one = |value: Option<Value>| value.map(|v| (None, v)).into_iter().collect();
         match self {
@@ -213,7 +213,7 @@ impl Function {
                     .collect()
             }
             Function::Mode => {
-                // Of equally frequent ones the earliest.
+                // Among equally frequent values the earliest.
                 values.sort_by(|(_, a), (_, b)| order(a, b));
                 let mut best: Option<(usize, i64, &Value)> = None;
                 for run in values.chunk_by(|(_, a), (_, b)| order(a, b) == Ordering::Equal) {
@@ -241,11 +241,10 @@ impl Function {
     }
 }
 
-/// The area below the line through values by time, in values times `unit_ns`, for each interval.
-/// Where a line goes from one interval into another it is cut at the end of the first, and the rest
-/// of it belongs to the second; an interval that has no more than a value at its beginning has no
-/// area. `interval` gives the number of an instant's interval, and that interval's beginning and
-/// end.
+/// The area below the line through values sorted by time, in values times `unit_ns`, for each
+/// interval. A line that crosses the end of an interval is cut there, and its rest belongs to the
+/// next interval; an interval that has only a value at its beginning has no area. `interval`
+/// returns the number, the beginning and the end of an instant's interval.
 pub(super) fn areas(
     points: impl IntoIterator<Item = (i64, f64)>,
     unit_ns: i64,
@@ -294,7 +293,7 @@ fn from_sum(sum: Sum) -> Option<Value> {
     }
 }
 
-/// A total order: values that cannot be compared are ordered by type, NaN after all numbers.
+/// A total order: values that cannot be compared are ordered by type; NaN is after all numbers.
 pub(super) fn order(a: &Value, b: &Value) -> Ordering {
     let (a, b) = (a.as_ref(), b.as_ref());
     if let Some(ordering) = compare(a, b) {
@@ -310,7 +309,7 @@ pub(super) fn order(a: &Value, b: &Value) -> Ordering {
     rank(a).cmp(&rank(b))
 }
 
-/// A number of two others.
+/// A function of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pair {
     Pow,
@@ -334,14 +333,14 @@ impl Pair {
         let (a, b) = (number(a)?, number(b)?);
         finite(match self {
             Pair::Pow => a.powf(b),
-            // To the base b.
+            // Logarithm to the base b.
             Pair::Log => a.ln() / b.ln(),
             Pair::Atan2 => a.atan2(b),
         })
     }
 }
 
-/// A number of another.
+/// A function of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Math {
     Abs,

@@ -1,10 +1,10 @@
 //! `SELECT … INTO`: the rows of an answer become points of a measurement.
 //!
-//! Invariants: whether the client may write every series that comes out is known before the first
-//! point is written; for a client that may not write everything, the statement is carried out
-//! twice, once for the names of the series. A row without a value is no point. Reads are of the
-//! snapshot, whatever is written meanwhile.
-//! Failure: an error behind the first point says how many rows were written before.
+//! Invariants: the right to write every resulting series is checked before the first point is
+//! written; for a client without the right to write everything, the statement runs twice, the first
+//! time for the names of the series. A row without values does not become a point. Reads are of the
+//! snapshot, whatever is written meanwhile. Failure: an error after the first point reports how
+//! many rows were written before.
 
 use super::sources::all_sources;
 use super::taker::Taker;
@@ -15,7 +15,7 @@ use headwater::{Batch, Database, StreamName, Timestamp, Value};
 use headwater_wire::influxql::{Select, Target};
 use std::collections::HashSet;
 
-/// Values that are handed to the writer at once.
+/// Number of values per batch of the writer.
 const BATCH_VALUES: usize = 50_000;
 
 /// Outcome of writing points.
@@ -23,24 +23,24 @@ const BATCH_VALUES: usize = 50_000;
 pub struct Stored {
     /// Rows that are stored.
     pub rows: u64,
-    /// Why the first one of the others is not, if there are any.
+    /// Reason of the first refused row, if any.
     pub refused: Option<String>,
 }
 
-/// Stores the points that `SELECT … INTO` makes. The right to write them was checked before.
+/// Stores the points of `SELECT … INTO`. The caller has checked the right to write them.
 pub trait PointWriter {
-    /// Whether anything is written at all. Asked before the statement is carried out.
+    /// Checks that writes are possible at all. Called before the statement runs.
     ///
     /// # Errors
-    /// Why nothing is.
+    /// The reason for which writes are refused.
     fn is_open(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Stores them; they are as durable then as any write that is acknowledged.
+    /// Stores points, as durable as any acknowledged write.
     ///
     /// # Errors
-    /// When none of them is stored: what the database says.
+    /// The database's error when no point is stored.
     fn write(&self, points: Batch) -> Result<Stored, Error>;
 }
 
@@ -56,16 +56,16 @@ impl PointWriter for Database {
 
 /// Purpose of a pass over the points.
 enum Doing<'a> {
-    /// Collects the names of their series.
+    /// Collects the names of the series.
     Asking(HashSet<StreamName>),
-    /// Writes them.
+    /// Writes the points.
     Writing(&'a dyn PointWriter),
 }
 
 struct Points<'a> {
     asker: &'a Evaluator<'a>,
     space: Space,
-    /// The measurement, if it is not that of the rows.
+    /// The measurement, if it differs from the measurement of the rows.
     measurement: Option<&'a str>,
     doing: Doing<'a>,
     batch: Batch,
@@ -74,7 +74,7 @@ struct Points<'a> {
 }
 
 impl Evaluator<'_> {
-    /// Writes what a statement answers, and answers how many rows that are.
+    /// Writes the rows of a statement, and answers their number.
     pub(super) fn select_into(&self, select: &Select, target: &Target) -> Result<Answer, Error> {
         self.must_read()?;
         self.check_sources(&all_sources(select))?;
@@ -118,8 +118,8 @@ impl Evaluator<'_> {
         }
     }
 
-    /// The database of a target. A client that may neither read nor write in it gets the answer of
-    /// one that does not exist.
+    /// The database of a target. A client that may neither read nor write in it gets the same error
+    /// as for one that does not exist.
     fn space_to_write(&self, target: &Target) -> Result<Space, Error> {
         let own = target.database.as_deref().filter(|name| !name.is_empty());
         let space = self.names.space(own.or(self.database))?;
@@ -135,7 +135,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// The answer: one row.
+/// The answer: one row with the number of rows.
 fn written(rows: u64) -> Answer {
     let rows = i64::try_from(rows).unwrap_or(i64::MAX);
     Answer {
@@ -150,11 +150,11 @@ fn written(rows: u64) -> Answer {
 }
 
 impl Points<'_> {
-    /// The table that rows of a measurement go into.
+    /// The table for rows of a measurement.
     fn table(&self, measurement: &str) -> Result<String, Error> {
         let measurement = self.measurement.unwrap_or(measurement);
         let table = Names::table(&self.space, measurement);
-        // A name with a dot may be that of a measurement of another database.
+        // A name with a dot may be a measurement of another database.
         if self.asker.names.measurement(&self.space, &table) != Some(measurement) {
             return Err(invalid(format!(
                 "{measurement:?} cannot be a measurement here, since it begins with the name of a database: write \"database\"..\"measurement\""
@@ -181,7 +181,7 @@ impl Points<'_> {
         Ok(())
     }
 
-    /// Takes one row; `names` are those of its columns behind the time.
+    /// Adds one row; `names` are the names of its columns after the time.
     fn row(
         &mut self,
         stream: &StreamName,
@@ -199,7 +199,7 @@ impl Points<'_> {
             .stream(stream)
             .row(time.as_nanos(), values.clone());
         if added.is_err() {
-            // A value of another type than those before it: the database says what fits.
+            // A value of another type than earlier ones: the database reports a type error.
             self.flush()?;
             self.batch
                 .stream(stream)
@@ -265,7 +265,7 @@ impl Taker for Points<'_> {
 /// A point without its time: its tags, and its fields with their values.
 type Point<'s> = (Vec<(String, String)>, Vec<(&'s str, Value)>);
 
-/// The point that a row is.
+/// The point of a row.
 fn parted<'s>(series: &Series, names: &'s [String], cells: &[Cell]) -> Point<'s> {
     let mut tags = series.tags.clone();
     let mut values: Vec<(&str, Value)> = Vec::with_capacity(cells.len());

@@ -1,4 +1,4 @@
-//! The measurements a statement is about, and their series.
+//! The measurements of a statement, and their series.
 
 use super::buffered::{BufferedRows, constant};
 use super::condition::{Compiler, Condition, compile_regex};
@@ -13,16 +13,16 @@ use headwater_wire::influxql::{Dimension, MeasurementName, Source};
 use regex::Regex;
 use std::collections::BTreeSet;
 
-/// Takes a chunk and the numbers of its rows that the condition lets through; false ends the
-/// reading.
+/// Receives a chunk and the numbers of its rows that satisfy the condition; returns false to end
+/// the read.
 pub(super) type Each<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error> + 'a;
 
-/// Rows that a subquery hands on, each by itself.
+/// Rows of a subquery that are passed on one by one.
 pub(super) trait HandsOn: std::fmt::Debug {
-    /// Hands out chunks of a range, with the columns that are read, of the series that they are of.
+    /// Passes chunks of a range to `each`, with the requested columns, for the given series.
     ///
     /// # Errors
-    /// Errors of reading them, and of `each`.
+    /// Errors of reading the rows, and of `each`.
     fn each_chunk(
         &self,
         asker: &Evaluator<'_>,
@@ -32,14 +32,14 @@ pub(super) trait HandsOn: std::fmt::Debug {
     ) -> Result<(), Error>;
 }
 
-/// Where the rows of a series are.
+/// Source of the rows of a series.
 #[derive(Debug)]
 pub(super) enum Rows {
     /// In the snapshot.
     Stored,
     /// The answer of a subquery.
     Buffered(BufferedRows),
-    /// Handed on by a subquery.
+    /// Passed on by a subquery.
     Passed(Box<dyn HandsOn>),
 }
 
@@ -47,18 +47,18 @@ pub(super) enum Rows {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) stream: StreamName,
-    /// Where it has events.
+    /// The range of its events.
     pub(super) extent: ClosedRange,
     /// The condition on its rows.
     pub(super) rest: Predicate,
     pub(super) rows: Rows,
-    /// Tags by which a subquery grouped it, and which have no value.
+    /// Tags without a value by which a subquery grouped it.
     pub(super) empty_tags: Vec<String>,
 }
 
 impl Member {
-    /// The value of a tag. An answered series has every tag it was grouped by, if only an empty
-    /// one.
+    /// The value of a tag. A series of a subquery has every tag by which it was grouped, possibly
+    /// with an empty value.
     pub(super) fn tag(&self, key: &str) -> Option<&str> {
         let empty = || {
             let mut keys = self.empty_tags.iter();
@@ -67,7 +67,7 @@ impl Member {
         self.stream.tag(key).or_else(empty)
     }
 
-    /// A tag as a column of so many rows.
+    /// A tag as a column of `rows` rows.
     pub(super) fn tag_column(&self, key: &str, rows: usize) -> Column {
         match self.tag(key) {
             Some(value) => constant(value, rows),
@@ -75,7 +75,7 @@ impl Member {
         }
     }
 
-    /// Whether it is the answer of a subquery.
+    /// Whether it is a series of a subquery.
     pub(super) fn is_answered(&self) -> bool {
         !matches!(self.rows, Rows::Stored)
     }
@@ -84,13 +84,13 @@ impl Member {
         matches!(self.rest, Predicate::Constant(true))
     }
 
-    /// Whether the engine knows the aggregates of the rows that are asked for.
+    /// Whether the engine has the aggregates of the requested rows.
     pub(super) fn is_as_stored(&self) -> bool {
         self.takes_all_rows() && !self.is_answered()
     }
 }
 
-/// A measurement with what of it is asked for.
+/// A measurement, with the requested parts of it.
 #[derive(Debug, Default)]
 pub(super) struct Measurement {
     /// The name that clients see.
@@ -104,12 +104,12 @@ pub(super) struct Measurement {
     pub(super) read: Vec<ReadField>,
 }
 
-/// Tags by which rows are put together.
+/// Tags by which rows are grouped.
 #[derive(Debug, Default)]
 pub(super) struct GroupKeys(pub(super) Vec<String>);
 
 impl GroupKeys {
-    /// The tags of a measurement that the dimensions name, in order.
+    /// The tags of a measurement that the dimensions select, sorted.
     pub(super) fn new(
         dimensions: &[Dimension],
         tag_keys: &BTreeSet<String>,
@@ -131,7 +131,7 @@ impl GroupKeys {
         Ok(GroupKeys(keys.into_iter().collect()))
     }
 
-    /// The values of a stream; an empty text for a tag that is not there.
+    /// The values of a stream; an empty text for a missing tag.
     pub(super) fn of(&self, stream: &StreamName) -> Vec<String> {
         let value = |key: &String| stream.tag(key).unwrap_or("").to_owned();
         self.0.iter().map(value).collect()
@@ -145,7 +145,7 @@ enum NamePattern {
 }
 
 impl Evaluator<'_> {
-    /// The names of the tables that are meant, in order; without sources those of the database.
+    /// The names of the selected tables, sorted; without sources all tables of the database.
     pub(super) fn measurement_names<'s>(
         &self,
         sources: impl IntoIterator<Item = &'s Source>,
@@ -153,7 +153,7 @@ impl Evaluator<'_> {
         self.names_among(streams::tables(self.snapshot, self.access), sources)
     }
 
-    /// As there, of these names.
+    /// As [`Evaluator::measurement_names`], restricted to these names.
     pub(super) fn names_among<'s>(
         &self,
         mut names: Vec<String>,
@@ -187,8 +187,8 @@ impl Evaluator<'_> {
         Ok(names)
     }
 
-    /// A measurement with its series that may have rows in a range; `None` when the client sees
-    /// none of it. Rows that are not stored may have more fields.
+    /// A measurement with its series that may have rows in a range; `None` when the client may not
+    /// see any of it. Rows of subqueries may have more fields.
     pub(super) fn measurement(
         &self,
         name: &str,
@@ -245,7 +245,7 @@ impl Evaluator<'_> {
                 Ok(true)
             },
         )?;
-        // In the order of their tags, which is not that of the catalog.
+        // Sorted by tags, which differs from the order of the catalog.
         members.sort_by(|a, b| a.stream.tags().cmp(b.stream.tags()));
         Ok(is_seen.then(|| Measurement {
             name: self.names.shown(name).to_owned(),
@@ -258,7 +258,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// A count as this machine counts.
+/// Converts a count to `usize`.
 pub(super) fn count(value: Option<u64>, what: &str) -> Result<Option<usize>, Error> {
     value
         .map(|v| usize::try_from(v).map_err(|_| invalid(format!("{what} {v} is too large"))))

@@ -3,12 +3,10 @@
 //! A measurement is a table, and its series are streams. `Evaluator::answer` carries one statement
 //! out on a snapshot.
 //!
-//! Invariants: rows are read only where the aggregates of the pyramid do not say it; streams that
-//! the client may not read are as if they were not there, in answers, counts and names alike;
-//! memory in use is counted by a `Budget`.
-//! Failure: a statement that cannot be carried out is an [`Error`], which belongs into the
-//! statement's result.
-//! Page: docs/http/influxql.md.
+//! Invariants: rows are read only where the aggregates of the pyramid do not suffice; streams that
+//! the client may not read are treated as absent, in answers, counts and names; memory in use is
+//! counted by a `Budget`. Failure: a failed statement is an [`Error`], which is part of the
+//! statement's result. Page: docs/http/influxql.md.
 
 mod aggregate;
 mod arithmetic;
@@ -62,28 +60,28 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The policy that stands for the one way in which data are retained.
+/// Name of the only retention policy.
 const POLICY: &str = "autogen";
 
 /// A series of an answer.
 #[derive(Debug, Default)]
 pub struct Series {
-    /// The measurement, or what is listed; may be empty.
+    /// The measurement, or the listed object; may be empty.
     pub name: String,
     /// The tags by which it was grouped.
     pub tags: Vec<(String, String)>,
     /// The names of the columns.
     pub columns: Vec<String>,
-    /// Row after row; the first column of a row of data is its time.
+    /// Cells, row by row; the first column of a row of data is its time.
     pub cells: Vec<Cell>,
-    /// Places of columns behind the time that are tags by which rows were chosen.
+    /// Indexes of columns after the time that are tags by which rows were chosen.
     pub(crate) tag_columns: Vec<usize>,
 }
 
 /// A value of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// There is none.
+    /// A missing value.
     Null,
     /// An instant, ns since 1970.
     Time(i64),
@@ -91,7 +89,7 @@ pub enum Cell {
     Value(Value),
 }
 
-/// Memory of cells, about.
+/// Approximate memory of cells, in bytes.
 pub(crate) fn cells_bytes(cells: &[Cell]) -> usize {
     let text = |cell: &Cell| match cell {
         Cell::Value(Value::String(text)) => text.len(),
@@ -116,7 +114,7 @@ impl From<Option<Value>> for Cell {
 /// Answer of a statement.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// `None` for statements that have none.
+    /// `None` for statements without series.
     pub series: Option<Vec<Series>>,
     /// A warning for the client.
     pub warning: Option<String>,
@@ -124,7 +122,7 @@ pub struct Answer {
     pub(crate) zone: Option<TimeZone>,
 }
 
-/// Bytes of a text of statements.
+/// Maximum bytes of a text of statements.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
 
 /// A client of InfluxQL, and the snapshot that it queries.
@@ -134,25 +132,25 @@ pub struct Evaluator<'a> {
     access: &'a dyn Access,
     budget: &'a Budget,
     now: Timestamp,
-    /// The databases by their names.
+    /// The databases by name.
     names: Arc<Names>,
-    /// Where they are persisted, if statements may make and end databases.
+    /// Storage of the names, if statements may create and drop databases.
     databases: Option<&'a dyn Databases>,
-    /// The database of what names none.
+    /// The default database of the request.
     database: Option<&'a str>,
-    /// The database that statements change, if they may.
+    /// The database that statements may change; `None` = read-only.
     changes: Option<&'a Database>,
-    /// Nothing may be changed by the request, as far as it says.
+    /// True if the request declared itself read-only.
     is_read_only: bool,
-    /// Stores what statements write, if they may.
+    /// Receives the points that statements write; `None` if they may not write.
     writer: Option<&'a dyn PointWriter>,
-    /// The columns of wildcards, by the addresses of their statements; of one statement.
+    /// The columns of wildcards, by the addresses of the queries of one statement.
     columns: Known,
-    /// Where what is chosen at random begins.
+    /// Seed of random choices.
     seed: Option<u64>,
 }
 
-/// The columns of wildcards of queries, by the addresses of the queries in memory.
+/// The columns of wildcards, by the addresses of queries in memory.
 type Known = Rc<RefCell<HashMap<usize, Rc<Columns>>>>;
 
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
@@ -160,7 +158,8 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
 }
 
 impl<'a> Evaluator<'a> {
-    /// Statements see the snapshot, and of it what `access` shows; `now` is what `now()` gives.
+    /// Statements read the parts of the snapshot that `access` permits; `now` is the value of
+    /// `now()`.
     #[must_use]
     pub fn new(
         snapshot: &'a Snapshot,
@@ -184,35 +183,35 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Hands the points of `SELECT … INTO` to a writer, as far as the client may write them.
+    /// Sends the points of `SELECT … INTO` to a writer, as far as the client may write them.
     #[must_use]
     pub fn with_writer(mut self, writer: &'a dyn PointWriter) -> Evaluator<'a> {
         self.writer = Some(writer);
         self
     }
 
-    /// Makes random choices repeatable: the same each time, for the same rows.
+    /// Makes random choices repeatable: the same rows give the same choice.
     #[must_use]
     pub fn with_seed(mut self, seed: u64) -> Evaluator<'a> {
         self.seed = Some(seed);
         self
     }
 
-    /// Statements may change this database, of which the snapshot is, as far as the client may.
+    /// Permits changes of this database, to which the snapshot belongs, within the client's rights.
     #[must_use]
     pub fn with_changes(mut self, db: &'a Database) -> Evaluator<'a> {
         self.changes = Some(db);
         self
     }
 
-    /// Names of databases mean what is said there; without it they mean nothing.
+    /// Uses these names of databases; without them names are ignored.
     #[must_use]
     pub fn with_databases(mut self, databases: &'a dyn Databases) -> Evaluator<'a> {
         self.databases = Some(databases);
         self
     }
 
-    /// The request said that it only reads, which statements that change something warn of.
+    /// Sets whether the request is read-only; statements that change data then warn.
     #[must_use]
     pub fn with_read_only(mut self, is_read_only: bool) -> Evaluator<'a> {
         self.is_read_only = is_read_only;
@@ -221,11 +220,11 @@ impl<'a> Evaluator<'a> {
 }
 
 impl Evaluator<'_> {
-    /// Reads a text of statements and carries them out, as [`Evaluator::answers`].
+    /// Parses a text of statements and runs them, as [`Evaluator::answers`].
     ///
     /// # Errors
-    /// [`Kind::Query`] for a text that cannot be read, [`Kind::Limit`] for one that is too long,
-    /// and as there.
+    /// [`Kind::Query`] for a malformed text, [`Kind::Limit`] for one that is too long, and as
+    /// [`Evaluator::answers`].
     pub fn ask(&self, text: &str) -> Result<Vec<Result<Answer, Error>>, Error> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(text_too_long());
@@ -235,11 +234,11 @@ impl Evaluator<'_> {
         self.answers(&statements, None)
     }
 
-    /// Carries statements out, one after another. Statements behind one that fails are not carried
-    /// out, as in InfluxDB. `database` is the parameter of the request.
+    /// Runs statements, one after another. Statements after a failed one are not run, as in
+    /// InfluxDB. `database` is the parameter of the request.
     ///
     /// # Errors
-    /// Where the statement is not the reason: [`Kind::is_of_server`].
+    /// When the statement is not the cause: [`Kind::is_of_server`].
     pub fn answers(
         &self,
         statements: &[Statement],
@@ -248,7 +247,7 @@ impl Evaluator<'_> {
         let mut answers = Vec::new();
         let mut fresh: Option<Snapshot> = None;
         for statement in statements {
-            // Nobody would read the rest, or there is no time for it.
+            // The client no longer reads the rest, or the deadline has passed.
             self.budget.check()?;
             let asker = self.on(fresh.as_ref().unwrap_or(self.snapshot), database);
             match asker.answer(statement) {
@@ -268,7 +267,8 @@ impl Evaluator<'_> {
         Ok(answers)
     }
 
-    /// The same on another snapshot, with the names of now; `database` is what the request says.
+    /// The same evaluator on another snapshot, with the current names; `database` is the request's
+    /// parameter.
     fn on<'s>(&'s self, snapshot: &'s Snapshot, database: Option<&'s str>) -> Evaluator<'s> {
         Evaluator {
             snapshot,
@@ -279,7 +279,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// The snapshot of the statements behind one that changes something.
+    /// The snapshot for the statements after one that changes data.
     fn after(&self, statement: &Statement) -> Result<Option<Snapshot>, Error> {
         let changes = match statement {
             Statement::Select(select) => select.into.is_some(),
@@ -295,7 +295,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Carries one statement out.
+    /// Runs one statement.
     fn answer(&self, statement: &Statement) -> Result<Answer, Error> {
         match statement {
             Statement::CreateDatabase(create) => self.create(create),
@@ -352,8 +352,8 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Carries a `SELECT` out by what its rows are taken with, after what must hold of it. Gives
-    /// the answer without its series.
+    /// Runs a `SELECT`, after its checks, and passes its rows to a taker. Returns the answer
+    /// without its series.
     fn selected<T>(
         &self,
         select: &Select,
@@ -371,7 +371,7 @@ impl Evaluator<'_> {
         Ok((answer, taken))
     }
 
-    /// A request that only reads should not change anything.
+    /// Adds a warning if a read-only request changed data.
     fn warned(&self, statement: &str, done: Answer) -> Answer {
         let warning = self.is_read_only.then(|| deprecated(statement));
         Answer {
@@ -380,7 +380,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// `CREATE DATABASE`. One that is there stays as it is.
+    /// `CREATE DATABASE`. An existing database is left unchanged.
     fn create(&self, create: &CreateDatabase) -> Result<Answer, Error> {
         let name = &create.name;
         if let Some(databases) = self.databases.filter(|_| self.names.is_new(name)) {
@@ -416,8 +416,8 @@ impl Evaluator<'_> {
         ))
     }
 
-    /// The database of a name, or of the request's without one. A client that may read and manage
-    /// nothing in a database gets the answer of one that does not exist.
+    /// The database of a name, or of the request without a name. A client without rights in a
+    /// database gets the same error as for one that does not exist.
     fn space(&self, asked: Option<&str>) -> Result<Space, Error> {
         let space = self.names.space(asked)?;
         match &space {
@@ -426,7 +426,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// True when the client may know of a database beside the main one.
+    /// True when the client may know of a database other than the main one.
     fn knows(&self, name: &str) -> bool {
         if self.access.all() {
             return true;
@@ -443,7 +443,7 @@ impl Evaluator<'_> {
         self.space(own.or(self.database))
     }
 
-    /// Every source must be in a database that there is.
+    /// Checks that the database of every source exists.
     fn check_sources(&self, sources: &[Source]) -> Result<(), Error> {
         if sources.is_empty() {
             self.space(self.database)?;
@@ -452,14 +452,14 @@ impl Evaluator<'_> {
     }
 }
 
-/// InfluxDB's warning for a statement that changes something in a request that only reads.
+/// InfluxDB's warning for a statement that changes data in a read-only request.
 fn deprecated(statement: &str) -> String {
     format!(
         "deprecated use of '{statement}' in a read only context, please use a POST request instead"
     )
 }
 
-/// A text is longer than [`TEXT_BYTES_MAX`].
+/// Error of a text that is longer than [`TEXT_BYTES_MAX`].
 #[must_use]
 pub fn text_too_long() -> Error {
     Error::limit(format!(

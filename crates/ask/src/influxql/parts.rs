@@ -1,8 +1,8 @@
-//! Answers that are written down as they are worked out, part by part.
+//! Answers that are written while they are computed, part by part.
 //!
-//! Invariants: no more of an answer is buffered than a part or a piece, and the stretch of rows it
-//! was read with, however many rows there are; a part says whether another one follows; an error is
-//! reported at the end of the rows before it.
+//! Invariants: at most a part or a piece of an answer is buffered, and the rows of one read,
+//! however many rows there are; a part reports whether another one follows; an error is reported
+//! after the rows before it.
 
 use super::document::{Document, PIECE_BYTES};
 use super::taker::Taker;
@@ -13,16 +13,16 @@ use headwater::Snapshot;
 use headwater_wire::influxql::Statement;
 use jiff::tz::TimeZone;
 
-/// Rows of a part, when nothing else is said.
+/// Default rows of a part.
 const ROWS: usize = 10_000;
 
 impl Evaluator<'_> {
-    /// As [`Evaluator::answers`], written down and handed to `out` piece by piece: as one JSON
-    /// document, as one for each part if the form has [`Form::chunk_rows`], or as CSV. Rows that
-    /// are answered as they are are not buffered, however many there are.
+    /// As [`Evaluator::answers`], but written to `out` piece by piece: as one JSON document, as one
+    /// document per part if the form has [`Form::chunk_rows`], or as CSV. Raw rows are not
+    /// buffered, however many there are.
     ///
     /// # Errors
-    /// Errors of `out`, and as [`Evaluator::answers`] where nothing was handed out yet.
+    /// Errors of `out`, and as [`Evaluator::answers`] before the first piece was sent.
     pub fn in_parts(
         &self,
         statements: &[Statement],
@@ -68,7 +68,7 @@ impl Evaluator<'_> {
         writer.hand_out(0)
     }
 
-    /// One document of JSON.
+    /// Writes one JSON document.
     fn in_one(
         &self,
         statements: &[Statement],
@@ -120,7 +120,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Takes series, and writes their times in a zone.
+/// Receives series, and writes their times in a zone.
 trait Zoned {
     fn write_in(&mut self, zone: &Option<TimeZone>);
     fn taker(&mut self) -> &mut dyn Taker;
@@ -149,18 +149,18 @@ impl Zoned for Document<'_, '_> {
 struct Writer<'a> {
     out: &'a mut Out<'a>,
     form: Form,
-    /// Of the statement.
+    /// Number of the statement.
     number: usize,
     zone: Option<TimeZone>,
-    /// The state of a CSV text, if it is one.
+    /// The state of a CSV text; `None` for JSON.
     sheet: Option<Sheet>,
-    /// CSV that was not handed out yet.
+    /// CSV that was not sent yet.
     held: Vec<u8>,
-    /// The series that is not written yet, since it is not known what follows.
+    /// The series that is not written yet, since it is unknown whether more of it follows.
     waiting: Option<Series>,
-    /// Something of the statement was written.
+    /// True if a part of the statement was written.
     wrote: bool,
-    /// Something was written at all.
+    /// True if anything was written.
     has_begun: bool,
 }
 
@@ -171,7 +171,7 @@ impl Writer<'_> {
         (self.out)(bytes)
     }
 
-    /// Writes cells of a series; `more` of the series follow, or another part does.
+    /// Writes cells of a series; `more` of the series follow, or another part.
     fn part(
         &mut self,
         series: &Series,
@@ -208,7 +208,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes what is left of a statement.
+    /// Writes the rest of a statement.
     fn finish(&mut self, answer: &std::result::Result<Answer, Error>) -> Result<()> {
         if let Some(series) = self.waiting.take() {
             let more = answer.as_ref().map_or(true, |a| a.warning.is_some());
@@ -238,7 +238,7 @@ impl Taker for Writer<'_> {
     fn take(&mut self, mut series: Series, goes_on: bool) -> Result<()> {
         if let Some(sheet) = &mut self.sheet {
             sheet.series(&mut self.held, &series, self.form, self.zone.as_ref());
-            // Parts that were asked for are sent at once.
+            // Parts of a chunked answer are sent at once.
             let from = if self.form.chunk_rows.is_some() {
                 1
             } else {

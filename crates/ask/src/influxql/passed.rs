@@ -1,8 +1,8 @@
-//! Rows of a subquery that changes nothing but their columns: read where they are stored, as the
-//! outer query needs them, so that none of them is buffered.
+//! Rows of a subquery that changes only their columns: read from storage as the outer query needs
+//! them, so that they are not buffered.
 //!
-//! Invariant: they are the rows that the subquery would answer: the ones that its condition lets
-//! through, of which one of its columns that are no tags has a value.
+//! Invariant: the rows equal the answer of the subquery: rows that satisfy its condition and have a
+//! value in at least one of its columns that are not tags.
 
 use super::Evaluator;
 use super::field::ReadField;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use headwater::{ClosedRange, Column, FieldType, ScanChunk};
 use std::rc::Rc;
 
-/// A stored series as a subquery answers it.
+/// A stored series with the columns of a subquery.
 #[derive(Debug)]
 pub(super) struct PassedRows {
     pub(super) stored: Box<Member>,
@@ -22,7 +22,7 @@ pub(super) struct PassedRows {
     pub(super) range: ClosedRange,
 }
 
-/// The type of a column of such a subquery; `None` where values decide.
+/// The type of a column of such a subquery; `None` if it depends on values.
 pub(super) fn type_of(plan: &Plan, node: &Node) -> Option<FieldType> {
     use super::arithmetic::type_of_operation;
     match node {
@@ -39,7 +39,7 @@ pub(super) fn type_of(plan: &Plan, node: &Node) -> Option<FieldType> {
 }
 
 impl PassedRows {
-    /// The columns that are read, of rows that are there.
+    /// The requested columns of existing rows.
     fn columns(
         &self,
         read: &[ReadField],

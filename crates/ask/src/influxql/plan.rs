@@ -1,8 +1,8 @@
-//! The columns of a `SELECT` for one measurement: names found, functions checked.
+//! The columns of a `SELECT` for one measurement, with resolved names and checked functions.
 //!
-//! Invariant: a plan either gives rows as they are, or computes; in the latter every field is
-//! inside of a function, unless the one function there is chooses a row, whose other values may
-//! then stand beside it.
+//! Invariant: a plan either returns raw rows, or computes; in the latter every field is an argument
+//! of a function, unless the only function selects a row, whose other values may then be columns
+//! too.
 
 use super::arithmetic::{check_bits, literal, type_of_operation};
 use super::columns::{Columns, Written, name_of, names};
@@ -17,19 +17,19 @@ use crate::error::Error;
 use headwater::{FieldType, Value};
 use headwater_wire::influxql::{Cast, Expression, Literal, Operator, Select};
 
-/// Columns of an answer.
+/// Maximum columns of an answer.
 const COLUMNS_MAX: usize = 4_096;
-/// Rows that a function gives of an interval.
+/// Maximum rows of an interval that a function returns.
 const ROWS_MAX: i64 = 100_000;
 const SECOND: i64 = 1_000_000_000;
 
 /// Source of a column's values.
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// Of a field that is not there.
+    /// A field that does not exist.
     Nothing,
     Value(Value),
-    /// An index in the list of fields that are read.
+    /// An index in the list of fields to read.
     Field(usize),
     Tag(String),
     /// An index in the list of calls.
@@ -39,17 +39,17 @@ pub(super) enum Node {
     Pair(Pair, Box<Node>, Box<Node>),
 }
 
-/// A series that is computed.
+/// A computed series.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Call {
-    /// The values of a field as they are.
+    /// The raw values of a field.
     Field(usize),
     Function(Function, usize),
     Transform(Transform, Box<Call>),
 }
 
 impl Call {
-    /// The function over intervals it is made of, if it is.
+    /// The function over intervals that it is based on, if any.
     pub(super) fn function(&self) -> Option<(Function, usize)> {
         match self {
             Call::Field(_) => None,
@@ -58,7 +58,7 @@ impl Call {
         }
     }
 
-    /// The number of intervals before the range that the function looks at.
+    /// The number of intervals before the range that the function reads.
     pub(super) fn reach(&self) -> u32 {
         match self {
             Call::Field(_) | Call::Function(..) => 0,
@@ -72,20 +72,20 @@ pub(super) struct Plan {
     pub(super) names: Vec<String>,
     pub(super) nodes: Vec<Node>,
     pub(super) calls: Vec<Call>,
-    /// Fields that are read, those of the condition first.
+    /// Fields to read, the fields of the condition first.
     pub(super) read: Vec<ReadField>,
-    /// Rows are chosen: a field or tag stands outside of functions, or a function gives rows.
+    /// True if rows are chosen: a field or tag is outside of functions, or a function returns rows.
     pub(super) chooses_rows: bool,
-    /// The key of which a function gives no two rows alike.
+    /// Key by which the rows of a function are unique.
     pub(super) by: Vec<Node>,
-    /// The name of the column of times, if not `time`.
+    /// The name of the column of times, if it is not `time`.
     pub(super) time_name: Option<String>,
-    /// Places of columns that are tags by which rows were chosen.
+    /// Indexes of columns that are tags by which rows were chosen.
     pub(super) tag_columns: Vec<usize>,
 }
 
 impl Plan {
-    /// One field as it is, read as in this plan.
+    /// A plan of one raw field, read as in this plan.
     pub(super) fn of_field(&self, field: usize) -> Plan {
         Plan {
             names: Vec::new(),
@@ -99,7 +99,7 @@ impl Plan {
         }
     }
 
-    /// One call alone, read as in this plan.
+    /// A plan of one call, read as in this plan.
     pub(super) fn of_call(&self, call: &Call) -> Plan {
         Plan {
             names: Vec::new(),
@@ -118,7 +118,7 @@ impl Plan {
         field.is_some_and(|f| f.field_type() == FieldType::String)
     }
 
-    /// The columns that are texts, in the order of what they are of.
+    /// The columns that are texts, sorted by their source.
     pub(super) fn texts(&self) -> Vec<usize> {
         let mut out: Vec<(&str, usize)> = Vec::new();
         for (at, node) in self.nodes.iter().enumerate() {
@@ -135,16 +135,16 @@ impl Plan {
     }
 }
 
-/// The intervals that a statement asks for.
+/// The intervals of a statement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Every {
     pub(super) width_ns: i64,
     pub(super) offset_ns: i64,
-    /// The intervals come from the outer query.
+    /// True if the intervals are those of the outer query.
     pub(super) is_inherited: bool,
 }
 
-/// The number of intervals before the range that a statement looks at, as far as its text says.
+/// The number of intervals before the range that a statement reads, judged by its text.
 pub(super) fn reach(select: &Select) -> u32 {
     let fields = select
         .fields
@@ -184,7 +184,7 @@ struct Planner<'a> {
     by: Vec<Node>,
 }
 
-/// Plans a statement for a measurement; `None` when the measurement has nothing of the requested
+/// Plans a statement for a measurement; `None` when the measurement has none of the requested
 /// columns.
 pub(super) fn plan(
     select: &Select,
@@ -210,7 +210,7 @@ pub(super) fn plan(
     let (mut time_name, mut tag_columns) = (None, Vec::new());
     for field in &select.fields {
         if is_time(&field.expression) {
-            // It is the first column anyway.
+            // The column of times is always the first one.
             time_name = time_name.or_else(|| field.alias.clone());
             continue;
         }
@@ -242,7 +242,7 @@ pub(super) fn plan(
         ..
     } = planner;
     if !has_field && calls.is_empty() {
-        // Tags alone make no rows.
+        // Tags alone do not make rows.
         return Ok(None);
     }
     check(&calls, has_plain, every, &columns)?;
@@ -263,7 +263,7 @@ pub(super) fn plan(
     }))
 }
 
-/// A column: its name if it was given one, what it is called else, and what it is made of.
+/// A column: its alias if it has one, its default name, and its source.
 type Column = (Option<String>, String, Node);
 
 fn check(
@@ -305,7 +305,7 @@ fn check(
         Call::Function(Function::Sample(_), _) => Some("sample"),
         _ => None,
     };
-    // Samples of several fields stand beside each other.
+    // Samples of several fields are combined side by side.
     let are_samples = calls.iter().all(|c| called(c) == Some("sample"));
     if let Some(name) = calls.iter().find_map(called)
         && calls.len() > 1
@@ -343,7 +343,7 @@ impl Planner<'_> {
                         self.has_field |= self.measurement.answered_tags.contains(name);
                         Ok(Node::Tag(name.clone()))
                     }
-                    // A tag is nothing but a tag.
+                    // A tag cannot be cast.
                     (Some(_), None) => Ok(Node::Nothing),
                     (_, Some(column)) => {
                         self.has_field = true;
@@ -388,7 +388,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The type of what a column gives, as far as it is known before rows are read.
+    /// The result type of a column, if known before rows are read.
     fn type_of(&self, node: &Node) -> Option<FieldType> {
         match node {
             Node::Value(value) => Some(value.as_ref().field_type()),
@@ -410,7 +410,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A function of a field, or of another function; `None` when the field is not there.
+    /// A function of a field, or of another function; `None` when the field does not exist.
     fn call(&mut self, name: &str, arguments: &[Expression]) -> Result<Option<Call>, Error> {
         let count = arguments.len();
         if matches!(name, "top" | "bottom") {
@@ -515,7 +515,7 @@ impl Planner<'_> {
         Ok(field.map(|field| Call::Function(function, field)))
     }
 
-    /// The columns that stand behind that of `top(field, tag, …, count)`: its tags.
+    /// The columns after the column of `top(field, tag, …, count)`: its tags.
     fn beside(&self, expression: &Expression) -> Vec<(String, Node)> {
         let Expression::Call { name, arguments } = expression else {
             return Vec::new();
@@ -570,7 +570,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The field a function is of; `None` when the measurement has none of this name.
+    /// The field of a function; `None` when the measurement does not have it.
     fn field(&mut self, name: &str, of: &Expression) -> Result<Option<usize>, Error> {
         match of {
             Expression::Reference { name, cast } => {

@@ -1,8 +1,8 @@
-//! Rows that a function chooses, with their other values: every row of the range is looked at.
+//! Rows that a function chooses, with their other values: every row of the range is read.
 //!
-//! Invariants: of a sample each row of the interval is as likely to be there as any other one; of
-//! values that are alike the earliest is chosen, and of equal instants the greater
-//! value; where intervals are filled, every one of the range has a row.
+//! Invariants: in a sample, each row of the interval has the same probability; among equal values
+//! the earliest is chosen, and among equal instants the greater value; if intervals are filled,
+//! every interval of the range has a row.
 
 use super::arithmetic::{compare, number, operate};
 use super::fill::{filled, number_of};
@@ -20,28 +20,28 @@ use headwater_wire::influxql::Fill;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// A row that may be chosen.
+/// A candidate row.
 struct Candidate {
     value: Value,
     time: i64,
     cells: Vec<Cell>,
-    /// By which no other one may be chosen.
+    /// Key by which chosen rows are unique.
     key: Vec<Option<Value>>,
 }
 
-/// The rows of a sample, each by its time.
+/// The rows of a sample, each with its time.
 type Sample = Vec<(i64, Option<Value>)>;
 
-/// The rows of an interval that may be chosen.
+/// The candidate rows of an interval.
 #[derive(Default)]
 struct Candidates {
     candidates: Vec<Candidate>,
-    /// Rows that were looked at.
+    /// Number of rows that were read.
     seen: u64,
 }
 
 impl Evaluator<'_> {
-    /// The rows of several samples, each of a field of its own, beside each other.
+    /// The rows of several samples, each of its own field, side by side.
     pub(super) fn samples(
         &self,
         grouping: &Grouping<'_>,
@@ -123,7 +123,7 @@ impl Evaluator<'_> {
         Ok(rows.collect())
     }
 
-    /// Adds a row to the candidates if it may be chosen; `of` gives its other cells.
+    /// Adds a row to the candidates if it may be chosen; `of` returns its other cells.
     fn weigh(
         &self,
         plan: &Plan,
@@ -173,8 +173,8 @@ impl Evaluator<'_> {
         Ok(())
     }
 
-    /// A row for each interval. Beside the value of an empty one stands what was there before, the
-    /// number to be filled in, or nothing.
+    /// A row for each interval. An empty interval gets the previous value, the fill number, or no
+    /// value.
     fn with_filled(
         &self,
         grouping: &Grouping<'_>,
@@ -225,13 +225,13 @@ impl Evaluator<'_> {
 
 /// Slot of a row among the candidates of its interval.
 enum Slot {
-    /// Instead of a candidate.
+    /// Replaces a candidate.
     Instead(usize),
-    /// Before a candidate, or behind all.
+    /// Before a candidate, or after all.
     New(usize),
 }
 
-/// The most rows that a function gives.
+/// Maximum number of rows that a function returns.
 fn most(function: Function) -> Option<usize> {
     match function {
         Function::Top(most) | Function::Bottom(most) => Some(most),
@@ -239,8 +239,8 @@ fn most(function: Function) -> Option<usize> {
     }
 }
 
-/// The slot of a row among the candidates of a sample, of which `seen` rows were looked at with it:
-/// every row is chosen with the same chance.
+/// The slot of a row among the candidates of a sample, after `seen` rows including it: every row is
+/// chosen with the same probability.
 fn drawn(most: usize, held: usize, seen: u64, random: &mut Random) -> Option<Slot> {
     if held < most {
         return Some(Slot::New(held));
@@ -249,7 +249,7 @@ fn drawn(most: usize, held: usize, seen: u64, random: &mut Random) -> Option<Slo
     (at < most).then_some(Slot::Instead(at))
 }
 
-/// The slot of a value among the candidates; `None` when it is of no use.
+/// The slot of a value among the candidates; `None` when it is not chosen.
 fn slot(
     function: Function,
     held: &[Candidate],
@@ -263,7 +263,7 @@ fn slot(
             let at = held.partition_point(|h| !goes_before(h));
             (at < most).then_some(Slot::New(at))
         }
-        // Of each key the best one, or of all.
+        // The best row of each key, or of all rows.
         _ => match held.iter().position(|h| h.key == key) {
             None => Some(Slot::New(held.len())),
             Some(at) => {
@@ -274,7 +274,7 @@ fn slot(
     }
 }
 
-/// The chosen rows among the candidates: by time where there are several.
+/// The chosen rows among the candidates, sorted by time if there are several.
 fn choose(function: Function, mut held: Vec<Candidate>) -> Vec<Candidate> {
     match function {
         Function::Percentile(percent) => {
@@ -304,7 +304,7 @@ fn choose(function: Function, mut held: Vec<Candidate>) -> Vec<Candidate> {
     }
 }
 
-/// Whether a row is to be chosen instead of a candidate.
+/// Whether a row replaces a candidate.
 fn better(function: Function, new: (ValueRef<'_>, i64), held: (ValueRef<'_>, i64)) -> bool {
     let by_value = |wanted: Ordering| match compare(new.0, held.0) {
         Some(Ordering::Equal) => new.1 < held.1,
@@ -319,7 +319,7 @@ fn better(function: Function, new: (ValueRef<'_>, i64), held: (ValueRef<'_>, i64
     }
 }
 
-/// The value of a column, of those of calls, and of fields and tags.
+/// The value of a column that is made of calls, fields and tags.
 pub(super) fn value(
     node: &Node,
     call: &dyn Fn(usize) -> Option<Value>,

@@ -1,8 +1,8 @@
-//! Conditions of rows over tags and fields, ready to be evaluated.
+//! Compiled conditions on tags and fields of rows.
 //!
-//! Invariants: of a stream's tags everything is decided once, so that what is left for its rows is
-//! about fields only; a tag that is not there is an empty text; a field that is not there makes
-//! every comparison with it false.
+//! Invariants: conditions on tags are evaluated once per stream, so that the remainder for its rows
+//! concerns fields only; a missing tag is an empty text; every comparison with a missing field is
+//! false.
 
 use super::arithmetic::{holds, operate};
 use super::field::ReadField;
@@ -12,11 +12,11 @@ use headwater::{
 use headwater_wire::influxql::Operator;
 use regex::Regex;
 
-/// A value that is known, or depends on the row or stream.
+/// A constant, or a value that depends on the row or stream.
 #[derive(Clone, Debug)]
 pub(super) enum Operand {
     Value(Value),
-    /// An index in the list of fields that are read.
+    /// An index in the list of fields to read.
     Field(usize),
     Tag(String),
     Operation(Operator, Box<Operand>, Box<Operand>),
@@ -28,17 +28,16 @@ pub(super) enum Predicate {
     All(Vec<Predicate>),
     Any(Vec<Predicate>),
     Compare(Operator, Operand, Operand),
-    /// The row lies within.
+    /// True if the row is within the range.
     During(ClosedRange),
-    /// Finds, or does not find.
+    /// True if the pattern matches; inverted by the flag.
     Matches(Operand, Regex, bool),
 }
 
-/// Instead of a field's number: the row's time, an integer of ns.
+/// Stands for the row's time, an integer of ns, in place of a field's index.
 pub(super) const TIME: usize = usize::MAX;
 
-/// The value of a field in a row, by its index in the list of fields that are read, or its
-/// [`TIME`].
+/// The value of a field in a row, by its index in the list of fields to read, or [`TIME`].
 pub(super) type Row<'a> = &'a dyn Fn(usize) -> Option<ValueRef<'a>>;
 
 impl Operand {
@@ -119,7 +118,7 @@ impl Predicate {
         }
     }
 
-    /// Whether it holds of a row whose stream's tags are decided.
+    /// Whether a row satisfies it; tags must be evaluated before.
     pub(super) fn holds<'a>(&'a self, row: Row<'a>) -> bool {
         match self {
             Predicate::Constant(value) => *value,
@@ -143,8 +142,7 @@ impl Predicate {
         }
     }
 
-    /// The part of it that the engine can use to leave out whole leaves. `fields` are those that
-    /// are read.
+    /// The part of it by which the engine can skip whole leaves. `fields` are the fields to read.
     pub(super) fn filters(&self, fields: &[ReadField]) -> Vec<Filter> {
         match self {
             Predicate::All(parts) => parts.iter().flat_map(|p| p.filters(fields)).collect(),
@@ -163,7 +161,7 @@ impl Predicate {
     }
 }
 
-/// All or any of the parts, of which one that is `deciding` decides.
+/// Joins the parts by `AND` or `OR`; a part equal to `deciding` decides.
 fn join(
     parts: &[Predicate],
     stream: &StreamName,
@@ -191,7 +189,7 @@ fn join(
     many(left)
 }
 
-/// The same condition for the engine, where it means the same there.
+/// The same condition for the engine, if it has the same meaning there.
 fn filter(operator: Operator, field: usize, value: &Value, fields: &[ReadField]) -> Option<Filter> {
     let field = fields.get(field).filter(|field| !field.is_cast())?;
     let is_same = match (field.stored, value) {
@@ -200,7 +198,7 @@ fn filter(operator: Operator, field: usize, value: &Value, fields: &[ReadField])
         | (FieldType::U64, Value::U64(_))
         | (FieldType::Bool, Value::Bool(_))
         | (FieldType::String, Value::String(_)) => true,
-        // Exact as a float.
+        // Exactly representable as a float.
         (FieldType::F64, Value::I64(v)) => v.unsigned_abs() < 1 << 53,
         (FieldType::U64, Value::I64(v)) => *v >= 0,
         _ => false,

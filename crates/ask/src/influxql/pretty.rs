@@ -1,19 +1,20 @@
-//! JSON over several lines, piece by piece.
+//! Indented JSON, piece by piece.
 //!
-//! Invariant: however a text is cut into pieces, the same comes out; its meaning stays the same.
+//! Invariant: the output does not depend on how a text is cut into pieces; its meaning stays the
+//! same.
 
-/// Writes JSON over several lines, each part four blanks further in than what holds it.
+/// Writes indented JSON, with four spaces per level.
 #[derive(Debug, Default)]
 pub struct Pretty {
     depth: usize,
     in_text: bool,
     escaped: bool,
-    /// The last byte opened a list or an object, of which it is not known yet whether it is empty.
+    /// True if the last byte opened a list or an object, which may still be empty.
     opened: bool,
 }
 
 impl Pretty {
-    /// The next piece.
+    /// Formats the next piece.
     ///
     /// ```
     /// use headwater_ask::influxql::Pretty;

@@ -1,6 +1,6 @@
-//! Numbers at random, for samples.
+//! Random numbers, for samples.
 //!
-//! Invariant: the same seed gives the same numbers in the same order. The numbers are no secrets.
+//! Invariant: the same seed gives the same numbers in the same order. The numbers are not secret.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 pub(super) struct Random(u64);
 
 impl Random {
-    /// Of a seed, or of one that is another one each time.
+    /// A generator with a seed; `None` = a different seed each time.
     pub(super) fn new(seed: Option<u64>) -> Random {
         Random(seed.unwrap_or_else(|| RandomState::new().build_hasher().finish()))
     }
@@ -22,9 +22,9 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to and without `end`, each as likely as the others; 0 for an end of 0.
+    /// A uniformly distributed number below `end`; 0 if `end` is 0.
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        // Of 2^64 numbers so few too many fall to some that nobody can tell.
+        // The bias of this method is negligible for 64-bit numbers.
         let wide = u128::from(self.next()) * u128::from(end);
         u64::try_from(wide >> 64).unwrap_or(0)
     }

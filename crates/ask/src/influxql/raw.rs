@@ -1,9 +1,9 @@
-//! Rows as they are, of all series of a group together.
+//! Raw rows of all series of a group together.
 //!
-//! Invariants: with a limit, no more than twice as many rows as it allows are in memory, however
-//! many there are; newest rows are looked for from the end backwards; rows of one instant are
-//! ordered by their texts and tags, by the names of their columns, then as their series are; rows
-//! that are handed on are read in stretches of time, of which each fits.
+//! Invariants: with a limit, at most twice as many rows as it allows are in memory, however many
+//! there are; newest rows are searched from the end backwards; rows of one instant are sorted by
+//! their texts and tags, by the names of their columns, then by the order of their series; rows
+//! that are streamed are read in ranges of time that fit the memory.
 
 use super::arithmetic::operate;
 use super::measurements::Member;
@@ -15,7 +15,7 @@ use crate::windows::narrow;
 use headwater::{ClosedRange, ScanChunk, Timestamp, Value, ValueRef};
 use std::cmp::Ordering;
 
-/// Memory that a stretch of rows which are handed on may take.
+/// Maximum memory of the rows of one range that is streamed.
 const STRETCH_BYTES: usize = 100_000 * VALUE_BYTES;
 
 /// One row of a computed answer.
@@ -24,7 +24,7 @@ pub(super) struct Computed {
     pub(super) cells: Vec<Cell>,
 }
 
-/// A row, and of which member it is.
+/// A row, and the index of its member.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) time: i64,
@@ -37,7 +37,7 @@ pub(super) struct Row {
 pub(super) struct RowRequest {
     pub(super) range: ClosedRange,
     pub(super) descending: bool,
-    /// Most rows that are of use.
+    /// Maximum number of useful rows.
     pub(super) keep: Option<usize>,
 }
 
@@ -51,7 +51,7 @@ struct Collector<'a> {
 }
 
 impl Evaluator<'_> {
-    /// The rows of a group, in the order asked for.
+    /// The rows of a group, in the requested order.
     pub(super) fn raw(
         &self,
         plan: &Plan,
@@ -82,8 +82,8 @@ impl Evaluator<'_> {
 }
 
 impl Evaluator<'_> {
-    /// Hands the rows of a group on, in the order asked for, until `each` says false. Rows that
-    /// were handed on are not retained.
+    /// Passes the rows of a group to `each`, in the requested order, until it returns false. Rows
+    /// that were passed are not retained.
     pub(super) fn in_stretches(
         &self,
         plan: &Plan,
@@ -132,7 +132,7 @@ impl Evaluator<'_> {
                 step = step.saturating_mul(2);
             }
             let goes_on = rows.is_empty() || each(rows)?;
-            // The receiver counts what it makes of them.
+            // The receiver counts its own memory.
             self.budget.give_bytes(used);
             if !goes_on {
                 return Ok(());
@@ -143,12 +143,12 @@ impl Evaluator<'_> {
     }
 }
 
-/// Bytes of a row in memory, about.
+/// Approximate bytes of a row in memory.
 fn row_bytes(cells: &[Cell]) -> usize {
     VALUE_BYTES + cells_bytes(cells)
 }
 
-/// The first part of a range in the order of the answer, of so many ns, and the rest of it.
+/// The first part of a range in the order of the answer, of `width` ns, and the rest of it.
 fn cut(range: ClosedRange, width: i128, descending: bool) -> (ClosedRange, ClosedRange) {
     let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
     if width > i128::from(last) - i128::from(first) {
@@ -169,7 +169,7 @@ fn cut(range: ClosedRange, width: i128, descending: bool) -> (ClosedRange, Close
     }
 }
 
-/// Orders cells by their texts; anything else stands before texts.
+/// Orders cells by their texts; other cells sort before texts.
 fn text_order(a: Option<&Cell>, b: Option<&Cell>) -> Ordering {
     let text = |cell: Option<&Cell>| match cell {
         Some(Cell::Value(Value::String(text))) => Some(text.clone()),
@@ -179,8 +179,8 @@ fn text_order(a: Option<&Cell>, b: Option<&Cell>) -> Ordering {
 }
 
 impl Collector<'_> {
-    /// Takes a member's rows of a range; with a limit and in rising order not more than are of use.
-    /// Gives their number.
+    /// Reads a member's rows of a range; with a limit and in ascending order only the useful rows.
+    /// Returns their number.
     fn take(&mut self, index: usize, member: &Member, range: ClosedRange) -> Result<usize, Error> {
         let limit = match self.wanted.descending {
             true => usize::MAX,
@@ -217,8 +217,8 @@ impl Collector<'_> {
         Ok(self.rows.len() - before)
     }
 
-    /// Takes a member's newest rows: from the end backwards, each stretch twice as long as the one
-    /// before.
+    /// Reads a member's newest rows: from the end backwards, each range twice as long as the
+    /// previous one.
     fn newest(&mut self, index: usize, member: &Member) -> Result<(), Error> {
         let keep = self.wanted.keep.unwrap_or(usize::MAX);
         let mut range = self.wanted.range.intersect(&member.extent);
@@ -236,7 +236,7 @@ impl Collector<'_> {
         Ok(())
     }
 
-    /// Sorts, leaves out what is beyond the limit, and looks no further than what is left.
+    /// Sorts the rows, removes rows above the limit, and narrows the range of further reads.
     fn prune(&mut self, keep: usize) {
         let (texts, descending) = (&self.texts, self.wanted.descending);
         self.rows.sort_by(|a, b| {
@@ -271,7 +271,7 @@ impl Collector<'_> {
     }
 }
 
-/// The cells of a row, and whether one of them comes from a field. A row of a subquery counts,
+/// The cells of a row, and whether one of them is from a field. A row of a subquery counts,
 /// whichever of its columns are read.
 fn cells(plan: &Plan, member: &Member, chunk: &ScanChunk, row: usize) -> (Vec<Cell>, bool) {
     let mut has_value = member.is_answered();
@@ -290,7 +290,7 @@ fn cells(plan: &Plan, member: &Member, chunk: &ScanChunk, row: usize) -> (Vec<Ce
     (cells, has_value)
 }
 
-/// The value of a column that is made of fields and tags of one row.
+/// The value of a column that is computed from fields and tags of one row.
 pub(super) fn value<'a>(
     node: &Node,
     member: &Member,

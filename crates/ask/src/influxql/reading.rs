@@ -1,8 +1,8 @@
 //! Reads of functions over the rows of a group: aggregates of intervals, and values.
 //!
-//! Invariants: what the pyramid knows is not read from rows; rows are read where a condition on
-//! fields, or the function itself, asks for each value; a text that is a number counts as one for
-//! functions of numbers.
+//! Invariants: aggregates in the pyramid are not computed from rows; rows are read where a
+//! condition on fields, or the function itself, requires each value; a text that is a number counts
+//! as one for functions of numbers.
 
 use super::Evaluator;
 use super::arithmetic::number;
@@ -24,13 +24,13 @@ pub(super) struct Grouping<'a> {
     pub(super) condition: &'a Condition,
     pub(super) windows: &'a Windows,
     pub(super) fill: Fill,
-    /// Newest rows first.
+    /// True for newest rows first.
     pub(super) descending: bool,
 }
 
 impl Grouping<'_> {
-    /// The intervals for what compares so many values with those before them, in the order of the
-    /// answer: so many more.
+    /// The intervals for functions that compare values with the `widths` values before them:
+    /// extended by that many, in the order of the answer.
     pub(super) fn reaching(&self, widths: u32) -> Windows {
         match (widths, self.descending) {
             (0, _) => self.windows.clone(),
@@ -40,7 +40,7 @@ impl Grouping<'_> {
     }
 }
 
-/// A field as functions read it: texts as numbers, or as they are; and over how many more
+/// A field as functions read it: texts as numbers or unchanged, and the number of additional
 /// intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Source {
@@ -60,11 +60,11 @@ struct Read {
 pub(super) struct Reads(BTreeMap<Source, Read>);
 
 /// A function's result for an interval: the interval's number, a time if the value has one, and the
-/// value, if there is any.
+/// value, if any.
 pub(super) type Given = (i64, Option<i64>, Option<Value>);
 
 impl Evaluator<'_> {
-    /// Reads what the functions need of all members.
+    /// Reads the data that the functions need, of all members.
     pub(super) fn read(
         &self,
         grouping: &Grouping<'_>,
@@ -157,7 +157,7 @@ impl Reads {
         reads.all(|r| r.buckets.is_empty() && r.values.is_empty())
     }
 
-    /// The first interval of which something was read, over so many more intervals.
+    /// The first non-empty interval, within `reach` additional intervals.
     pub(super) fn first(&self, reach: u32) -> Option<i64> {
         let first_of = |(_, read): (&Source, &Read)| {
             let bucket = read.buckets.first().map(narrow);
@@ -168,7 +168,7 @@ impl Reads {
         of_reach.filter_map(first_of).min()
     }
 
-    /// The results of a call's function for each interval that has something.
+    /// The results of a call's function for each non-empty interval.
     pub(super) fn given(&self, grouping: &Grouping<'_>, call: &Call) -> Vec<Given> {
         let plan = grouping.plan;
         let Some((function, field)) = call.function() else {
@@ -199,7 +199,7 @@ impl Reads {
         };
         let of = |(place, bucket): (i128, &Bucket)| {
             let value = function.of_bucket(bucket, field_type);
-            // One value has no deviation, but it is there.
+            // One value has no deviation, but the interval is not empty.
             let is_there = value.is_some()
                 || function == Function::Stddev && bucket.aggregate(0).sample_stddev().is_none();
             is_there.then(|| (narrow(place), time(bucket), value))
@@ -231,7 +231,7 @@ fn source(plan: &Plan, function: Function, field: usize, reach: u32) -> Source {
     }
 }
 
-/// Texts as the numbers they are; other values are left out.
+/// Texts converted to numbers; other values are left out.
 fn numbers(column: &Column) -> Column {
     let mut out = Column::with_capacity(FieldType::F64, column.len());
     for row in 0..column.len() {

@@ -1,4 +1,4 @@
-//! Rows of a series that a condition lets through.
+//! Rows of a series that satisfy a condition.
 
 use super::Evaluator;
 use super::field::ReadField;
@@ -8,8 +8,9 @@ use crate::error::{Error, found};
 use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec, ValueRef};
 
 impl Evaluator<'_> {
-    /// Hands out chunks of rows by time, with the numbers of those that the condition lets through,
-    /// until `each` says false. The columns are `read`. A filter may be left out of account.
+    /// Passes chunks of rows, sorted by time, to `each`, with the numbers of the rows that satisfy
+    /// the condition, until it returns false. The columns are `read`. `filters` are optional: rows
+    /// of subqueries ignore them.
     pub(super) fn each_chunk(
         &self,
         member: &Member,
@@ -78,7 +79,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// The numbers of the rows of a chunk that a member's condition lets through.
+/// The numbers of the rows of a chunk that satisfy a member's condition.
 pub(super) fn let_through(member: &Member, chunk: &ScanChunk, rows: &mut Vec<u32>) {
     let count = u32::try_from(chunk.times.len()).unwrap_or(u32::MAX);
     rows.clear();
@@ -101,7 +102,7 @@ pub(super) fn place(row: u32) -> usize {
     usize::try_from(row).unwrap_or(usize::MAX)
 }
 
-/// The rows of a chunk that were let through, of one column.
+/// One column of the rows of a chunk that satisfy the condition.
 pub(super) fn chosen(chunk: &ScanChunk, rows: &[u32], column: usize) -> (Vec<i64>, Column) {
     let Some(column) = chunk.columns.get(column) else {
         return (Vec::new(), Column::new(FieldType::F64));

@@ -1,6 +1,6 @@
 //! `SELECT`: its measurements one after another, each in its groups.
 //!
-//! Invariant: newest rows first has the last measurements and the last groups first too.
+//! Invariant: with newest rows first, measurements and groups are in descending order too.
 
 use super::columns::Columns;
 use super::condition::{Condition, time_zone};
@@ -20,7 +20,7 @@ use headwater_wire::zone::Zone;
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Rows of a series that are passed over, and taken.
+/// Offset and limit of the rows of a series.
 #[derive(Clone, Copy)]
 struct Limits {
     offset: usize,
@@ -31,7 +31,7 @@ impl Limits {
     fn new(offset: Option<u64>, limit: Option<u64>, what: &str) -> Result<Limits, Error> {
         Ok(Limits {
             offset: count(offset, what)?.unwrap_or(0),
-            // 0 is no limit, as in InfluxDB.
+            // 0 means no limit, as in InfluxDB.
             limit: match count(limit, what)? {
                 None | Some(0) => usize::MAX,
                 Some(limit) => limit,
@@ -44,7 +44,7 @@ impl Limits {
     }
 }
 
-/// Series that were passed over and taken.
+/// Number of series that were skipped and taken.
 struct Counted {
     passed: usize,
     taken: usize,
@@ -52,7 +52,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Counts one more series that has rows, whichever of these are selected; whether it is
+    /// Counts one more series with rows, whichever of these are selected; returns whether it is
     /// selected.
     fn takes_another(&mut self) -> bool {
         self.passed += 1;
@@ -64,12 +64,12 @@ impl Counted {
     }
 }
 
-/// The parts of a statement, resolved without its measurements.
+/// The parts of a statement that do not depend on its measurements, resolved.
 pub(super) struct ResolvedSelect {
     pub(super) condition: Condition,
     pub(super) windows: Windows,
     fill: Fill,
-    /// The dimensions of the outer queries too.
+    /// The dimensions, including those of the outer queries.
     pub(super) dimensions: Vec<Dimension>,
     /// The scope for its subqueries.
     pub(super) own: Scope,
@@ -88,7 +88,7 @@ impl ResolvedSelect {
 }
 
 impl Evaluator<'_> {
-    /// Hands the series of an answer to a taker; `scope` is the restriction by the outer query.
+    /// Passes the series of an answer to a taker; `scope` is the restriction by the outer query.
     pub(super) fn select(
         &self,
         select: &Select,
@@ -114,7 +114,7 @@ impl Evaluator<'_> {
             else {
                 continue;
             };
-            // Held while the measurement is worked on.
+            // Memory in use while the measurement is processed.
             let held = self.budget.bytes_kept().saturating_sub(before);
             let own_columns = Columns::of(&measurement);
             let columns = united.as_deref().unwrap_or(&own_columns);
@@ -140,7 +140,7 @@ impl Evaluator<'_> {
         Ok(())
     }
 
-    /// Resolves the parts of a statement that need no measurement.
+    /// Resolves the parts of a statement that do not depend on a measurement.
     pub(super) fn resolve(
         &self,
         select: &Select,
@@ -152,7 +152,7 @@ impl Evaluator<'_> {
         let every = self.every(select, scope)?;
         let condition = self.condition(select, scope, every, zone.as_ref())?;
         let fill = match (select.fill, scope) {
-            // Nobody sees what is not there.
+            // Empty rows are not visible in the outer query.
             (Fill::Null, Some(_)) => Fill::None,
             (fill, _) => fill,
         };
@@ -161,7 +161,7 @@ impl Evaluator<'_> {
         let inherited = scope.into_iter().flat_map(|scope| &scope.keys);
         dimensions.extend(inherited.cloned().map(Dimension::Tag));
         let windows = windows(condition.range, every, zone.as_ref());
-        // What is looked at for the intervals that others are compared with.
+        // The range that includes the intervals that others are compared with.
         let looked_at = match descending {
             _ if condition.range.is_empty() => windows.clone(),
             true => windows.ending_later(reach(select)),
@@ -186,7 +186,7 @@ impl Evaluator<'_> {
         })
     }
 
-    /// The condition of the rows, also of the outer query.
+    /// The condition on the rows, including those of the outer query.
     fn condition(
         &self,
         select: &Select,
@@ -235,7 +235,7 @@ impl Evaluator<'_> {
         }))
     }
 
-    /// The rows of a group, handed to the taker.
+    /// The rows of a group, passed to the taker.
     fn group(
         &self,
         grouping: &Grouping<'_>,
@@ -288,7 +288,7 @@ impl Evaluator<'_> {
             let rows = rows.into_iter().map(|r| (r.time, r.cells));
             (has_rows, flat(plan, rows, limits))
         };
-        // What it was computed from is released.
+        // The inputs of the computation are released.
         let is_told = has_rows && counted.takes_another() && !cells.is_empty();
         let is_kept = is_told && !hands_on;
         self.budget
@@ -315,7 +315,7 @@ pub(super) fn names_in(
     names
 }
 
-/// The tags that are named to put rows together by.
+/// The tags by which rows are grouped.
 fn named(dimensions: &[Dimension]) -> Vec<String> {
     let tags = dimensions.iter().filter_map(|dimension| match dimension {
         Dimension::Tag(key) => Some(key.clone()),
@@ -324,7 +324,7 @@ fn named(dimensions: &[Dimension]) -> Vec<String> {
     tags.collect()
 }
 
-/// So many rows are read at once, wherever they go.
+/// Up to this many rows are read at once.
 const FEW_ROWS: usize = 10_000;
 
 const ALL: Limits = Limits {
@@ -332,7 +332,7 @@ const ALL: Limits = Limits {
     limit: usize::MAX,
 };
 
-/// The name of a group, and the rows of it that are answered.
+/// The name of a group, and the selected rows of it.
 struct Head<'a> {
     name: &'a str,
     keys: &'a GroupKeys,
@@ -375,8 +375,7 @@ fn flat(
     cells
 }
 
-/// The members of a measurement by the values of the tags they are put together by, in the order of
-/// the answer.
+/// The members of a measurement by the values of the grouping tags, in the order of the answer.
 pub(super) fn groups<'a>(
     measurement: &'a Measurement,
     keys: &GroupKeys,

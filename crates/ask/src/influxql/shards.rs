@@ -1,9 +1,9 @@
-//! `SHOW SHARDS` and `SHOW SHARD GROUPS`: the spans of time by which rows are stored.
+//! `SHOW SHARDS` and `SHOW SHARD GROUPS`: the partitions of time in which rows are stored.
 //!
 //! A partition is what InfluxDB calls a shard. Partitions of several tables over one span are one
 //! shard of their database, and each shard is a group of its own.
 //!
-//! Invariant: a client that may not read all there is sees no shard, since a span tells when
+//! Invariant: a client that may not read all data does not see shards, since a span reveals when
 //! something was measured; nor does the client of a front end that has only a snapshot.
 
 use super::{Cell, Evaluator, POLICY, Series};
@@ -11,7 +11,7 @@ use crate::databases::Space;
 use headwater::{Timestamp, Value};
 use std::collections::BTreeSet;
 
-/// A span of a database; rows before `end` belong to it.
+/// A span of a database; its rows are before `end`.
 struct Shard {
     database: String,
     start: Timestamp,
@@ -19,7 +19,7 @@ struct Shard {
 }
 
 impl Evaluator<'_> {
-    /// The shards of each database, numbered through.
+    /// The shards of each database, numbered consecutively.
     fn spans(&self) -> Vec<Shard> {
         let Some(db) = self.changes.filter(|_| self.access.reads_all()) else {
             return Vec::new();

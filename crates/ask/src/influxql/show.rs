@@ -1,7 +1,7 @@
-//! `SHOW`: names of what there is, as far as the client may read it.
+//! `SHOW`: lists names, as far as the client may read them.
 //!
-//! Invariant: a tag, a value or a series is listed only if a stream that may be read has it; a
-//! field, only if the client may know of it ([`crate::Access::typed_fields`]).
+//! Invariant: a tag, a value or a series is listed only if a readable stream has it; a field, only
+//! if the client may know of it ([`crate::Access::typed_fields`]).
 
 use super::arithmetic::type_name;
 use super::condition::{Condition, compile_regex};
@@ -42,7 +42,7 @@ impl Keys {
     }
 }
 
-/// Rows of one series of the answer.
+/// One series of the answer with these rows.
 fn table(name: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Series {
     let cells = rows.into_iter().flatten().map(Cell::text);
     Series {
@@ -147,7 +147,7 @@ impl Evaluator<'_> {
         Ok(out)
     }
 
-    /// The databases of which the client may know.
+    /// The databases that the client may know of.
     fn databases_shown(&self) -> Series {
         let others = self.names.others().filter(|name| self.knows(name));
         let names = std::iter::once(self.names.main()).chain(others);
@@ -193,7 +193,7 @@ impl Evaluator<'_> {
         ]
     }
 
-    /// An answer of one series, or of none when it has no row.
+    /// An answer of one series, or without series if it does not have rows.
     fn one(&self, show: &Show, mut series: Series) -> Result<Vec<Series>, Error> {
         cut(show, &mut series)?;
         Ok(if series.cells.is_empty() {
@@ -225,7 +225,7 @@ impl Evaluator<'_> {
     ) -> Result<Vec<Vec<String>>, Error> {
         let mut rows = Vec::new();
         for name in names {
-            // Without a condition one stream that may be read suffices.
+            // Without a condition one readable stream suffices.
             let is_there = if show.condition.is_none() {
                 let mut found = false;
                 streams::walk(self.snapshot, self.access, name, self.budget, &mut |_| {
@@ -339,7 +339,7 @@ fn number(name: &str, column: &str, count: usize) -> Series {
     }
 }
 
-/// Lists as the numbers of their rows.
+/// Replaces lists by the numbers of their rows.
 fn counted(lists: Vec<Series>) -> Vec<Series> {
     let rows = |list: &Series| list.cells.len() / list.columns.len().max(1);
     let lists = lists.iter().filter(|list| rows(list) > 0);
@@ -348,7 +348,7 @@ fn counted(lists: Vec<Series>) -> Vec<Series> {
         .collect()
 }
 
-/// The name of a count: InfluxDB estimates where everything is counted, and not exactly.
+/// The name of a count: InfluxDB estimates if all rows are counted, and not exactly.
 fn estimated(show: &Show) -> &'static str {
     let is_about_all = show.sources.is_empty() && show.condition.is_none();
     match is_about_all && !show.exact {
@@ -357,7 +357,7 @@ fn estimated(show: &Show) -> &'static str {
     }
 }
 
-/// Whether names are compared by their order, which nothing is listed by.
+/// Whether a condition compares names with `<`, `<=`, `>` or `>=`, which match no name.
 fn is_ordered(condition: &Expression) -> bool {
     match condition {
         Expression::All(parts) | Expression::Any(parts) => parts.iter().any(is_ordered),

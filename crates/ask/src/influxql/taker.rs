@@ -1,17 +1,17 @@
-//! Receivers of the series of an answer: a list of them, or a writer of each as it comes.
+//! Receivers of the series of an answer: a list, or a writer of each series as it arrives.
 
 use super::Series;
 use crate::error::Error;
 
-/// Takes series, one after another.
+/// Receives series, one after another.
 pub(super) trait Taker {
-    /// Takes a series, or more rows of the one before if it goes on.
+    /// Receives a series, or more rows of the previous one if `goes_on` is set.
     ///
     /// # Errors
-    /// When nobody takes any more.
+    /// When the receiver no longer accepts series.
     fn take(&mut self, series: Series, goes_on: bool) -> Result<(), Error>;
 
-    /// Whether series are not retained.
+    /// Whether series are streamed and not retained.
     fn hands_on(&self) -> bool;
 }
 

@@ -1,19 +1,19 @@
 //! The time of a row, as statements name it.
 //!
-//! Invariant: `time` is the first column of every answer and nothing else; no field or tag is meant
-//! by it.
+//! Invariant: `time` is the first column of every answer and nothing else; it never means a field
+//! or tag.
 
 use super::invalid;
 use crate::error::Error;
 use headwater_wire::influxql::{Expression, Select};
 use std::collections::BTreeSet;
 
-/// Whether an expression is the time of a row, and nothing else.
+/// Whether an expression is exactly the time of a row.
 pub(super) fn is_time(expression: &Expression) -> bool {
     matches!(expression, Expression::Reference { name, .. } if name.eq_ignore_ascii_case("time"))
 }
 
-/// Whether the time of a row stands in an expression.
+/// Whether an expression contains the time of a row.
 pub(super) fn mentions_time(expression: &Expression) -> bool {
     match expression {
         Expression::Binary { left, right, .. } => mentions_time(left) || mentions_time(right),
@@ -23,8 +23,8 @@ pub(super) fn mentions_time(expression: &Expression) -> bool {
     }
 }
 
-/// Refuses what the column of times cannot be: computed with, there twice, alone, or called as
-/// another one.
+/// Refuses an invalid column of times: in a computation, repeated, alone, or with the name of
+/// another column.
 pub(super) fn check_times(select: &Select) -> Result<(), Error> {
     let mut names = BTreeSet::new();
     let mut is_alone = true;

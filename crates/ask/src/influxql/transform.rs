@@ -1,8 +1,9 @@
-//! Functions from one series to another: differences, derivatives, sums so far.
+//! Functions from one series to another: differences, derivatives, cumulative sums.
 //!
-//! Invariants: what comes out has the times of what went in, without those that have nothing before
-//! them to compare with; what is before is so in the order of the answer, so that newest rows first
-//! are compared with newer ones; of several values of one instant only the first is compared.
+//! Invariants: results have the times of the input values, except values without a previous value
+//! to compare with; *previous* refers to the order of the answer, so that with newest rows first
+//! values are compared with newer ones; among several values of one instant only the first is
+//! compared.
 
 use super::arithmetic::{finite, from_wide, number, operate};
 use headwater::Value;
@@ -10,28 +11,29 @@ use headwater_wire::influxql::Operator;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Transform {
-    /// Change in this many ns; `true`: without falling values.
+    /// Change per this many ns; `true`: without decreasing values.
     Derivative(i64, bool),
-    /// Change; `true`: without falling values.
+    /// Change; `true`: without decreasing values.
     Difference(bool),
-    /// The mean of so many values.
+    /// The mean of this many values.
     MovingAverage(usize),
     CumulativeSum,
-    /// Time since the value before, in this many ns.
+    /// Time since the previous value, in this many ns.
     Elapsed(i64),
 }
 
 impl Transform {
-    /// The number of intervals before the range that the function looks at.
+    /// The number of intervals before the range that the function reads.
     pub(super) fn reach(self) -> u32 {
         match self {
             Transform::CumulativeSum => 0,
-            // Also of many values, as InfluxDB has it: the averages begin later then.
+            // One interval also for a mean of many values, as in InfluxDB: the averages begin later
+            // then.
             _ => 1,
         }
     }
 
-    /// Of values in the order of the answer.
+    /// Applies the function to values in the order of the answer.
     pub(super) fn apply(self, points: &[(i64, Value)], descending: bool) -> Vec<(i64, Value)> {
         let is_falling = |v: &Value| number(v.as_ref()).is_none_or(|v| v < 0.0);
         match self {
@@ -90,7 +92,7 @@ impl Transform {
     }
 }
 
-/// Each value with the one before it, of another instant.
+/// Each value with the previous one, of another instant.
 fn advancing(points: &[(i64, Value)]) -> impl Iterator<Item = (&(i64, Value), &(i64, Value))> {
     let firsts = || {
         let runs = points.chunk_by(|(a, _), (b, _)| a == b);

@@ -1,9 +1,9 @@
-//! Where the rows of a `SELECT` come from: stored rows, and answers of subqueries.
+//! Sources of the rows of a `SELECT`: stored rows, and answers of subqueries.
 //!
-//! Invariants: a subquery is evaluated for one measurement at a time; rows that it hands on each by
-//! itself are read as the outer query needs them, others are buffered while that measurement is
-//! worked on; its columns are fields, and the tags it was grouped by are tags, also those that only
-//! the outer query groups by, which nothing but the grouping sees.
+//! Invariants: a subquery is evaluated for one measurement at a time; rows that it passes on one by
+//! one are read as the outer query needs them, other rows are buffered while that measurement is
+//! processed; its columns are fields, and the tags by which it was grouped are tags, including tags
+//! that only the outer query groups by, which are visible only to the grouping.
 
 use super::Evaluator;
 use super::buffered::{BufferedRows, BufferedSeries, SeriesBuffer, as_floats, wider};
@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 impl Evaluator<'_> {
-    /// The names of the measurements that a query is about, in order.
+    /// The names of the measurements of a query, sorted.
     pub(super) fn names_of(&self, select: &Select) -> Result<BTreeSet<String>, Error> {
         let mut names = BTreeSet::new();
         let stored = stored(select);
@@ -35,7 +35,7 @@ impl Evaluator<'_> {
         Ok(names)
     }
 
-    /// A measurement of a query: its stored series, and those of subqueries.
+    /// A measurement of a query: its stored series, and the series of subqueries.
     pub(super) fn source(
         &self,
         select: &Select,
@@ -70,7 +70,7 @@ impl Evaluator<'_> {
         let held = buffer.series;
         let fields = fields(&held, &passed);
         let stored = stored(select);
-        // Without subqueries the name comes from these.
+        // Without subqueries the stored measurements have the name.
         let is_stored = stored.len() == select.sources.len()
             || !stored.is_empty() && !self.names_among(vec![name.to_owned()], stored)?.is_empty();
         let mut out = match is_stored {
@@ -110,9 +110,8 @@ impl Evaluator<'_> {
         Ok(out)
     }
 
-    /// The series of a subquery that hands the rows of a stored measurement on as they are, or
-    /// computed each by itself; `None` when it is none of that kind, and its rows have to be
-    /// buffered.
+    /// The series of a subquery that passes on the rows of a stored measurement unchanged, or
+    /// computes each row by itself; `None` for any other subquery, whose rows must be buffered.
     fn passed(
         &self,
         query: &Select,
@@ -182,7 +181,7 @@ struct Answered {
     name: String,
     tags: Vec<(String, String)>,
     extent: ClosedRange,
-    /// Its fields, where they are known without its rows.
+    /// Fields, if known without reading the rows.
     fields: Vec<(String, FieldType)>,
     rows: Rows,
 }
@@ -204,8 +203,8 @@ impl Answered {
     }
 }
 
-/// The columns of series as fields. Numbers of several types are floats; of other types the first
-/// one counts.
+/// The columns of series as fields. Numbers of several types become floats; among other types the
+/// first one is used.
 fn fields(held: &[BufferedSeries], passed: &[Answered]) -> Vec<(String, FieldType)> {
     let mut out: Vec<(String, FieldType)> = Vec::new();
     let mut add = |name: &String, found: FieldType| match out.iter_mut().find(|(n, _)| n == name) {
@@ -217,7 +216,7 @@ fn fields(held: &[BufferedSeries], passed: &[Answered]) -> Vec<(String, FieldTyp
             add(name, column.field_type());
         }
     }
-    // Series that are passed on have the same fields, but those of several subqueries.
+    // Passed series of one subquery have the same fields; several subqueries may differ.
     let mut last: Option<&[(String, FieldType)]> = None;
     for series in passed {
         if last != Some(series.fields.as_slice()) {
@@ -228,13 +227,13 @@ fn fields(held: &[BufferedSeries], passed: &[Answered]) -> Vec<(String, FieldTyp
     out
 }
 
-/// A buffered series, its columns as the fields say.
+/// A buffered series, with its columns converted to these fields.
 fn answered(mut series: BufferedSeries, fields: &[(String, FieldType)], since: i64) -> Answered {
     series.sort();
     let (mut names, mut columns): (Vec<String>, Vec<Column>) = (Vec::new(), Vec::new());
     for (name, column) in series.columns {
         let known = fields.iter().find(|(n, _)| *n == name);
-        // Of columns of one name the first one counts.
+        // Among columns of one name the first one is used.
         if let (Some(column), Some((_, wanted)), false) = (column, known, names.contains(&name)) {
             let is_other = column.field_type() != *wanted;
             let mut column = match is_other && *wanted == FieldType::F64 {

@@ -1,8 +1,8 @@
-//! Answers as InfluxDB 1 writes them, in JSON and CSV.
+//! Answers in InfluxDB 1's formats, JSON and CSV.
 //!
-//! Invariants: numbers read back to the same bits; a float without a fraction is written without
-//! one, as InfluxDB does; what is not finite is `null`; the first column of rows of data is their
-//! time, as RFC 3339 or as an integer of the unit asked for.
+//! Invariants: numbers are read back to the same bits; a float without a fraction is written
+//! without one, as InfluxDB does; values that are not finite are `null`; the first column of rows
+//! of data is their time, as RFC 3339 or as an integer of the requested unit.
 
 use super::{Answer, Cell, Series};
 use crate::error::Error;
@@ -17,12 +17,12 @@ pub enum Epoch {
     /// As text.
     #[default]
     Rfc3339,
-    /// So many ns.
+    /// Integers of this many ns.
     Unit(i64),
 }
 
 impl Epoch {
-    /// By the parameter `epoch`.
+    /// The unit of a value of the parameter `epoch`.
     #[must_use]
     pub fn named(name: &str) -> Option<Epoch> {
         Some(Epoch::Unit(match name {
@@ -38,7 +38,7 @@ impl Epoch {
     }
 }
 
-/// Takes the bytes of an answer, piece by piece.
+/// Receives the bytes of an answer, piece by piece.
 pub type Out<'a> = dyn FnMut(Vec<u8>) -> crate::error::Result<()> + 'a;
 
 /// Form of a written answer.
@@ -46,7 +46,7 @@ pub type Out<'a> = dyn FnMut(Vec<u8>) -> crate::error::Result<()> + 'a;
 pub struct Form {
     /// The form of times.
     pub epoch: Epoch,
-    /// Rows of a part of the answer, if it is to come in parts.
+    /// Rows per part of the answer, if it is chunked.
     pub chunk_rows: Option<usize>,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn whole(out: &mut Vec<u8>, number: usize, answer: &Result<Answer, Er
         Err(error) => push_error(out, error),
         Ok(answer) => {
             if let Some(series) = &answer.series {
-                // An empty list, since a client of YCSB fails when there is none.
+                // An empty list, since a client of YCSB fails if the list is missing.
                 out.extend_from_slice(b",\"series\":[");
                 for (index, one) in series.iter().enumerate() {
                     if index > 0 {
@@ -93,7 +93,7 @@ pub(super) fn whole(out: &mut Vec<u8>, number: usize, answer: &Result<Answer, Er
     out.push(b'}');
 }
 
-/// Why a statement is not carried out, or not to its end.
+/// Appends the reason for which a statement failed.
 pub(super) fn push_error(out: &mut Vec<u8>, error: &Error) {
     out.extend_from_slice(b",\"error\":");
     push_str(out, error.message());
@@ -109,7 +109,7 @@ pub(super) fn messages(out: &mut Vec<u8>, answer: &Answer) {
     }
 }
 
-/// A series as JSON, or some of its cells where the rest follows in another part.
+/// Appends a series as JSON, or some of its cells if the rest follows in another part.
 pub(super) fn push_series(
     out: &mut Vec<u8>,
     series: &Series,
@@ -161,7 +161,7 @@ pub(super) fn push_head(out: &mut Vec<u8>, series: &Series) {
     out.push(b']');
 }
 
-/// Rows of so many columns, with commas between them.
+/// Appends rows of `columns` columns, separated by commas.
 pub(super) fn push_rows(
     out: &mut Vec<u8>,
     cells: &[Cell],
@@ -187,7 +187,7 @@ pub(super) fn push_rows(
 fn push_cell(out: &mut Vec<u8>, cell: &Cell, epoch: Epoch, zone: Option<&TimeZone>) {
     match (cell, epoch) {
         (Cell::Null, _) => out.extend_from_slice(b"null"),
-        // Cut towards zero, as InfluxDB does.
+        // Truncated, as in InfluxDB.
         (Cell::Time(at), Epoch::Unit(unit)) => push_i64(out, at / unit),
         (Cell::Time(at), Epoch::Rfc3339) => push_str(out, &time(Timestamp::from_nanos(*at), zone)),
         (Cell::Value(value), _) => push_number(out, value),
@@ -202,7 +202,7 @@ fn time(at: Timestamp, zone: Option<&TimeZone>) -> String {
     });
     local.unwrap_or_else(|| {
         let text = format_instant(at);
-        // Without zeros at the end of the fraction, as InfluxDB writes it.
+        // Without trailing zeros of the fraction, as InfluxDB writes it.
         match text.strip_suffix('Z').filter(|t| t.contains('.')) {
             Some(digits) => format!("{}Z", digits.trim_end_matches('0')),
             None => text,
@@ -210,7 +210,7 @@ fn time(at: Timestamp, zone: Option<&TimeZone>) -> String {
     })
 }
 
-/// A value; a float without a fraction as an integer.
+/// Appends a number; a float without a fraction as an integer.
 fn push_number(out: &mut Vec<u8>, value: &Value) {
     let from = out.len();
     push_value(out, value.as_ref());
@@ -219,7 +219,7 @@ fn push_number(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// The answers of a request as CSV. Times are integers unless they were asked for as text.
+/// The answers of a request as CSV. Times are integers unless text was requested.
 #[must_use]
 pub fn csv(answers: &[Result<Answer, Error>], form: Form) -> Vec<u8> {
     let mut out = Vec::new();
@@ -237,7 +237,7 @@ pub fn csv(answers: &[Result<Answer, Error>], form: Form) -> Vec<u8> {
     out
 }
 
-/// State of a CSV text that is being written.
+/// State of an unfinished CSV text.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
     has_begun: bool,
@@ -260,7 +260,7 @@ impl Sheet {
         self.columns = None;
     }
 
-    /// Rows of a series, under their columns unless these are still the same.
+    /// Appends rows of a series, with a header line if the columns changed.
     pub(super) fn series(
         &mut self,
         out: &mut Vec<u8>,
@@ -308,7 +308,7 @@ fn rows(out: &mut Vec<u8>, series: &Series, form: Form, zone: Option<&TimeZone>)
     }
 }
 
-/// A text in CSV, in quotes where it needs them.
+/// Appends a text in CSV, quoted if necessary.
 fn push_text(out: &mut Vec<u8>, text: &str) {
     if text.contains(['"', ',', '\n', '\r']) {
         out.push(b'"');

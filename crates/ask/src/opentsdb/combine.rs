@@ -1,8 +1,9 @@
-//! Several series as one: at every instant at which one of them has a point.
+//! Combines several series into one, with a point at every instant at which one of them has a
+//! point.
 //!
-//! Invariant: where the aggregator interpolates, a series counts from its first to its last point,
-//! with what lies on the line between its neighbours; elsewhere only with the points it has. Sums
-//! and extremes of integers are exact.
+//! Invariant: if the aggregator interpolates, a series contributes from its first to its last
+//! point, with linear interpolation between points; otherwise only with its own points. Sums and
+//! extremes of integers are exact.
 
 use crate::budget::Budget;
 use crate::error::Error;
@@ -17,7 +18,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The number as a float, unless it is none.
+    /// The number as a float; `None` if missing.
     pub(super) fn float(self) -> Option<f64> {
         match self {
             Number::Integer(v) => Some(v as f64),
@@ -28,13 +29,13 @@ impl Number {
     }
 }
 
-/// Points by time in ns.
+/// Points sorted by time in ns.
 pub(super) type Points = Vec<(i64, Number)>;
 
-/// Points of all series together.
+/// Combines the points of all series.
 ///
 /// # Errors
-/// When the budget is used up.
+/// When the budget is exhausted.
 pub(super) fn combine(
     mut series: Vec<Points>,
     aggregator: Aggregator,
@@ -78,7 +79,7 @@ pub(super) fn combine(
         }
         match aggregate(aggregator, &values) {
             Some(value) => out.push((time, value)),
-            // All of them are empty there.
+            // All series are empty at that instant.
             None => out.extend(empty.map(|value| (time, value))),
         }
     }
@@ -92,7 +93,7 @@ fn between(a: (i64, Number), b: (i64, Number), at: i64) -> Option<Number> {
     Some(Number::Float(from + (to - from) * share))
 }
 
-/// One of several values; `None` of none.
+/// Aggregates several values; `None` without values.
 fn aggregate(aggregator: Aggregator, values: &[Number]) -> Option<Number> {
     let first = *values.first()?;
     let last = *values.last()?;
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(of(Aggregator::Count, true)[2], (10, i(2)));
         assert_eq!(of(Aggregator::Avg, true)[2], (10, f(11.5)));
         assert_eq!(of(Aggregator::Dev, true)[2], (10, f(8.5)));
-        // An interval in which all are empty stays empty.
+        // An interval in which all series are empty stays empty.
         let empty = vec![vec![(0, Number::Null)], vec![(0, Number::Null)]];
         assert_eq!(
             combine(empty, Aggregator::Sum, false, &budget).unwrap(),
@@ -202,7 +203,7 @@ mod tests {
         let alone = vec![points(&[(0, 10), (0, 1)])];
         let alone = combine(alone, Aggregator::Sum, false, &budget).unwrap();
         assert_eq!(alone, [(0, i(11))]);
-        // Between the last of several and the next.
+        // Between the last of several points and the next.
         assert_eq!(of(Aggregator::Max, true)[1], (5, Number::Float(10.5)));
     }
 }

@@ -1,4 +1,4 @@
-//! Which series the filters of a query let through.
+//! Filters of a query, which select series.
 
 use super::invalid;
 use crate::error::Error;
@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashSet};
 const REGEX_BYTES_MAX: usize = 1 << 20;
 
 enum Test {
-    /// One of these, or none of them; small and capital letters are the same.
+    /// The value is in the set, or with `false` is not; the second flag ignores case.
     Values(HashSet<String>, bool, bool),
     Pattern(Regex),
     NotThere,
@@ -20,7 +20,7 @@ enum Test {
 pub(super) struct Filters {
     tests: Vec<(String, Test)>,
     group_by: BTreeSet<String>,
-    /// Series have these tags only.
+    /// Tags to which series are restricted.
     only: Option<BTreeSet<String>>,
 }
 
@@ -61,7 +61,7 @@ impl Filters {
         })
     }
 
-    /// The values by which series are put together.
+    /// The values by which series are grouped.
     pub(super) fn group(&self, stream: &StreamName) -> Vec<String> {
         let value = |key: &String| stream.tag(key).unwrap_or_default().to_owned();
         self.group_by.iter().map(value).collect()

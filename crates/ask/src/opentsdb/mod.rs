@@ -1,9 +1,8 @@
-//! Queries of OpenTSDB's clients: series of a metric chosen by tags, downsampled, put together.
+//! Queries of OpenTSDB's clients: series of a metric, selected by tags, downsampled and aggregated.
 //!
-//! Invariants: an interval's value comes from the pyramid and not from rows, but for its first and
-//! last value; only streams that the client may read are counted, listed or put together; memory in
-//! use is counted by a `Budget`.
-//! Page: docs/http/opentsdb.md.
+//! Invariants: an interval's value is from the pyramid and not from rows, except first and last
+//! values; only streams that the client may read are counted, listed or aggregated; memory in use
+//! is counted by a `Budget`. Page: docs/http/opentsdb.md.
 
 mod combine;
 mod filters;
@@ -31,13 +30,13 @@ pub struct Evaluator<'a> {
     pub budget: &'a Budget,
 }
 
-/// A stream that is meant.
+/// A selected stream.
 struct Member {
     stream: StreamName,
     extent: ClosedRange,
 }
 
-/// Series put together under the values of some tags; for `none` one series.
+/// Series grouped by the values of some tags; with aggregator `none` one series each.
 type Groups = BTreeMap<Vec<String>, Vec<Member>>;
 
 /// Kind of the names of a metric that a client lists.
@@ -55,13 +54,13 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::query(message)
 }
 
-/// As for a metric that was never written, whatever the reason.
+/// The same error as for a metric that was never written, whatever the reason.
 fn no_metric(name: &str) -> Error {
     invalid(format!("No such name for 'metrics': '{name}'"))
 }
 
 impl Evaluator<'_> {
-    /// The type of a metric's value; `None` when there is no such metric with numbers.
+    /// The type of a metric's value; `None` when a numeric metric of this name does not exist.
     fn value_type(&self, table: &str) -> Result<Option<FieldType>, Error> {
         let fields = self
             .access
@@ -92,7 +91,7 @@ impl Evaluator<'_> {
     /// Answers a query as JSON.
     ///
     /// # Errors
-    /// [`crate::Kind::Query`] for a metric that is not there, and when the budget is used up.
+    /// [`crate::Kind::Query`] for a metric that does not exist, and when the budget is exhausted.
     pub fn answer(&self, question: &Question) -> Result<Vec<u8>, Error> {
         let mut out = b"[".to_vec();
         for query in &question.queries {
@@ -130,13 +129,13 @@ impl Evaluator<'_> {
                 out.push(b',');
             }
             push_result(out, question, query, &names, &points);
-            // What it was computed from is released, only its text stays.
+            // The inputs of the computation are released, only the text stays.
             self.budget.keep_only(before, points.len() * VALUE_BYTES)?;
         }
         Ok(())
     }
 
-    /// The streams of a metric that the filters let through, put together.
+    /// The streams of a metric that satisfy the filters, grouped.
     fn groups(&self, query: &SubQuestion, range: ClosedRange) -> Result<Groups, Error> {
         let filters = Filters::new(query)?;
         let mut groups = Groups::new();
@@ -180,7 +179,7 @@ impl Evaluator<'_> {
     /// Names that begin with a text, at most `max` of them.
     ///
     /// # Errors
-    /// When the budget is used up.
+    /// When the budget is exhausted.
     pub fn suggest(&self, names: Names, begin: &str, max: usize) -> Result<Vec<String>, Error> {
         let metrics = self.metrics()?;
         if names == Names::Metrics {
@@ -211,7 +210,7 @@ impl Evaluator<'_> {
         Ok(found.into_iter().take(max).collect())
     }
 
-    /// The series of a metric, at most `limit`, and how many there are.
+    /// The series of a metric, at most `limit`, and their total number.
     ///
     /// # Errors
     /// As [`Evaluator::answer`].
@@ -230,7 +229,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// Tags of the same value in all of the series; and those with different ones.
+/// Tags with the same value in all series, and tags with different values.
 fn tags<'a>(names: &[&'a StreamName]) -> (Vec<(&'a str, &'a str)>, Vec<&'a str>) {
     let Some((first, others)) = names.split_first() else {
         return (Vec::new(), Vec::new());
@@ -283,7 +282,7 @@ fn push_result(
     let mut rest = points.iter().peekable();
     while let Some((time, value)) = rest.next() {
         let stamp = time.div_euclid(unit);
-        // Of several points with the same stamp the last one stays.
+        // Among several points with the same timestamp the last one is used.
         if rest
             .peek()
             .is_some_and(|(next, _)| next.div_euclid(unit) == stamp)

@@ -1,4 +1,4 @@
-//! The points of one series: as they are, or of intervals; and their rates.
+//! The points of one series: raw or per interval, and their rates.
 
 use super::combine::{Number, Points};
 use super::{Evaluator, Member};
@@ -75,7 +75,7 @@ impl Evaluator<'_> {
         let mut buckets = Buckets::default();
         let stream = (&member.stream, member.extent);
         fold.add_named(self.snapshot, stream, &windows, self.budget, &mut buckets)?;
-        // What buckets take is counted by reading them; points take less.
+        // Memory of buckets is counted while they are read; points need less.
         let there = buckets
             .iter()
             .filter_map(|(n, bucket)| Some((narrow(n), of_bucket(downsample.function, bucket)?)));
@@ -136,7 +136,7 @@ fn of_bucket(function: Aggregator, bucket: &Bucket) -> Option<Number> {
     }
 }
 
-/// Changes per second between points, at the later one.
+/// Changes per second between points, at the time of the later one.
 fn rates(points: &[(i64, Number)], rate: &Rate) -> Points {
     let there: Vec<(i64, f64)> = points
         .iter()
@@ -151,11 +151,11 @@ fn rates(points: &[(i64, Number)], rate: &Rate) -> Points {
             if rate.drop_resets {
                 continue;
             }
-            // It went on from 0 behind its largest value.
+            // The counter wrapped around at its largest value.
             change += rate.counter_max.unwrap_or(i64::MAX as f64);
         }
         let mut value = change / seconds;
-        // It did not: it started from zero.
+        // The counter did not wrap around: it restarted at zero.
         if fell && rate.reset_value.is_some_and(|reset| value > reset) {
             value = 0.0;
         }
@@ -193,7 +193,7 @@ mod tests {
             ..Rate::default()
         };
         assert_eq!(of(reset), [1.0, 0.0, 1.0]);
-        // Where it rose, a rate may be as high as it likes.
+        // An increasing value has no upper limit of its rate.
         let low = Rate {
             counter: true,
             counter_max: Some(105.0),

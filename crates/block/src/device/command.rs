@@ -32,12 +32,12 @@ pub enum Command {
         offset: u64,
         /// Number of bytes.
         length: u64,
-        /// True to keep the space of the range, so that later writes find some.
+        /// True to preserve the allocation of the range for later writes.
         keeps_space: bool,
         /// True to answer when the change is durable.
         fua: bool,
     },
-    /// Discards the range: whole blocks in it read as zeros, the others stay.
+    /// Discards the range: whole blocks in it read as zeros, partial ones are unchanged.
     Trim {
         /// First byte.
         offset: u64,
@@ -46,9 +46,9 @@ pub enum Command {
         /// True to answer when the change is durable.
         fua: bool,
     },
-    /// Makes everything durable that was answered before.
+    /// Makes all commands durable that were answered before.
     Flush,
-    /// Lists the parts of a range that were written, and those that were not.
+    /// Lists the written and the unwritten parts of a range.
     Status {
         /// First byte.
         offset: u64,
@@ -62,7 +62,7 @@ pub enum Command {
 pub struct Extent {
     /// Number of bytes.
     pub length: u64,
-    /// False = the part reads as zeros, and takes no space.
+    /// False = the part reads as zeros, and has no space allocated.
     pub is_written: bool,
 }
 
@@ -78,7 +78,7 @@ pub enum Answer {
 }
 
 impl Command {
-    /// Offset and length of what it touches.
+    /// Offset and length of the affected range.
     pub(super) fn range(&self) -> (u64, u64) {
         match self {
             Command::Read { offset, length }

@@ -1,9 +1,8 @@
-//! A command on its way: a part for each set that it touches, and one answer when all are done.
+//! A command in progress: a part for each affected set, and one answer when all are done.
 //!
-//! Invariants: every part is done once, also when it is refused, dropped, or panics; the last one
-//! answers.
-//! Concurrency: parts are carried out side by side; a set's store is locked while its part is.
-//! Failure: the first error of a part is that of the command.
+//! Invariants: every part is completed once, also when it is refused, dropped, or panics; the last
+//! one answers. Concurrency: parts are carried out in parallel; a set's store is locked while its
+//! part runs. Failure: the first error of a part is the command's.
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use crate::layout::Layout;
 use crate::numbers::index;
 use crate::store::SetStore;
 
-/// Called once with the answer, on whatever thread the last set was done.
+/// Called once with the answer, on the thread of the last set.
 pub(super) type Answered = Box<dyn FnOnce(io::Result<Answer>) + Send>;
 
 /// State that the parts of a command share.
@@ -133,7 +132,7 @@ impl Joint {
     }
 }
 
-/// Runs in their order, neighbours that are alike put together.
+/// Runs in order, with adjacent runs of the same kind joined.
 fn merged(mut runs: Vec<(u64, Extent)>) -> Vec<Extent> {
     runs.sort_unstable_by_key(|(within, _)| *within);
     let mut out: Vec<Extent> = Vec::new();
@@ -150,13 +149,13 @@ fn merged(mut runs: Vec<(u64, Extent)>) -> Vec<Extent> {
 pub(super) struct Part {
     pub(super) store: Arc<Mutex<SetStore>>,
     pub(super) set: u32,
-    /// `None` = this part is done.
+    /// The command; `None` = this part is done.
     pub(super) joint: Option<Arc<Joint>>,
 }
 
 impl Work for Part {
     fn carry_out(mut self) {
-        // Taken out only afterwards: should this panic, dropping it answers.
+        // Removed only afterwards: if this panics, dropping it answers.
         if let Some(joint) = self.joint.clone() {
             let result = joint.carry_out(&self.store, self.set);
             self.joint = None;

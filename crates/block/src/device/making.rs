@@ -1,9 +1,8 @@
 //! Superblocks: finding one, and making a device.
 //!
-//! Invariants: a superblock stands for a device whose sets are durable, names and all; nothing that
-//! was ever written to is made over.
-//! Concurrency: the maker holds the device's lock.
-//! Failure: an attempt that failed is repeated by the next one.
+//! Invariants: a superblock exists only if the device's sets are durable, including their names;
+//! sets with written data are never created again. Concurrency: the creator holds the device's
+//! lock. Failure: a failed attempt is repeated by the next one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use crate::layout::Layout;
 use crate::numbers::long;
 use crate::store::{SetLayout, create, is_unwritten};
 
-/// The greatest size of a device: what lies in files of that size is still addressed by `i64`.
+/// Maximum size of a device: offsets in files of that size still fit `i64`.
 const SIZE_MAX: u64 = 1 << 46;
 const SETS_MAX: u32 = 64;
 const STRIPE_BYTES_MAX: u32 = 1 << 30;
@@ -31,7 +30,7 @@ pub(super) fn set_path(dir: &Path, set: u32) -> PathBuf {
     dir.join(format!("block.set.{set}"))
 }
 
-/// The superblock, if there is one that can be read.
+/// The superblock; `None` if there is no readable one.
 pub(super) fn read_superblock(
     files: &dyn Files,
     dir: &Path,
@@ -108,9 +107,9 @@ fn check(superblock: &Superblock) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes a device. A superblock stands for a device whose sets are durable, names and all. Sets
-/// without one that can be read are what an attempt that failed left, if nothing was ever written
-/// to them; otherwise they are somebody's data.
+/// Creates a device. A superblock exists only if the device's sets are durable, including their
+/// names. Sets without a readable superblock are left over from a failed attempt, if no data was
+/// ever written to them; otherwise they are another user's data.
 pub(super) fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, BlockError> {
     let (files, dir) = (&*env.files, options.dir.as_path());
     require_unwritten(files, dir)?;
@@ -147,7 +146,7 @@ pub(super) fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, Blo
     });
     let written = written.map_err(|error| BlockError::io("make", &path, error));
     if let Err(error) = written.and_then(|()| sync_dir()) {
-        // It may show and not be on the medium; no later sync would report it.
+        // The file may be visible without being on the medium; no later sync would report that.
         if let Err(error) = files.remove(&path) {
             tracing::warn!(%error, file = %path.display(), "a superblock in doubt was not removed");
         }
@@ -156,7 +155,7 @@ pub(super) fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, Blo
     Ok(superblock)
 }
 
-/// Why nothing is made without a size.
+/// Error for a new device without a size.
 fn no_size(files: &dyn Files, dir: &Path) -> Result<BlockError, BlockError> {
     let path = superblock_path(dir);
     let is_there = files.exists(&path);
@@ -180,7 +179,7 @@ fn own_files(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, BlockError> 
 
 fn require_unwritten(files: &dyn Files, dir: &Path) -> Result<(), BlockError> {
     for path in own_files(files, dir)? {
-        // A superblock is shorter than what is passed over.
+        // A superblock is shorter than the skipped bytes.
         let is_unwritten = is_unwritten(files, &path);
         if !is_unwritten.map_err(|error| BlockError::io("read", &path, error))? {
             let expected = format!(

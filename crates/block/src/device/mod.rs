@@ -1,12 +1,11 @@
 //! The device: a directory with a superblock and a file for each set, and commands over all of it.
 //!
-//! Invariants: one process has a device open, by a lock. A command is answered exactly once, when
-//! all sets that it touches are done; a flush touches every set, so that it covers whatever was
-//! answered before it came, to whomever.
-//! Concurrency: commands are submitted from any thread; a set carries out one at a time. Commands
-//! that overlap in time and place leave either order, block by block.
-//! Failure: opening fails with a [`BlockError`]; commands with the error of the medium, and after a
-//! failed sync the sets concerned take no writes.
+//! Invariants: a lock ensures that one process opens a device. A command is answered exactly once,
+//! when all affected sets are done; a flush affects every set, so it covers all commands answered
+//! before it was submitted, to any client. Concurrency: commands are submitted from any thread; a
+//! set carries out one at a time. Of commands that overlap in time and place either may be last,
+//! block by block. Failure: opening fails with a [`BlockError`]; commands with the error of the
+//! medium, and after a failed sync the affected sets refuse writes.
 
 mod command;
 mod joint;
@@ -29,17 +28,17 @@ use crate::format::Superblock;
 use crate::numbers::index;
 use crate::store::{SetLayout, SetStore};
 
-/// Options for opening a device, and for making it when there is none.
+/// Options for opening a device, and for creating a missing one.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
     /// Directory of its files.
     pub dir: PathBuf,
-    /// Its size in bytes, a multiple of 4096. Must be given to make one; otherwise it must be right
-    /// or absent.
+    /// Size of the device in bytes, a multiple of 4096. Required for creation; otherwise it must
+    /// match or be absent.
     pub size: Option<u64>,
-    /// Number of sets, 1 to 64; `None` = as it was made, 4 for a new one.
+    /// Number of sets, 1 to 64; `None` = as created, 4 for a new one.
     pub sets: Option<u32>,
-    /// Bytes that lie together in a set; for a new device only. A multiple of 4096.
+    /// Contiguous bytes in a set; for a new device only. A multiple of 4096.
     pub stripe_bytes: u32,
     /// Most blocks that become durable together, 4 to 480; for a new device only.
     pub redo_blocks: u32,
@@ -77,11 +76,11 @@ pub struct Device {
 }
 
 impl Device {
-    /// Opens the device in a directory, or makes it.
+    /// Opens the device in a directory, or creates it.
     ///
     /// # Errors
-    /// Kind `invalid` when the options do not fit, or not to the device that is there; `locked`,
-    /// `corrupt`, `full` and `io` as they say.
+    /// Kind `invalid` if the options are invalid or do not match the existing device; `locked`,
+    /// `corrupt`, `full` and `io` as named.
     pub fn open(env: &Env, options: &DeviceOptions) -> Result<Device, BlockError> {
         let (files, dir) = (&*env.files, options.dir.as_path());
         let made = files.create_dir_all(dir);
@@ -93,7 +92,8 @@ impl Device {
             Some(found) => checked(found, options)?,
             None => make(env, options)?,
         };
-        // A lock of what nobody removes by mistake, beside the one that names its owner.
+        // A lock of a file that is unlikely to be removed by mistake, besides the one that names
+        // its owner.
         let second = files.lock_file(&superblock_path(dir));
         let second = second.map_err(|error| not_locked(dir, &lock_path, error))?;
         let layout = superblock.layout;
@@ -119,7 +119,7 @@ impl Device {
         })
     }
 
-    /// Its size in bytes.
+    /// Size of the device in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.superblock.layout.size
@@ -137,8 +137,8 @@ impl Device {
         self.superblock.identity
     }
 
-    /// Begins a command for a client, who has a number. `answered` is called once, perhaps before
-    /// this returns. May wait for room in a set.
+    /// Starts a command of a client, identified by number. `answered` is called once, perhaps
+    /// before this returns. May wait for space in a set.
     pub fn submit(&self, client: u64, command: Command, answered: Answered) {
         let (offset, length) = command.range();
         let layout = self.superblock.layout;
@@ -176,14 +176,14 @@ impl Device {
     /// Carries a command out.
     ///
     /// # Errors
-    /// Those of the medium; kind `InvalidInput` for a range beyond the end.
+    /// Errors of the medium; kind `InvalidInput` for a range beyond the end.
     pub fn call(&self, command: Command) -> io::Result<Answer> {
         let (answer, completer) = Completion::pending();
         self.submit(0, command, Box::new(|told| completer.complete(told)));
         answer.wait()
     }
 
-    /// Sets that may have writes that are not durable. A set that is at work is one.
+    /// Sets that may have writes that are not durable, including sets in use.
     fn unclean(&self) -> Vec<u32> {
         let sets = (0..).zip(&self.stores);
         sets.filter(|(_, store)| store.try_lock().is_none_or(|store| !store.is_clean()))
@@ -191,7 +191,7 @@ impl Device {
             .collect()
     }
 
-    /// Ends it: what was submitted is carried out, and all of it made durable.
+    /// Closes the device: carries out all submitted commands, and makes them durable.
     ///
     /// # Errors
     /// When that fails for a set; the others are ended all the same.

@@ -1,7 +1,7 @@
 //! The superblock, and the first bytes of each set's file.
 //!
-//! Invariants: 64 bytes, the last four a CRC-32C of those before; bytes without a meaning are zero.
-//! Concurrency and failure: plain functions; what does not decode is `None`.
+//! Invariants: 64 bytes, the last four a CRC-32C of the others; unused bytes are zero. Concurrency
+//! and failure: plain functions; invalid bytes decode to `None`.
 
 use super::{identity_at, u32_at, u64_at};
 use crate::layout::Layout;
@@ -18,9 +18,9 @@ const CRC_AT: usize = HEADER_BYTES - 4;
 pub(crate) struct Superblock {
     /// Drawn when the device was made.
     pub(crate) identity: [u8; 16],
-    /// Its size and its sets.
+    /// Size of the device and its sets.
     pub(crate) layout: Layout,
-    /// Blocks that a redo slot holds.
+    /// Number of blocks that fit a redo slot.
     pub(crate) redo_blocks: u32,
 }
 
@@ -46,7 +46,7 @@ impl Superblock {
             },
             redo_blocks: u32_at(bytes, 40)?,
         };
-        // Nothing of ours says otherwise, so that a later version may give them a meaning.
+        // These bytes are not checked, so that a later version may use them.
         let rest = bytes.get(44..CRC_AT)?;
         rest.iter().all(|byte| *byte == 0).then_some(found)
     }
@@ -59,7 +59,7 @@ pub(crate) struct SetHeader {
     pub(crate) identity: [u8; 16],
     /// The number of the set.
     pub(crate) set: u32,
-    /// As in the superblock.
+    /// Number of blocks that fit a redo slot, as in the superblock.
     pub(crate) redo_blocks: u32,
     /// Blocks of the set that clients have.
     pub(crate) blocks: u64,
@@ -88,7 +88,7 @@ impl SetHeader {
     }
 }
 
-/// Fills up with zeros, and puts the checksum behind.
+/// Pads with zeros, and appends the checksum.
 fn sealed(mut out: Vec<u8>) -> Vec<u8> {
     out.resize(CRC_AT, 0);
     let crc = crc32c::crc32c(&out);

@@ -1,8 +1,8 @@
 //! The map of a set: which of its blocks were written; the others read as zeros.
 //!
-//! Invariants: a page of zeros says that none of its blocks were written, as in a new file; every
-//! other page has a checksum.
-//! Concurrency and failure: plain functions; what does not decode is `None`.
+//! Invariants: a page of zeros means that none of its blocks were written, as in a new file; every
+//! other page has a checksum. Concurrency and failure: plain functions; invalid bytes decode to
+//! `None`.
 
 use super::u32_at;
 use crate::BLOCK_BYTES;
@@ -41,7 +41,7 @@ pub(crate) fn decode_page(page: &[u8]) -> Option<Vec<u64>> {
     Some(words.collect())
 }
 
-/// Number of pages that cover so many blocks.
+/// Number of pages that cover `blocks` blocks.
 pub(crate) const fn pages_of(blocks: u64) -> u64 {
     blocks.div_ceil(BLOCKS_OF_A_PAGE)
 }

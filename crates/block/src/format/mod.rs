@@ -1,8 +1,8 @@
 //! The bytes of a device on its medium; docs/format/device.md.
 //!
-//! Invariants: numbers are little-endian; everything but the blocks of clients has a CRC-32C;
-//! decoders take no more memory than their input and never panic.
-//! Concurrency and failure: plain functions; what does not decode is `None`.
+//! Invariants: numbers are little-endian; all bytes except the blocks of clients have a CRC-32C;
+//! decoders need no more memory than their input and never panic. Concurrency and failure: plain
+//! functions; invalid bytes decode to `None`.
 
 mod headers;
 mod map;

@@ -1,8 +1,8 @@
 //! Redo slots: blocks that are written in place once they are durable here.
 //!
-//! Invariants: a slot counts as a whole or not at all: its header has a checksum, which covers the
-//! list of locations, and so do the blocks behind it.
-//! Concurrency and failure: plain functions; what does not decode is `None`.
+//! Invariants: a slot is valid as a whole or not at all: its header has a checksum, which covers
+//! the list of locations, and so do the blocks after it. Concurrency and failure: plain functions;
+//! invalid bytes decode to `None`.
 
 use super::{identity_at, u32_at, u64_at};
 use crate::BLOCK_BYTES;
@@ -24,14 +24,14 @@ pub(crate) struct SlotHeader {
     pub(crate) set: u32,
     /// Larger in every slot that is written: 1, 2, 3 and so on.
     pub(crate) sequence: u64,
-    /// CRC-32C of the blocks, one behind the other.
+    /// CRC-32C of the concatenated blocks.
     pub(crate) contents_crc: u32,
     /// Location of each of the blocks, counted in blocks from the first page of the map on.
     pub(crate) locations: Vec<u64>,
 }
 
 impl SlotHeader {
-    /// Bytes of a slot for so many blocks.
+    /// Size of a slot for `redo_blocks` blocks, in bytes.
     pub(crate) fn slot_bytes(redo_blocks: u32) -> u64 {
         (u64::from(redo_blocks) + 1) * long(BLOCK_BYTES)
     }
@@ -86,7 +86,7 @@ impl SlotHeader {
     }
 }
 
-/// Of the header without the checksum itself, and of the locations.
+/// Checksum of the header without the checksum field, and of the locations.
 fn checksum(covered: &[u8]) -> Option<u32> {
     let crc = crc32c::crc32c(covered.get(..CRC_AT)?);
     Some(crc32c::crc32c_append(crc, covered.get(LOCATIONS_AT..)?))

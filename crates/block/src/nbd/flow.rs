@@ -1,9 +1,9 @@
-//! Flow of one connection: requests that were taken, and replies that wait to be sent.
+//! Flow of one connection: accepted requests, and replies that wait to be sent.
 //!
-//! Invariants: requests and their bytes are bounded; what was admitted is released once, when its
-//! reply was sent or thrown away.
-//! Concurrency: one thread admits, one sends, any thread replies; replying never waits.
-//! Failure: once sending failed, replies are thrown away and nothing more is admitted.
+//! Invariants: requests and their bytes are bounded; an admitted request is released once, when its
+//! reply was sent or discarded. Concurrency: one thread admits, one sends, any thread replies;
+//! replying never waits. Failure: after a failure of sending, replies are discarded and no more
+//! requests are admitted.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::message::REQUEST_BYTES_MAX;
 
 const REQUESTS_MAX: usize = 256;
 
-/// A reply: its front, and the data behind.
+/// A reply: its header, and the data after it.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) head: Vec<u8>,
@@ -26,7 +26,7 @@ pub(crate) struct Reply {
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     state: Mutex<State>,
-    /// Signalled when a request fits, or none ever will.
+    /// Signalled when a request fits, or the connection ends.
     room: Condvar,
     /// Signalled when there is a reply, or there will be no more.
     to_send: Condvar,
@@ -42,7 +42,7 @@ struct State {
 }
 
 impl Flow {
-    /// Waits for room for a request that takes so many bytes; false when it is of no use any more.
+    /// Waits for space for a request of `weight` bytes; false if the connection has failed.
     pub(crate) fn admit(&self, weight: u32) -> bool {
         let mut state = self.state.lock();
         loop {
@@ -65,7 +65,7 @@ impl Flow {
         self.to_send.notify_one();
     }
 
-    /// The next reply to be sent; waits for it. `None` when there will be no more.
+    /// The next reply to be sent; waits for it. `None` if there will be no more.
     pub(crate) fn next_reply(&self) -> Option<Reply> {
         let mut state = self.state.lock();
         loop {
@@ -94,7 +94,7 @@ impl Flow {
         self.to_send.notify_one();
     }
 
-    /// Nothing can be sent any more.
+    /// Marks the connection as failed for sending.
     pub(crate) fn break_off(&self) {
         self.state.lock().is_broken = true;
         self.room.notify_one();

@@ -1,13 +1,12 @@
-//! Messages of the protocol: what is read and written on a connection, byte by byte.
+//! Messages of the protocol, decoded and encoded byte by byte.
 //!
-//! Invariants: decoders take fixed or bounded bytes and never panic.
-//! Concurrency: plain functions.
-//! Failure: a message that cannot be is `None`; a request that must not be carried out has the
-//! number of an error.
+//! Invariants: decoders read fixed or bounded numbers of bytes and never panic. Concurrency: plain
+//! functions. Failure: an impossible message is `None`; a request that must not be carried out has
+//! an error number.
 
 /// The most that a request may read or write.
 pub(crate) const REQUEST_BYTES_MAX: u32 = 32 << 20;
-/// The most that the data of an option may have, to be looked at.
+/// Maximum size of an option's data that is processed.
 pub(crate) const OPTION_BYTES_MAX: u32 = 64 << 10;
 /// The longest name that the protocol allows.
 const NAME_BYTES_MAX: usize = 4096;
@@ -24,7 +23,7 @@ const REQUEST_MAGIC: u32 = 0x2560_9513;
 const SIMPLE_MAGIC: u32 = 0x6744_6698;
 const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// Options that a client may send before it begins.
+/// Options that a client may send before the transmission phase.
 pub(crate) mod option {
     pub(crate) const EXPORT_NAME: u32 = 1;
     pub(crate) const ABORT: u32 = 2;
@@ -112,7 +111,7 @@ pub(crate) fn option_header(bytes: &[u8; 16]) -> Option<(u32, u32)> {
     Some((u32_of(bytes, 8)?, u32_of(bytes, 12)?))
 }
 
-/// A name at the front of some bytes behind its length, and what follows.
+/// A name with a length prefix at the front of some bytes, and the remaining bytes.
 fn prefixed_name(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let length = usize::try_from(u32_of(bytes, 0)?).ok()?;
     let (name, rest) = bytes.get(4..)?.split_at_checked(length)?;
@@ -161,7 +160,7 @@ pub(crate) fn option_reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Everything that is put behind a length was bounded before.
+/// Lengths are bounded before they are encoded.
 fn length_of(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
@@ -185,7 +184,7 @@ pub(crate) enum Operation {
     Status {
         only_one: bool,
     },
-    /// An unknown operation, or one that is not allowed: the number of the error.
+    /// An unknown operation, or one that is not allowed: the error number.
     Wrong(u32),
 }
 
@@ -202,7 +201,8 @@ pub(crate) struct RequestHeader {
 impl RequestHeader {
     pub(crate) const BYTES: usize = 28;
 
-    /// `None` when it does not begin as a request does: the connection cannot be read on.
+    /// Decodes a header; `None` if the magic number is wrong: the connection cannot be read
+    /// further.
     pub(crate) fn decode(bytes: &[u8; RequestHeader::BYTES]) -> Option<RequestHeader> {
         if u32_of(bytes, 0)? != REQUEST_MAGIC {
             return None;
@@ -226,7 +226,7 @@ impl RequestHeader {
 
     /// The operation on a device of this size, on a connection that agreed on these features.
     pub(crate) fn operation(&self, size: u64, agreed: &Agreed) -> Operation {
-        // FUA is allowed with everything, and counts for what changes something.
+        // FUA is allowed with every command, and has an effect on commands that change data.
         let fua = self.flags & request_flag::FUA != 0;
         let has = |flag| self.flags & flag != 0;
         let (operation, flags, needs_range) = match self.kind {
@@ -315,7 +315,7 @@ pub(crate) fn data_chunk(cookie: u64, offset: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// A chunk that says why a request failed.
+/// A chunk with the error of a failed request.
 pub(crate) fn error_chunk(cookie: u64, error: u32, why: &str) -> Vec<u8> {
     const ERROR: u16 = (1 << 15) + 1;
     // The protocol's limit, at a border of characters.
@@ -329,7 +329,7 @@ pub(crate) fn error_chunk(cookie: u64, error: u32, why: &str) -> Vec<u8> {
     out
 }
 
-/// A chunk with what is known of a range: lengths, and whether they were written.
+/// A chunk with the status of a range: lengths, and whether the parts were written.
 pub(crate) fn status_chunk(cookie: u64, extents: &[(u32, bool)]) -> Vec<u8> {
     const BLOCK_STATUS: u16 = 5;
     const HOLE_OF_ZEROS: u32 = 3;
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(of(7, 8, 0, 9), Operation::Status { only_one: true });
         assert_eq!(of(2, 0xffff, 9, 9), Operation::Disconnect);
         for (kind, flags, offset, length, error) in [
-            // A flag of another request, none at all, and a command that is not offered.
+            // A flag of another request, a length of zero, and a command that is not offered.
             (1, 4, 0, 1, errno::INVALID),
             (0, 1 << 9, 0, 1, errno::INVALID),
             (5, 0, 0, 1, errno::INVALID),

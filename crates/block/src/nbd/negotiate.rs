@@ -1,8 +1,7 @@
 //! Negotiation between client and server, before the first request.
 //!
-//! Invariants: an option is answered by its own reply or ends the connection; a client is bounded
-//! in how many options it may send, and in how long they are.
-//! Concurrency: one connection's, on its own thread.
+//! Invariants: an option is answered by its own reply or ends the connection; the number and the
+//! length of a client's options are bounded. Concurrency: one connection's, on its own thread.
 //! Failure: an error ends the connection.
 
 use std::io::{self, Read, Write};
@@ -16,9 +15,10 @@ use crate::BLOCK_BYTES;
 
 /// A client needs a handful.
 const OPTIONS_MAX: usize = 64;
-/// So much of an option that is too long is read and thrown away; a longer one ends the connection.
+/// Maximum bytes of a too long option that are read and discarded; a longer option ends the
+/// connection.
 const SKIPPED_BYTES_MAX: u32 = 1 << 20;
-/// Old clients expect so many zeros behind the answer to a name.
+/// Number of zeros that old clients expect after the answer to a name.
 const ZEROS: usize = 124;
 
 /// The export that is served: the default export, which has a name, too.
@@ -53,7 +53,7 @@ impl Export {
 pub(crate) enum Outcome {
     /// Requests follow.
     Begin(Agreed),
-    /// The client wants nothing more.
+    /// The client ended the negotiation.
     Ended,
 }
 
@@ -65,7 +65,7 @@ enum Next {
     End,
 }
 
-/// Negotiates with a client. `is_stopping` says that the server is about to end.
+/// Negotiates with a client. `is_stopping` is true while the server is stopping.
 pub(crate) fn negotiate(
     stream: &mut (impl Read + Write),
     export: &Export,
@@ -124,7 +124,7 @@ fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Reads what is too long past.
+/// Reads and discards an option that is too long.
 fn skip(stream: &mut impl Read, length: u32) -> io::Result<()> {
     if length > SKIPPED_BYTES_MAX {
         return Err(wrong("the client sent an option of more than 1 MiB"));
@@ -144,7 +144,7 @@ struct Negotiation<'a> {
 }
 
 impl Negotiation<'_> {
-    /// The old way to begin: there is no answer that says no.
+    /// Old-style selection of the export: a refusal cannot be answered.
     fn by_name(
         &mut self,
         stream: &mut (impl Read + Write),
@@ -248,7 +248,7 @@ impl Negotiation<'_> {
                         data.extend_from_slice(&bytes.to_be_bytes());
                     }
                 }
-                // What is not known is passed over, as the protocol says.
+                // Unknown requests are skipped, as the protocol defines.
                 _ => continue,
             }
             if !told.contains(kind) {

@@ -1,11 +1,11 @@
-//! Requests of a connection that has begun: one thread reads them and hands them to the device,
-//! another sends the replies, in whatever order the device gives them.
+//! Requests of a connection after the negotiation: one thread reads them and submits them to the
+//! device, another sends the replies, in the order in which the device answers.
 //!
 //! Invariants: every request that was read is replied to, unless the connection breaks. A thread
-//! that carries out a request never waits for the client.
-//! Concurrency: [`take_requests`] and [`send_replies`] on a thread each, [`Flow`] between them.
-//! Failure: errors of the medium are replies; what cannot be read on ends the connection, and what
-//! was begun for it is carried out all the same.
+//! that carries out a request never waits for the client. Concurrency: [`take_requests`] and
+//! [`send_replies`] on a thread each, [`Flow`] between them. Failure: errors of the medium are
+//! replies; an unreadable message ends the connection, and its started requests are still carried
+//! out.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::message::{
 };
 use crate::device::{Answer, Command, Device, Extent};
 
-/// Most bytes whose status one answer covers; clients request the rest again.
+/// Maximum bytes whose status one answer covers; clients request the rest again.
 const STATUS_BYTES_MAX: u64 = 256 << 20;
-/// Most bytes that the extents of one answer may take.
+/// Maximum bytes of the extents of one answer.
 const STATUS_WEIGHT: u32 = 1 << 20;
 /// Shorter data are sent together with their front.
 const TOGETHER_BYTES_MAX: usize = 64 << 10;
 
-/// Takes requests until the client disconnects or goes away.
+/// Reads requests until the client disconnects.
 pub(crate) fn take_requests(
     input: &mut impl Read,
     flow: &Arc<Flow>,
@@ -73,7 +73,7 @@ fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A request that was admitted. Dropping it without a reply gives it up.
+/// An admitted request. Dropping it without a reply releases it.
 struct Taken {
     flow: Option<Arc<Flow>>,
     header: RequestHeader,
@@ -160,8 +160,8 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // Its data did not come, or the device gave it up: then the connection ends, or a client
-        // waits for what will not come; the latter is notified.
+        // Its data did not arrive, so the connection ends; or the device dropped it, and the client
+        // is notified, which would otherwise wait forever.
         let head = simple_reply(self.header.cookie, errno::SHUTDOWN);
         self.reply(head, Vec::new());
     }
@@ -177,7 +177,7 @@ fn wire_extents(extents: &[Extent], only_one: bool) -> Vec<(u32, bool)> {
         .collect()
 }
 
-/// Sends replies until there are no more. After an error the rest is thrown away, and `broken` is
+/// Sends replies until there are no more. After an error the rest is discarded, and `broken` is
 /// called.
 pub(crate) fn send_replies(output: &mut impl Write, flow: &Flow, broken: impl Fn()) {
     let mut is_broken = false;

@@ -1,7 +1,6 @@
-//! Blocks in memory, ranges by blocks, and the map of those that were written.
+//! Blocks in memory, ranges by blocks, and the map of written blocks.
 //!
-//! Invariants: a block has [`BLOCK_BYTES`] bytes; a map has whole pages.
-//! Concurrency: plain values.
+//! Invariants: a block has [`BLOCK_BYTES`] bytes; a map has whole pages. Concurrency: plain values.
 //! Failure: none; a block beyond the map was never written.
 
 use std::fmt;
@@ -42,7 +41,7 @@ impl Block {
         &mut *self.0
     }
 
-    /// Takes bytes over into a part of the block, as far as they go.
+    /// Copies bytes to a part of the block, up to the shorter length.
     pub(crate) fn copy_from(&mut self, part: Range<usize>, from: &[u8]) {
         if let Some(to) = self.0.get_mut(part) {
             to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
@@ -56,7 +55,7 @@ impl Block {
         }
     }
 
-    /// Makes a part of the block this byte.
+    /// Sets all bytes of a part of the block to `byte`.
     pub(crate) fn fill(&mut self, part: Range<usize>, byte: u8) {
         if let Some(to) = self.0.get_mut(part) {
             to.fill(byte);
@@ -64,7 +63,7 @@ impl Block {
     }
 }
 
-/// The part of a range that lies in one block.
+/// The part of a range inside one block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct BlockRange {
     /// Number of the block.
@@ -128,7 +127,7 @@ impl Map {
         }
     }
 
-    /// The words of a page; none beyond the map.
+    /// The words of a page; empty beyond the map.
     pub(crate) fn page(&self, page: u64) -> &[u64] {
         self.0.get(index(page)).map_or(&[], Vec::as_slice)
     }

@@ -1,15 +1,16 @@
 //! The storage of one set: blocks that were written, and how they become durable.
 //!
-//! A write goes into memory first. A *commit* puts all blocks that changed since the last one into
-//! a redo slot, with one write and one sync, and then in place. Two slots are used in turn: the
-//! sync of one makes durable what the slot before it put in place, so that a slot is only written
-//! over when nothing needs it. Opening puts the blocks of both slots in place again.
+//! A write is first stored in memory. A *commit* writes all blocks that changed since the last one
+//! to a redo slot, with one write and one sync, and then to their locations. Two slots alternate:
+//! the sync of one makes the blocks of the other durable at their locations, so a slot is
+//! overwritten only when it is not needed any more. Opening writes the blocks of both slots to
+//! their locations again.
 //!
-//! Invariants: after a power cut a set is as one of its commits left it, which includes every one
-//! that was acknowledged; so no block is torn. Blocks that wait in memory fit into one slot.
-//! Concurrency: a plain value, guarded by its owner.
-//! Failure: after a failed sync nothing is written any more, since no later sync can be believed;
-//! reads go on. Other errors leave what waits in memory, and the next commit tries again.
+//! Invariants: after a power cut a set has the state of one of its commits, which includes every
+//! acknowledged one; so no block is torn. Pending blocks in memory fit one slot. Concurrency: a
+//! plain value, guarded by its owner. Failure: after a failed sync all writes are refused, since
+//! later syncs cannot be trusted; reads continue. After other errors pending blocks remain in
+//! memory, and the next commit retries.
 
 mod blocks;
 mod open;
@@ -40,21 +41,21 @@ pub(crate) struct SetStore {
     /// Written since the last commit; never more than fit into a slot with their pages of the map.
     dirty: BTreeMap<u64, Block>,
     dirty_pages: BTreeSet<u64>,
-    /// Blocks of the newest slot, by location. Reads take them from here until the next slot is
-    /// durable, since what was written to their locations is not durable before.
+    /// Blocks of the newest slot, by location. Reads use them until the next slot is durable, since
+    /// the writes to their locations are not durable before.
     newest: BTreeMap<u64, Block>,
     /// True when the newest slot's blocks were written to their locations.
     is_settled: bool,
-    /// Of the newest slot.
+    /// Sequence of the newest slot.
     sequence: u64,
-    /// A sync failed: what it said.
+    /// Error of a failed sync.
     failed: Option<String>,
 }
 
 impl SetStore {
-    /// Fills `buf` with what the set holds from `offset` on.
+    /// Fills `buf` with the content of the set from `offset` on.
     pub(crate) fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        // Blocks that lie in the file one behind the other are read together.
+        // Contiguous blocks of the file are read together.
         let mut run: Option<(u64, Range<usize>)> = None;
         for range in ranges(offset, long(buf.len())) {
             let is_in_file = self.map.has(range.block)
@@ -118,7 +119,8 @@ impl SetStore {
         Ok(())
     }
 
-    /// Makes a range read as zeros. Whole blocks become holes, unless they are to keep their space.
+    /// Makes a range read as zeros. Whole blocks become holes, unless their space is to be
+    /// preserved.
     pub(crate) fn zero(&mut self, offset: u64, length: u64, keeps_space: bool) -> io::Result<()> {
         self.require_sound()?;
         for range in ranges(offset, length) {
@@ -137,7 +139,7 @@ impl SetStore {
         Ok(())
     }
 
-    /// Forgets the whole blocks of a range; what is left of others stays.
+    /// Discards the whole blocks of a range; partial blocks are unchanged.
     pub(crate) fn trim(&mut self, offset: u64, length: u64) -> io::Result<()> {
         self.require_sound()?;
         for range in ranges(offset, length) {
@@ -167,14 +169,14 @@ impl SetStore {
         self.failed.is_none() && self.dirty.is_empty() && self.dirty_pages.is_empty()
     }
 
-    /// Makes everything durable that was written before.
+    /// Makes all earlier writes durable.
     pub(crate) fn commit(&mut self) -> io::Result<()> {
         self.require_sound()?;
         if self.is_clean() {
             return Ok(());
         }
-        // The slot that is written over next is the one before the newest; nothing may wait for it
-        // or for the newest.
+        // The slot to be overwritten next is the one before the newest; no block may depend on it
+        // or on the newest.
         self.settle()?;
         let batch = self.batch();
         let sequence = self.sequence + 1;
@@ -206,13 +208,13 @@ impl SetStore {
         self.dirty_pages.clear();
         if let Err(error) = self.settle() {
             // The batch is durable, and is written to its locations before the next one, which
-            // reports the error to its caller if it stays.
+            // returns the error to its caller if it persists.
             tracing::warn!(%error, file = %self.path.display(), "blocks wait in their redo slot");
         }
         Ok(())
     }
 
-    /// Commits, and makes durable what was put in place.
+    /// Commits, and makes the blocks durable at their locations.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         self.commit()?;
         self.settle()?;
@@ -311,7 +313,7 @@ impl SetStore {
         Ok(())
     }
 
-    /// Commits first when so much more would not fit into a slot.
+    /// Commits first if `adds` more blocks would not fit a slot.
     fn make_room(&mut self, adds: usize) -> io::Result<()> {
         let held = self.dirty.len() + self.dirty_pages.len();
         if held + adds > index(u64::from(self.layout.redo_blocks)) {

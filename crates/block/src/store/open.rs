@@ -1,9 +1,8 @@
-//! Making the file of a set, and opening it: what redo slots hold is put in place.
+//! Creating and opening the file of a set: the blocks of redo slots are written to their locations.
 //!
-//! Invariants: an opened set is as its newest whole slot left it, and all of it is durable.
-//! Concurrency: the opener holds the device's lock.
-//! Failure: a damaged header or page of the map keeps the device from opening; a slot that is not
-//! whole is what a power cut leaves, and is passed over.
+//! Invariants: an opened set has the state of its newest valid slot, and all of it is durable.
+//! Concurrency: the opener holds the device's lock. Failure: a damaged header or map page prevents
+//! the opening; an invalid slot is the result of a power cut, and is skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -73,8 +72,8 @@ impl SetLayout {
     }
 }
 
-/// Makes the file of a set without any blocks, durable but for its name. The slots get their space
-/// at once, so that a full medium is found out before a write is taken.
+/// Creates the file of a set without any blocks, durable except for its name. The slots are
+/// allocated at once, so that a full medium is detected before a write is accepted.
 pub(crate) fn create(files: &dyn Files, path: &Path, layout: SetLayout) -> Result<(), BlockError> {
     let made = (|| {
         let file = files.open(path, OpenMode::CreateNew)?;
@@ -87,8 +86,9 @@ pub(crate) fn create(files: &dyn Files, path: &Path, layout: SetLayout) -> Resul
     made.map_err(|error| BlockError::io("make", path, error))
 }
 
-/// True when nothing was ever written to the set in a file: then it may be made again. Writes of
-/// clients show in a slot or in the map; without a readable header, the whole file is checked.
+/// Whether no data was ever written to the set in a file: then it may be created again. Writes of
+/// clients are visible in a slot or in the map; without a readable header, the whole file is
+/// checked.
 pub(crate) fn is_unwritten(files: &dyn Files, path: &Path) -> io::Result<bool> {
     const AT_ONCE: usize = 1 << 20;
     let file = files.open(path, OpenMode::Read)?;
@@ -132,8 +132,9 @@ impl SetStore {
         let opening = Opening { file, path, layout };
         opening.check_header()?;
         let slots = opening.slots()?;
-        // As they were read: a sync of an earlier process may have failed, after which a system
-        // shows bytes that it will never write. Nothing is put in place from such a slot.
+        // Slots are written again as read: a sync of an earlier process may have failed, after
+        // which a system returns bytes that it will never write. No blocks are written to their
+        // locations from such a slot.
         for slot in &slots {
             opening.write(layout.slot_offset(slot.sequence), &slot.bytes)?;
         }
@@ -164,7 +165,7 @@ impl SetStore {
 /// A slot that is whole.
 struct Slot {
     sequence: u64,
-    /// With their locations.
+    /// Blocks with their locations.
     blocks: Vec<(u64, Block)>,
     /// All of it as it was read, as far as it is used.
     bytes: Vec<u8>,

@@ -24,7 +24,7 @@ const MEAN_FROM_SUM: u8 = 2;
 const M2_FROM_SQUARES: u8 = 4;
 const M2_SETTLED: u8 = 8;
 
-/// Writes head and aggregates; `before` are those of the field before.
+/// Writes header and aggregates; `before` are the previous field's.
 pub(super) fn put(
     field_type: FieldType,
     aggregates: &[Aggregate],
@@ -88,8 +88,8 @@ pub(super) fn put(
     }
 }
 
-/// True when the aggregate can be said column by column, which all that [`Aggregate::of`] and
-/// merging make can.
+/// Whether the aggregate can be encoded column by column, as all results of [`Aggregate::of`] and
+/// of merging can.
 fn is_regular(field_type: FieldType, a: &Aggregate) -> bool {
     let zero = 0.0f64.to_bits();
     let odd = a
@@ -116,7 +116,7 @@ fn put_each(aggregates: &[Aggregate], f: impl Fn(&Aggregate) -> i64, out: &mut V
     put_integers(&values, out);
 }
 
-/// Half of what the sum of differences from the smallest can be.
+/// Half of the maximum sum of differences from the smallest value.
 fn expected_sum(finite: u64, spread: u64) -> i128 {
     i128::from(finite).wrapping_mul(i128::from(spread)) / 2
 }
@@ -173,7 +173,7 @@ fn put_m2_bits(active: &[&Aggregate], out: &mut Vec<u8>) {
     put_integers(&values, out);
 }
 
-/// Reads M2 of `count` aggregates, of which those in `part` are the ones given.
+/// Reads M2 of `count` aggregates, and returns those in `part`.
 fn take_m2_bits(
     cursor: &mut Cursor<'_>,
     count: usize,
@@ -192,7 +192,7 @@ fn take_m2_bits(
     Ok(())
 }
 
-/// The moments of floats whose extremes are decimals; `None` when one is not.
+/// Moments of floats whose extremes are decimals; `None` if one is not.
 fn decimal_floats(active: &[&Aggregate], places: u8) -> Option<Vec<u8>> {
     let power = power(places)?;
     let mut lows = Vec::with_capacity(active.len());
@@ -242,7 +242,7 @@ fn decimal_floats(active: &[&Aggregate], places: u8) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The sums that the means say, if they are small enough.
+/// Sums derived from the means, if they are small enough.
 fn sums_of_means(active: &[&Aggregate], lows: &[i64], power: f64) -> Option<Vec<Sums>> {
     active
         .iter()
@@ -264,7 +264,7 @@ fn put_sums(sums: &[Sums], spreads: &[i64], out: &mut Vec<u8>) {
     put_wide(&values, out);
 }
 
-/// M2 from squares where that is smaller; returns the flags that say how.
+/// Encodes M2 by squares if that is smaller; returns the flags of the encoding.
 fn put_m2(active: &[&Aggregate], sums: &[Sums], power: f64, out: &mut Vec<u8>) -> u8 {
     let mut direct = Vec::new();
     put_m2_bits(active, &mut direct);
@@ -336,13 +336,13 @@ pub(super) struct Shape<'a> {
     pub(super) rows: &'a [u64],
     /// The requested buckets, by their positions.
     pub(super) part: &'a Range<usize>,
-    /// The middles of those.
+    /// Middles of those buckets.
     pub(super) middles: &'a [i128],
 }
 
-/// Reads what [`put`] wrote, and gives the aggregates of the requested buckets. Of a field that is
-/// not `wanted` only counts and sums of times are true, since those of the next field may follow
-/// from them. `before` are the same buckets of the field before.
+/// Reads the bytes of [`put`], and returns the aggregates of the requested buckets. Of a field that
+/// is not `wanted` only counts and sums of times are valid, since the next field's may depend on
+/// them. `before` are the same buckets of the previous field.
 pub(super) fn take(
     cursor: &mut Cursor<'_>,
     shape: &Shape<'_>,
@@ -450,7 +450,7 @@ fn take_form(cursor: &mut Cursor<'_>, float: bool) -> Result<(u8, f64), DecodeEr
     }
 }
 
-/// Goes past the moments of so many aggregates.
+/// Skips the moments of `count` aggregates.
 fn skip_moments(
     cursor: &mut Cursor<'_>,
     field_type: FieldType,
@@ -475,7 +475,7 @@ fn skip_moments(
     skip_integers(cursor, count)
 }
 
-/// Reads the moments of `count` aggregates, of which those in `part` are the ones given.
+/// Reads the moments of `count` aggregates, and returns those in `part`.
 fn take_moments(
     cursor: &mut Cursor<'_>,
     field_type: FieldType,

@@ -1,14 +1,13 @@
 //! Bucket blocks: up to 64 buckets of one level of the pyramid, all fields.
 //!
-//! Invariants: decoding gives every aggregate back bit for bit, save its
+//! Invariants: decoding restores every aggregate bit for bit, except its
 //! [`headwater_types::aggregate::Carry`], which is not stored; settled aggregates
-//! ([`Aggregate::settled`]) take the fewest bytes. Sums of decimals are integers, so mean and M2
-//! are kept as the integers they follow from, with the difference in units of the last place, and
-//! only where that is smaller.
-//! Failure: any damage is a [`DecodeError`], found by the checksum of the whole block; memory is
-//! bounded by [`BLOCK_BUCKETS_MAX`] and [`FIELDS_MAX`].
-//! Format: docs/format/block.md. `moments` derives mean and M2 from integers, `field` holds both
-//! directions of a field, `wide` and `plain` the shapes that need 128 bits.
+//! ([`Aggregate::settled`]) need the fewest bytes. Sums of decimals are integers, so mean and M2
+//! are stored as the integers from which they are derived, with the difference in units of the last
+//! place, and only if that is smaller. Failure: any damage is a [`DecodeError`], detected by the
+//! checksum of the whole block; memory is bounded by [`BLOCK_BUCKETS_MAX`] and [`FIELDS_MAX`].
+//! Format: docs/format/block.md. `moments` derives mean and M2 from integers, `field` contains both
+//! directions of a field, `wide` and `plain` the encodings that need 128 bits.
 
 mod field;
 mod moments;
@@ -25,9 +24,9 @@ use std::ops::{Range, RangeInclusive};
 
 /// Buckets in a full block.
 pub const BLOCK_BUCKETS: usize = 64;
-/// Most buckets that a block may hold.
+/// Maximum number of buckets of a block.
 pub const BLOCK_BUCKETS_MAX: usize = 256;
-/// Most fields that a block may hold.
+/// Maximum number of fields of a block.
 pub const FIELDS_MAX: usize = 4_096;
 
 const ALL_BUCKETS: RangeInclusive<i64> = i64::MIN..=i64::MAX;
@@ -36,17 +35,17 @@ const VERSION: u8 = 1;
 /// Added to a level, so that it is not negative.
 const LEVEL_BASE: i32 = 20;
 
-/// Buckets of one level, only those that hold a row, rising.
+/// Buckets of one level, only those that contain a row, in ascending order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketBlock {
     /// The level.
     pub level: Level,
-    /// Bucket numbers, strictly rising.
+    /// Bucket numbers, strictly ascending.
     pub buckets: Vec<i64>,
     /// Rows in each bucket, absent fields included.
     pub rows: Vec<u64>,
-    /// For each field that has a value in any of the buckets, rising: one aggregate per bucket
-    /// ([`Aggregate::EMPTY`] where the field is absent).
+    /// For each field that has a value in any of the buckets, in ascending order: one aggregate per
+    /// bucket ([`Aggregate::EMPTY`] if the field is absent).
     pub fields: Vec<(FieldId, FieldType, Vec<Aggregate>)>,
 }
 
@@ -54,8 +53,8 @@ impl BucketBlock {
     /// The bytes of the block, checksum included.
     ///
     /// # Panics
-    /// When there are more than [`BLOCK_BUCKETS_MAX`] buckets or [`FIELDS_MAX`] fields, when
-    /// buckets or fields do not strictly rise, or when a list has another length than the buckets.
+    /// If there are more than [`BLOCK_BUCKETS_MAX`] buckets or [`FIELDS_MAX`] fields, buckets or
+    /// fields are not strictly ascending, or a list differs in length from the buckets.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let count = self.buckets.len();
@@ -96,7 +95,7 @@ impl BucketBlock {
         out
     }
 
-    /// Reads back what [`BucketBlock::encode`] wrote, bit for bit.
+    /// Decodes the bytes of [`BucketBlock::encode`], bit for bit.
     ///
     /// # Errors
     /// When the bytes are damaged.
@@ -104,8 +103,8 @@ impl BucketBlock {
         Self::decode_some(bytes, None, ALL_BUCKETS)
     }
 
-    /// As [`BucketBlock::decode`], with these fields only: the others are as if no row had a value
-    /// of them. A reader of one field of many saves most of the work.
+    /// As [`BucketBlock::decode`], with these fields only: other fields are decoded as absent. A
+    /// reader of one field of many saves most of the work.
     ///
     /// ```
     /// use headwater_codec::block::BucketBlock;
@@ -230,7 +229,7 @@ impl BucketBlock {
         Ok(block)
     }
 
-    /// The instant in the middle of each bucket, which may lie outside the range of instants.
+    /// The instant in the middle of each bucket, which may be outside the range of instants.
     fn middles(&self) -> Vec<i128> {
         self.buckets
             .iter()
@@ -243,14 +242,14 @@ impl BucketBlock {
     }
 }
 
-/// The values of a list that stand in `part`, which lies inside of it.
+/// Values of a list in the range `part`, which is inside the list.
 fn cut<T>(mut values: Vec<T>, part: &Range<usize>) -> Vec<T> {
     values.truncate(part.end);
     values.drain(..part.start.min(values.len()));
     values
 }
 
-/// As [`cut`], of a list that stays.
+/// As [`cut`], of a borrowed list.
 fn inside<'a, T>(values: &'a [T], part: &Range<usize>) -> &'a [T] {
     values.get(part.clone()).unwrap_or_default()
 }

@@ -1,10 +1,10 @@
 //! Mean and M2 from integers.
 //!
 //! For values `d / p` with integers `d`, `p` a power of ten, let `s` be the sum of `d - low` and
-//! `q` that of its squares. Then mean = (s + n·low) / (n·p) and M2 = (n·q - s²) / (n·p²), so `s`
-//! and `t = q - ceil(s² / n)` say both but for the last few bits. All of it is integer arithmetic,
-//! conversions and single divisions, so that every machine computes the same bits: these functions
-//! are part of the format.
+//! `q` the sum of the squares of `d - low`. Then mean = (s + n·low) / (n·p) and M2 = (n·q - s²) /
+//! (n·p²), so `s` and `t = q - ceil(s² / n)` determine mean and M2 except for the last few bits.
+//! All of it is integer arithmetic, conversions and single divisions, so every machine computes the
+//! same bits: these functions are part of the format.
 
 use headwater_types::aggregate::settled_m2;
 
@@ -30,7 +30,7 @@ impl Sums {
         total / (self.finite as f64 * power)
     }
 
-    /// `sum` for a mean; `None` when it is too large to say.
+    /// `sum` for a mean; `None` if it is too large to encode.
     pub(super) fn sum_for(mean: f64, finite: u64, low: i128, power: f64) -> Option<i128> {
         const EXACT: f64 = 4_503_599_627_370_496.0; // 2^52
         let total = mean * (finite as f64 * power);
@@ -40,7 +40,7 @@ impl Sums {
         Some(total.round() as i128 - low.wrapping_mul(i128::from(finite)))
     }
 
-    /// `ceil(sum² / n)` and the rest that was added; `None` when the square is too large.
+    /// `ceil(sum² / n)` and the added remainder; `None` if the square is too large.
     fn square(&self) -> Option<(i128, i128)> {
         let n = i128::from(self.finite).max(1);
         let square = self.sum.checked_mul(self.sum)?;
@@ -80,7 +80,7 @@ impl Sums {
         }
     }
 
-    /// `t` for an M2; `None` when it is too large to say.
+    /// `t` for an M2; `None` if it is too large to encode.
     pub(super) fn t_for(&self, m2: f64, power: f64) -> Option<i64> {
         const EXACT: f64 = 1_125_899_906_842_624.0; // 2^50
         let scaled = m2 * (power * power);

@@ -1,4 +1,4 @@
-//! Aggregates one after the other, for those that columns cannot say.
+//! Aggregates one after another, for those that cannot be encoded as columns.
 
 use super::wide::take_i128;
 use crate::bytes::{Cursor, DecodeError, PutBytes};
@@ -25,7 +25,7 @@ pub(super) fn put_plain(aggregates: &[Aggregate], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`put_plain`] wrote.
+/// Reads the bytes of [`put_plain`].
 pub(super) fn take_plain(
     cursor: &mut Cursor<'_>,
     count: usize,

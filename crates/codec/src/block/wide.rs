@@ -69,7 +69,7 @@ impl WideSums<'_> {
     }
 }
 
-/// Reads `count` sums, and gives those in `part`.
+/// Reads `count` sums, and returns those in `part`.
 pub(super) fn take_wide<'a>(
     cursor: &mut Cursor<'_>,
     count: usize,

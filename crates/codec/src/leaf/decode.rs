@@ -48,7 +48,7 @@ pub(super) fn read(
     Ok(out)
 }
 
-/// Runs `read` on a verified payload; errors say where in the leaf.
+/// Runs `read` on a verified payload; errors state the offset in the leaf.
 fn in_column<T>(
     leaf: &[u8],
     entry: &ColumnEntry,

@@ -46,7 +46,7 @@ pub(super) fn leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
     header::write(rows.len(), &page_first_times, &columns)
 }
 
-/// A column, or `None` when no row of it is present.
+/// Encodes a column; `None` if it has no present rows.
 fn column(
     field: FieldId,
     column: &Column,

@@ -6,7 +6,7 @@ use super::{codec, integers, pco_pages};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::decimal::{decimals, from_integer, power};
 
-/// With fewer values pco's tables cost more than they save.
+/// Minimum number of values for pco: for fewer, its tables cost more than they save.
 const PCO_FROM: usize = 96;
 
 /// Appends the payload of at least one value and returns its codec.

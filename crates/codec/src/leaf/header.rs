@@ -9,7 +9,7 @@ const MAGIC: [u8; 2] = *b"HL";
 const VERSION: u8 = 1;
 /// Flag: the header checksum covers the payloads too, and the directory has no column checksums.
 const WHOLE: u8 = 1;
-/// Offset of the header checksum, and of what follows it.
+/// Offset of the header checksum, followed by the covered bytes.
 const CHECKSUM_AT: usize = 4;
 const BODY_AT: usize = 8;
 /// Payloads up to this size share the checksum of the header.
@@ -23,14 +23,14 @@ pub(super) struct ColumnEntry {
     pub(super) field: FieldId,
     /// I64 for the times.
     pub(super) field_type: FieldType,
-    /// One of [`super::presence`].
+    /// Form of presence: a constant of [`super::presence`].
     pub(super) presence: u8,
-    /// One of [`super::codec`].
+    /// Codec: a constant of [`super::codec`].
     pub(super) codec: u8,
     /// Location of the payload in the leaf.
     pub(super) offset: usize,
     pub(super) len: usize,
-    /// `None` when the header checksum covers it.
+    /// Checksum of the column; `None` if the header checksum covers it.
     pub(super) checksum: Option<u32>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Header {
     pub(super) rows: usize,
     pub(super) page_first_times: Vec<i64>,
     pub(super) times: ColumnEntry,
-    /// Rising by field.
+    /// Columns, by ascending field.
     pub(super) columns: Vec<ColumnEntry>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Encoded {
     pub(super) payload: Vec<u8>,
 }
 
-/// The bytes of a leaf. `columns` begins with the times.
+/// The bytes of a leaf. The first of `columns` are the times.
 pub(super) fn write(rows: usize, page_first_times: &[i64], columns: &[Encoded]) -> Vec<u8> {
     let payloads: usize = columns.iter().map(|c| c.payload.len()).sum();
     let whole = payloads <= WHOLE_BYTES_MAX;
@@ -122,7 +122,7 @@ pub(super) fn write(rows: usize, page_first_times: &[i64], columns: &[Encoded]) 
     out
 }
 
-/// Of the first four bytes and of those from the header body to `covered`.
+/// Checksum of the first four bytes and of the bytes from the header body to `covered`.
 fn header_checksum(leaf: &[u8], covered: usize) -> u32 {
     let first = crc32c(leaf.get(..CHECKSUM_AT).unwrap_or_default());
     crc32c_append(first, leaf.get(BODY_AT..covered).unwrap_or_default())
@@ -172,7 +172,7 @@ impl Header {
         }
         let count = cursor.varint_up_to(MAX_COLUMNS as u64, "at most 4,096 columns")?;
         let pages = rows.div_ceil(PAGE_ROWS);
-        // A first time takes a byte at least and a column three.
+        // A first time has at least one byte and a column three.
         if cursor.remaining() < pages + count * 3 {
             return Err(cursor.fail("a directory of all pages and columns"));
         }

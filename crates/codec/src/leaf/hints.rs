@@ -1,5 +1,5 @@
-//! Hints that the encoder keeps from leaf to leaf: per column the encoding that was found best,
-//! because searching costs several times the encoding.
+//! Hints that the encoder retains from leaf to leaf: the best encoding per column so far, because a
+//! search costs several times as much as encoding.
 //!
 //! Invariant: hints change sizes and times, never the values read back.
 
@@ -13,7 +13,7 @@ const SEARCH_EVERY_THOROUGH: u32 = 4;
 /// Columns remembered at most; further ones are searched each time.
 const COLUMNS_MAX: usize = 4_096;
 
-/// Hints that the encoder keeps from leaf to leaf of one table, per column, so that it need not
+/// Hints that the encoder retains from leaf to leaf of one table, per column, so that it need not
 /// search again.
 #[derive(Clone, Debug, Default)]
 pub struct EncodeHints {
@@ -25,8 +25,8 @@ pub struct EncodeHints {
 }
 
 impl EncodeHints {
-    /// For rows that are written once and read for long: searches sixteen times as often, which
-    /// takes a little more time and saves some percent of the bytes.
+    /// Hints for rows that are written once and retained for long: searches sixteen times as often,
+    /// which costs a little more time and saves some percent of the bytes.
     #[must_use]
     pub fn thorough() -> EncodeHints {
         EncodeHints {
@@ -53,7 +53,7 @@ impl EncodeHints {
     }
 }
 
-/// The choices of one column: for its integers (or decimals), and for floats that are no decimals.
+/// Choices of one column: for its integers (or decimals), and for floats that are not decimals.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ColumnHint {
     pub(super) integers: Option<Choice>,
@@ -68,11 +68,11 @@ impl ColumnHint {
     }
 }
 
-/// The encoding that was found best, and its size.
+/// Best encoding of a search, and its size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     pub(super) encoding: Encoding,
-    /// Size when it was found, in bits per value.
+    /// Size at the time of the search, in bits per value.
     pub(super) bits: f32,
     /// Leaves since.
     pub(super) age: u32,
@@ -105,8 +105,8 @@ impl Choice {
         }
     }
 
-    /// True when the choice is old, or this leaf came out clearly larger than the one it was found
-    /// on, or clearly smaller: then the data have changed, and another encoding may do even better.
+    /// Whether the choice is old, or this leaf is clearly larger or smaller than the leaf of the
+    /// search: then the data have changed, and another encoding may be better.
     pub(super) fn is_stale(&self, bits: f32) -> bool {
         self.age >= SEARCH_EVERY || bits > self.bits * 1.2 + 0.5 || bits < self.bits * 0.8 - 0.5
     }
@@ -116,7 +116,7 @@ impl Choice {
 mod tests {
     use super::*;
 
-    /// Leaves for which a choice is kept.
+    /// Number of leaves after which a choice is searched again.
     fn kept(mut hints: EncodeHints) -> usize {
         let field = FieldId(3);
         hints.column(field).integers = Some(Choice::new(Encoding::Plain, 8.0));

@@ -7,9 +7,9 @@ use super::pco_pages::{self, Chunk};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::pack::{block_len, put_block, take_block};
 
-/// With fewer values pco's tables cost more than they save.
+/// Minimum number of values for pco: for fewer, its tables cost more than they save.
 const PCO_FROM: usize = 96;
-/// Bit packing may be this much larger than pco, in parts of 1,000, because it decodes several
+/// Size, in thousandths of pco's, up to which bit packing is preferred, because it decodes several
 /// times faster.
 const PLAIN_WORTH: usize = 1_060;
 
@@ -73,14 +73,15 @@ fn is_arithmetic(values: &[i64], step: i64) -> bool {
     })
 }
 
-/// Form that all values share: `base` plus a multiple of `factor`. A factor of 1 goes with base 0.
+/// Form that all values share: `base` plus a multiple of `factor`. If the factor is 1, the base is
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Scale {
     base: i64,
     factor: i64,
 }
 
-/// Values whose common factor is searched first.
+/// Number of values whose common factor is searched first.
 const SAMPLE: usize = 32;
 const NONE: Scale = Scale { base: 0, factor: 1 };
 
@@ -166,7 +167,7 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// The pco chunk to write, or none when bit packing is as good.
+/// The pco chunk to write; `None` if bit packing is at least as good.
 fn choose(values: &[i64], pages: &Pages, plain: usize, hint: &mut Option<Choice>) -> Option<Chunk> {
     if values.len() < PCO_FROM {
         return None;

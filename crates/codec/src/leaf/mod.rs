@@ -1,13 +1,12 @@
 //! Leaves: compressed rows of one or several streams.
 //!
-//! Invariants: rows come back bit for bit; a page of 256 rows is decoded without its neighbours;
-//! the header has a checksum and so has every column; encoding is correct with any hints.
-//! Failure: any bytes give rows or a [`DecodeError`] that says what was expected where; memory is
-//! bounded by [`MAX_ROWS`], [`MAX_COLUMNS`] and [`MAX_TEXT_BYTES`].
-//! Concurrency: a [`Leaf`] is immutable and shared by reference count.
-//! Format: docs/format/leaf.md. `leaf/encode.rs` chooses the codec of a column; `integers`,
-//! `floats`, `text` and `presence` hold both directions of each; `pages` says which values a page
-//! holds.
+//! Invariants: rows are restored bit for bit; a page of 256 rows is decoded without its neighbours;
+//! the header and every column have a checksum; encoding is correct with any hints. Failure: any
+//! input results in rows or a [`DecodeError`] with the expected content and its offset; memory is
+//! bounded by [`MAX_ROWS`], [`MAX_COLUMNS`] and [`MAX_TEXT_BYTES`]. Concurrency: a [`Leaf`] is
+//! immutable and shared by reference count. Format: docs/format/leaf.md. `leaf/encode.rs` chooses
+//! the codec of a column; `integers`, `floats`, `text` and `presence` contain both directions of
+//! each; `pages` assigns values to pages.
 
 mod decode;
 mod encode;
@@ -88,20 +87,18 @@ pub struct ColumnInfo {
     pub encoded_bytes: usize,
 }
 
-/// Encodes rows (one stream's, sorted by time, or several streams' one after the other) as one
-/// leaf. A column of which no row is present is left out.
+/// Encodes rows (one stream's, sorted by time, or several streams' one after another) as one leaf.
+/// A column without present rows is omitted.
 ///
 /// # Panics
-/// When there are more than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns, when columns are not in
-/// rising order of the field, have not as many rows as there are times, or hold more than
-/// [`MAX_TEXT_BYTES`] of text.
+/// If there are more than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns, or columns are not sorted
+/// by field, differ in length from the times, or have more than [`MAX_TEXT_BYTES`] of text.
 #[must_use]
 pub fn encode_leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
     encode::leaf(rows, hints)
 }
 
-/// A leaf whose header was checked. Holds the bytes; columns are decoded on request. Cheap to
-/// clone.
+/// A leaf with a verified header. Owns the bytes; columns are decoded on request. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Leaf {
     bytes: Arc<[u8]>,
@@ -112,7 +109,7 @@ impl Leaf {
     /// Checks header and lengths, not the column checksums.
     ///
     /// # Errors
-    /// When the header is no leaf header or is damaged.
+    /// If the header is invalid or damaged.
     pub fn open(bytes: Arc<[u8]>) -> Result<Leaf, DecodeError> {
         let header = Arc::new(header::Header::read(&bytes)?);
         Ok(Leaf { bytes, header })
@@ -124,7 +121,7 @@ impl Leaf {
         self.header.rows
     }
 
-    /// Fields that have a column here, rising.
+    /// Fields with a column in this leaf, ascending.
     pub fn fields(&self) -> impl Iterator<Item = FieldId> + '_ {
         self.header.columns.iter().map(|c| c.field)
     }
@@ -154,7 +151,7 @@ impl Leaf {
         self.bytes.len()
     }
 
-    /// Memory that this leaf keeps, about: its bytes and the parsed header.
+    /// Approximate memory of this leaf: its bytes and the parsed header.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.bytes.len()
@@ -163,8 +160,8 @@ impl Leaf {
     }
 
     /// Decodes rows `range` (cut to the rows of the leaf) of the times and of `fields` (`None` =
-    /// all); only the pages that hold them are decoded, and checksums of the columns read are
-    /// verified. A field that has no column here has none in the result.
+    /// all); only the pages with these rows are decoded, and the checksums of the columns read are
+    /// verified. A field without a column here is not in the result.
     ///
     /// # Errors
     /// When bytes are damaged.

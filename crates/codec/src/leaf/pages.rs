@@ -8,13 +8,13 @@ use std::ops::Range;
 
 /// Numbers of values before each page, and in all.
 ///
-/// Invariant: `starts` rises by at most 256 a step and begins with 0.
+/// Invariant: `starts` begins with 0 and ascends in steps of at most 256.
 #[derive(Debug)]
 pub(super) struct Pages {
     starts: Vec<usize>,
 }
 
-/// The values to read of a column, and the pages that hold them.
+/// Values to read of a column, and the pages that contain them.
 #[derive(Debug)]
 pub(super) struct Selection {
     /// Values, by index among the present ones.

@@ -12,7 +12,7 @@ use pco::metadata::{DynLatent, Mode as PcoMode};
 use pco::wrapped::{ChunkCompressor, FileCompressor, FileDecompressor};
 use pco::{ChunkConfig, DeltaSpec, ModeSpec, PagingSpec};
 
-/// Level 8 gains a fifth of a percent and takes twice as long.
+/// Level 8 saves a fifth of a percent more and needs twice the time.
 const LEVEL: usize = 4;
 
 /// A chunk that is compressed but not written.
@@ -32,7 +32,8 @@ fn mode_spec(mode: Mode) -> ModeSpec {
     }
 }
 
-/// The mode pco chose, in our words. pco keeps a float base in an order-preserving integer form.
+/// The mode chosen by pco, as our type. pco stores a float base in an order-preserving integer
+/// form.
 fn mode_of(mode: &PcoMode) -> Mode {
     match mode {
         PcoMode::IntMult(DynLatent::U64(base)) => Mode::IntegerMultiple(*base),
@@ -59,7 +60,7 @@ fn compress<T: Number>(values: &[T], pages: &Pages, mode: ModeSpec, order: usize
         .chunk_compressor(values, &config)
         .ok()?;
     let count = compressor.n_per_page().len();
-    // pco's hint for a page is a fifth above what it expects.
+    // pco's hint for a page is a fifth above its estimate.
     let body: usize = (0..count).map(|p| compressor.page_size_hint(p)).sum();
     Some(Chunk {
         encoding: Encoding::Pco(mode_of(&compressor.meta().mode), order),
@@ -96,7 +97,7 @@ pub(super) fn search<T: Number>(values: &[T], pages: &Pages) -> Option<Chunk> {
 }
 
 impl Chunk {
-    /// The payload; `None` if pco fails, which it has no reason to.
+    /// The payload; `None` if pco fails, which is not expected.
     pub(super) fn write(mut self) -> Option<Vec<u8>> {
         let mut head = FileCompressor::default().write_header(Vec::new()).ok()?;
         head = self.compressor.write_meta(head).ok()?;

@@ -17,8 +17,8 @@ pub(super) fn name(kind: u8) -> &'static str {
     }
 }
 
-/// Appends the smaller form and returns its number. Runs begin with absent rows and alternate; the
-/// last is left out.
+/// Appends the smaller form and returns its number. Runs start with absent rows and alternate; the
+/// last is omitted.
 pub(super) fn put(bits: Option<&Bitmap>, out: &mut Vec<u8>) -> u8 {
     let Some(bits) = bits else {
         return ALL;
@@ -62,7 +62,7 @@ fn next_change(bits: &Bitmap, at: usize, state: bool) -> usize {
     bits.len()
 }
 
-/// Reads what [`put`] wrote.
+/// Reads the bytes of [`put`].
 pub(super) fn take(
     kind: u8,
     rows: usize,

@@ -15,8 +15,8 @@ const LEVEL: i32 = 3;
 const ZSTD_FROM: usize = 48;
 /// Most entries of a dictionary of strings.
 const ENTRIES_MAX: usize = 4_096;
-/// The first page's text helps the others up to this size; larger pages stand alone, since it would
-/// cost more time than it saves bytes.
+/// Up to this size, the first page's text is the dictionary of the other pages; larger pages are
+/// independent, since a dictionary would cost more time than it saves bytes.
 const PREFIX_MAX: usize = 8 << 10;
 
 /// Forms of the text of a page; the numbers are part of the format.
@@ -172,7 +172,7 @@ fn take_frames(
 /// Error of [`text_of`] when the text of the first page is needed first.
 const NEEDS_FIRST: &str = "the text of the first page";
 
-/// A decompressor that knows the text of the first filled page.
+/// A decompressor with the text of the first filled page as dictionary.
 fn first_page(pages: &Pages, payloads: &[&[u8]]) -> Result<Decompressor<'static>, &'static str> {
     let (payload, values): (&[u8], Range<usize>) = payloads
         .iter()
@@ -201,7 +201,7 @@ fn page_text(
     VarBytes::from_parts(ends, bytes).ok_or("lengths of strings")
 }
 
-/// The text that [`put_bytes`] wrote, of a known length.
+/// Text encoded by [`put_bytes`], of a known length.
 fn text_of(
     bytes: &[u8],
     len: usize,
@@ -216,8 +216,8 @@ fn text_of(
             Err(LENGTH)
         };
     }
-    // A frame says its length; believing only one that agrees keeps allocation to what the lengths
-    // say.
+    // A frame states its length; a frame whose length does not match is refused, which bounds the
+    // allocation.
     match zstd::zstd_safe::get_frame_content_size(bytes) {
         Ok(Some(size)) if size == len as u64 => {}
         _ => return Err(LENGTH),

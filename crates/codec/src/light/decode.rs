@@ -1,5 +1,5 @@
-//! Reading of log columns. Every count is checked against the limits, and against the bytes left,
-//! before memory is taken.
+//! Reading of log columns. Every count is checked against the limits, and against the remaining
+//! bytes, before memory is allocated.
 
 use super::encode::allowed;
 use super::{MAX_HEAP_BYTES, MAX_ROWS, MAX_TEXT_BYTES, UNITS, codec, slot_bytes};
@@ -36,7 +36,7 @@ pub(super) fn rows(cursor: &mut Cursor<'_>) -> Result<Rows, DecodeError> {
         text: MAX_TEXT_BYTES,
     };
     let rows = cursor.varint_up_to(MAX_ROWS as u64, "at most 2^24 rows")?;
-    // A column takes two bytes at least.
+    // A column has at least two bytes.
     let most = (cursor.remaining() / 2) as u64;
     let columns = cursor.varint_up_to(most, "a number of columns that fits the bytes left")?;
     budget.take_heap(rows * 8, cursor)?;
@@ -212,7 +212,7 @@ fn text(
             let total = ends.last().map_or(0, |end| *end as usize);
             let bytes = if codec == codec::LZ4 {
                 let packed = cursor.prefixed("an lz4 block")?;
-                // One byte of lz4 stands for at most 255.
+                // One byte of lz4 decompresses to at most 255.
                 if total > packed.len().saturating_mul(256) {
                     return Err(cursor.fail("an lz4 block of the length of its text"));
                 }

@@ -85,7 +85,7 @@ fn column(column: &Column, integers: &mut Vec<i64>, out: &mut Vec<u8>) {
 }
 
 fn floats(values: &[f64], integers: &mut Vec<i64>, out: &mut Vec<u8>) -> u8 {
-    // One row is the common small write: the same bytes as below without taking memory.
+    // A single row is the common small write: the same bytes as below without an allocation.
     if let [value] = values {
         if let Some((places, integer)) = single(*value) {
             out.put_u8(places);
@@ -164,7 +164,7 @@ fn text(values: &VarBytes, out: &mut Vec<u8>) -> u8 {
     codec::RAW
 }
 
-/// The types a codec may stand for; the decoder refuses the rest.
+/// Types that a codec may encode; the decoder refuses other types.
 pub(super) fn allowed(codec: u8, field_type: FieldType) -> bool {
     match codec {
         codec::ABSENT => true,

@@ -1,11 +1,10 @@
 //! Light codecs for the records of the commit log: fast to write and to read, smaller than raw
 //! columns.
 //!
-//! Invariants: rows come back bit for bit; a record ends where it says, so that several follow each
-//! other; whatever [`within_limits`] accepts can be decoded.
-//! Failure: any bytes give rows or a [`DecodeError`]; memory stays below [`MAX_HEAP_BYTES`]. There
-//! is no checksum: the log record around the rows has one.
-//! Format: docs/format/light.md.
+//! Invariants: rows are restored bit for bit; a record states its end, so that several can be
+//! concatenated; all rows that [`within_limits`] accepts can be decoded. Failure: any input results
+//! in rows or a [`DecodeError`]; memory is below [`MAX_HEAP_BYTES`]. There is no checksum: the log
+//! record around the rows has one. Format: docs/format/light.md.
 
 mod decode;
 mod encode;
@@ -18,8 +17,8 @@ use headwater_types::Values;
 pub const MAX_ROWS: usize = 1 << 24;
 /// Most bytes of text and byte strings in one record, all columns together.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
-/// Most bytes that the columns of one record may take in memory: 8 a row for times and numbers, 1
-/// for booleans, 4 for strings, besides their bytes.
+/// Maximum memory of the columns of one record in bytes: 8 a row for times and numbers, 1 for
+/// booleans, 4 for strings, plus the strings' bytes.
 pub const MAX_HEAP_BYTES: usize = 1 << 30;
 
 /// Column codecs; the numbers are part of the format.
@@ -41,22 +40,21 @@ const UNITS: [i64; 4] = [1, 1_000, 1_000_000, 1_000_000_000];
 /// Appends `rows` to `out`.
 ///
 /// # Panics
-/// When the columns are not in rising order of the field or have not as many rows as there are
-/// times.
+/// If the columns are not sorted by field or differ in length from the times.
 pub fn encode_rows(rows: &Rows, out: &mut Vec<u8>) {
     encode::rows(rows, out);
 }
 
-/// Reads back what [`encode_rows`] wrote, bit for bit.
+/// Decodes the bytes of [`encode_rows`], bit for bit.
 ///
 /// # Errors
-/// When the bytes are not such rows.
+/// If the bytes are not valid rows.
 pub fn decode_rows(cursor: &mut Cursor<'_>) -> Result<Rows, DecodeError> {
     decode::rows(cursor)
 }
 
-/// True when [`decode_rows`] takes what [`encode_rows`] makes of these rows. A batch of 16 MiB is
-/// far inside.
+/// Whether [`decode_rows`] accepts the encoding of these rows. A batch of 16 MiB is far within the
+/// limits.
 #[must_use]
 pub fn within_limits(rows: &Rows) -> bool {
     let (mut text, mut heap) = (0usize, rows.len().saturating_mul(8));

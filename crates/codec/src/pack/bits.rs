@@ -1,10 +1,10 @@
-//! Bit packing. A full group of 256 values is kept in four lanes, so that one shift serves four
+//! Bit packing. A full group of 256 values is stored in four lanes, so that one shift serves four
 //! neighbours and the compiler can use vector instructions; fewer values are a plain bit stream.
 //!
 //! Layout: docs/format/light.md, "packed bits". Little-endian throughout, low bits first.
 
-/// Lanes of a full group: value `i` stands in lane `i % 4`, at bit `(i / 4) * width` of that lane's
-/// bit stream; the four streams are interleaved by 64-bit words.
+/// Lanes of a full group: value `i` is in lane `i % 4`, at bit `(i / 4) * width` of that lane's bit
+/// stream; the four streams are interleaved by 64-bit words.
 const LANES: usize = 4;
 const GROUP: usize = 256;
 const ROWS: usize = GROUP / LANES;
@@ -35,7 +35,7 @@ pub(super) fn pack(values: impl ExactSizeIterator<Item = u64>, width: u8, out: &
     }
 }
 
-/// Reads what [`pack`] wrote; `bytes` has [`packed_len`] bytes.
+/// Reads the bytes of [`pack`]; `bytes` has [`packed_len`] bytes.
 pub(super) fn unpack(bytes: &[u8], width: u8, out: &mut [i64]) {
     match (width, out.len()) {
         (0, _) => out.fill(0),
@@ -109,7 +109,7 @@ fn pack_stream(values: impl Iterator<Item = u64>, width: u8, out: &mut Vec<u8>) 
         if filled >= 64 {
             out.extend_from_slice(&pending.to_le_bytes());
             filled -= 64;
-            // The bits of `v` that did not fit; none when it ended with the word.
+            // The bits of `v` that did not fit; 0 if it ended with the word.
             pending = (v >> 1) >> (width - filled - 1);
         }
     }
@@ -136,7 +136,7 @@ fn unpack_stream(bytes: &[u8], width: u8, out: &mut [i64]) {
     for v in slow {
         let (at, shift) = (bit / 8, bit % 8);
         let low = word(bytes.get(at..).unwrap_or_default());
-        // Nine bytes hold any width at any shift.
+        // Nine bytes contain any width at any shift.
         let high = bytes.get(at + 8).copied().unwrap_or_default();
         *v = (((low >> shift) | ((u64::from(high) << 1) << (63 - shift))) & mask) as i64;
         bit += width;

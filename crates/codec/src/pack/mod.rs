@@ -2,10 +2,9 @@
 //! needs.
 //!
 //! A block is a tag byte, one or two zigzag varints and the packed bits (docs/format/light.md,
-//! "integer block"). All arithmetic wraps, so that any `i64` values round-trip.
-//! Invariant: a block describes itself given the number of its values; decoding reads exactly what
-//! encoding wrote.
-//! Failure: a bad tag or too few bytes is a [`DecodeError`]; nothing is allocated.
+//! "integer block"). All arithmetic wraps, so any `i64` values round-trip. Invariant: a block can
+//! be decoded from its bytes and the number of its values; decoding reads exactly the encoded
+//! bytes. Failure: a bad tag or too few bytes is a [`DecodeError`]; no memory is allocated.
 
 mod bits;
 mod bools;
@@ -126,7 +125,8 @@ pub(crate) fn put_block(values: &[i64], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what stands before the packed bits of `count` values, and how many bytes those are.
+/// Reads the header before the packed bits of `count` values, and returns the number of packed
+/// bytes.
 fn take_head(cursor: &mut Cursor<'_>, count: usize) -> Result<(Plan, usize), DecodeError> {
     let tag = cursor.u8("integer block tag")?;
     if tag >= TAG_END {
@@ -211,8 +211,7 @@ pub(crate) fn take_integers(
     Ok(out)
 }
 
-/// Scratch for a list of at most [`BLOCK`] values that is looked at once: it needs no memory of its
-/// own then.
+/// Scratch space for a list of at most [`BLOCK`] values that is read once, without an allocation.
 pub(crate) struct Scratch([i64; BLOCK]);
 
 impl Scratch {
@@ -236,7 +235,7 @@ impl Scratch {
     }
 }
 
-/// Goes past `count` values that [`put_integers`] wrote.
+/// Skips `count` values encoded by [`put_integers`].
 pub(crate) fn skip_integers(cursor: &mut Cursor<'_>, count: usize) -> Result<(), DecodeError> {
     for start in (0..count).step_by(BLOCK) {
         let (_, packed) = take_head(cursor, (count - start).min(BLOCK))?;

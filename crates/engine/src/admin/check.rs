@@ -24,11 +24,11 @@ use std::sync::Arc;
 pub struct CheckReport {
     /// Damaged parts. Empty = the database is sound.
     pub damages: Vec<Damage>,
-    /// Segments looked at.
+    /// Segments checked.
     pub segments: u64,
     /// Leaves decoded.
     pub leaves: u64,
-    /// Leaves whose rows were freed: they are elsewhere, and were not looked at.
+    /// Leaves whose rows were freed: they are elsewhere, and were not checked.
     pub freed_leaves: u64,
     /// Blocks of buckets decoded and compared with the rows.
     pub blocks: u64,
@@ -38,26 +38,26 @@ pub struct CheckReport {
     pub rows: u64,
     /// Log records read.
     pub log_records: u64,
-    /// Named snapshots looked at: of each the segments that are part of the database no more.
+    /// Named snapshots checked: of each the segments that are not part of the database any more.
     pub snapshots: u64,
     /// Names of the damaged ones among them.
     pub damaged_snapshots: Vec<String>,
 }
 
 impl CheckReport {
-    /// True when nothing is damaged.
+    /// True without damage.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.damages.is_empty()
     }
 }
 
-/// Checks the database in `options.dir`: the state it is in when this begins. Changes nothing, and
-/// works beside its owner.
+/// Checks the database in `options.dir`: its state at the beginning of the call. Changes no file,
+/// and works beside its owner.
 ///
 /// # Errors
-/// When it cannot be looked at: not there, an I/O error, `busy` when its owner changes it too fast.
-/// Damage is not an error but part of the report.
+/// When it cannot be read: it does not exist, an I/O error, `busy` when its owner changes it too
+/// fast. Damage is not an error but part of the report.
 pub fn check(env: Env, options: Options) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     let (core, recovery) = match open_core(&env, &options) {
@@ -111,7 +111,7 @@ fn past_partitions(past: &Core, kept: &HashSet<SegmentId>, report: &mut CheckRep
     for shard in &past.shards {
         let partitions: Vec<Arc<Partition>> =
             shard.state.lock().partitions.all().cloned().collect();
-        // Of the others only that they are there: the rest was looked at.
+        // Other files are only checked for existence: their contents were already checked.
         let looked_at = |p: &&Arc<Partition>| kept.contains(&p.id()) || p.unreadable.is_some();
         for partition in partitions.iter().filter(looked_at) {
             let mut checker = Checker {
@@ -141,7 +141,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Notes damage and goes on; other errors end the check.
+    /// Records damage and continues; other errors end the check.
     fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
@@ -326,7 +326,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Compares a block with the rows it stands for; gives the rows it counts, 0 above the base
+    /// Compares a block with its rows; returns the number of rows it counts, 0 above the base
     /// level.
     fn block(&mut self, state: &StreamState, base: Level, entry: &BlockEntry) -> Result<u64> {
         self.report.blocks += 1;
@@ -359,7 +359,7 @@ impl Checker<'_> {
             match merge.next_rows() {
                 Ok(Some(rows)) => add_rows(&mut expected, entry.level, &rows),
                 Ok(None) => break,
-                // Reported with its leaf, or freed; without the rows there is nothing to compare.
+                // Reported with its leaf, or freed; without the rows a comparison is impossible.
                 Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Elsewhere) => {
                     return Ok(if entry.level == base { rows } else { 0 });
                 }

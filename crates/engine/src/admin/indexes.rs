@@ -1,10 +1,9 @@
 //! Indexes in the interface of embedders.
 //!
 //! Invariants: an index that was created exists at every later opening and in every later backup,
-//! until it or its table is dropped; a database rebuilt from its segments has none. Whether there
-//! is an index changes no answer.
-//! Concurrency: one change of indexes at a time; readers and writers wait for none.
-//! Failure: a change that failed may be on the medium all the same, so the database takes no more
+//! until it or its table is dropped; a database rebuilt from its segments has no indexes. Indexes
+//! never change an answer. Concurrency: one change of indexes at a time; readers and writers do not
+//! wait for it. Failure: a failed change may be on the medium nevertheless, so the database refuses
 //! writes then.
 
 use crate::core::Core;
@@ -20,22 +19,22 @@ use std::sync::Arc;
 /// Definition of an index to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSpec {
-    /// Its name: no other index of the database has it.
+    /// Its name, unique in the database.
     pub name: String,
     /// The table.
     pub table: String,
-    /// One to four fields. Filters use the index that compare the first one, or the first few of
-    /// which all but the last are compared for equality.
+    /// One to four fields. An index is used by filters that compare the first one, or the first
+    /// few, all but the last for equality.
     pub fields: Vec<String>,
 }
 
 /// Progress of building an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexProgress {
-    /// Partitions of the table, but for those that cannot be read.
+    /// Partitions of the table, except unreadable ones.
     pub partitions: u64,
-    /// Of these, the number that the index covers wholly. In the others filters read the missing
-    /// leaves.
+    /// Number of these partitions that the index covers completely. In the others filters read the
+    /// missing leaves.
     pub partitions_complete: u64,
 }
 
@@ -52,20 +51,21 @@ pub struct IndexInfo {
     pub entries: u64,
     /// Bytes of its files.
     pub bytes: u64,
-    /// Files it has; at most eight for each partition, but for moments.
+    /// Number of its files; at most eight for each partition, except for moments.
     pub runs: u64,
     /// Its progress.
     pub progress: IndexProgress,
-    /// Its table made it by itself ([`IndexPolicy`]), and drops it by itself.
+    /// True when its table made it automatically ([`IndexPolicy`]), and will drop it automatically.
     pub automatic: bool,
     /// The indexes of the table are at their limit: no more rows are indexed.
     pub over_budget: bool,
 }
 
 impl Database {
-    /// Creates an index over fields of a table, for filters whose values may stand anywhere. The
-    /// background builds it, partition by partition, and each is usable once it is built;
-    /// [`Database::build_index`] waits for it. Answers are the same with and without.
+    /// Creates an index over fields of a table, for filters whose matching values may be anywhere
+    /// in the table. The background builds it, partition by partition, and each part is usable once
+    /// it is built; [`Database::build_index`] waits for it. Answers are the same with and without
+    /// an index.
     ///
     /// ```
     /// use headwater_types::{Batch, StreamName};
@@ -96,9 +96,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `invalid` when there is one of that name, for a bad name, no or too many fields, or a field
-    /// twice; `not_found` for a table or a field that is not there; `io`, `full`, `closed`,
-    /// `forked`.
+    /// `invalid` when there is an index of that name, for a bad name, no or too many fields, or a
+    /// field twice; `not_found` for a missing table or field; `io`, `full`, `closed`, `forked`.
     pub fn create_index(&self, spec: &IndexSpec) -> Result<()> {
         let core = self.own_core()?;
         core.log.check()?;
@@ -110,7 +109,7 @@ impl Database {
     /// Drops an index.
     ///
     /// # Errors
-    /// `not_found` when there is none of that name; `io`, `full`, `closed`, `forked`.
+    /// `not_found` when there is no index of that name; `io`, `full`, `closed`, `forked`.
     pub fn drop_index(&self, name: &str) -> Result<()> {
         let core = self.own_core()?;
         core.log.check()?;
@@ -120,11 +119,12 @@ impl Database {
     }
 
     /// Builds the missing part of an index now, on the caller, in increments of about a quarter of
-    /// a million rows; `go_on` is called before each one. True when nothing is missing any more,
-    /// false when `go_on` ended it: a later call, and the background, continue from there.
+    /// a million rows; `go_on` is called before each one. True when the index is complete, false
+    /// when `go_on` ended it: a later call, and the background, continue from there.
     ///
     /// # Errors
-    /// `not_found` when there is no such index, or none any more; `io`, `full`, `closed`, `forked`.
+    /// `not_found` when there is no such index, or it was dropped; `io`, `full`, `closed`,
+    /// `forked`.
     pub fn build_index(
         &self,
         name: &str,
@@ -153,10 +153,10 @@ impl Database {
         }
     }
 
-    /// Sets the index policy of a table: whether some are made and dropped by the rows that filters
-    /// read in vain, and how much space all of them may take. An index that would exceed it is not
-    /// built any further, and those that the table made by itself are dropped where all take too
-    /// much.
+    /// Sets the index policy of a table: whether indexes are made and dropped by the number of rows
+    /// that filters read in vain, and how much space all of them may use. An index that would
+    /// exceed the limit is not built any further, and automatic indexes are dropped while all
+    /// together exceed it.
     ///
     /// ```
     /// use headwater_engine::{Database, IndexBudget, IndexPolicy, Options, TableSpec};
@@ -170,7 +170,7 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `not_found` for a table that is not there; `io`, `full`, `closed`, `forked`.
+    /// `not_found` for a missing table; `io`, `full`, `closed`, `forked`.
     pub fn set_index_policy(&self, table: &str, policy: &IndexPolicy) -> Result<()> {
         let core = self.own_core()?;
         core.log.check()?;
@@ -198,7 +198,7 @@ impl Database {
     /// Returns the index policy of a table.
     ///
     /// # Errors
-    /// `not_found` for a table that is not there.
+    /// `not_found` for a missing table.
     pub fn index_policy(&self, table: &str) -> Result<IndexPolicy> {
         let core = self.core();
         let found = core.catalog.table_named(table);

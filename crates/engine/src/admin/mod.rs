@@ -1,7 +1,7 @@
 //! Administration: checks, repair, backup and restore, moves of the fast tier, named snapshots,
 //! indexes, proofs.
 //!
-//! Invariant: everything here is called by the embedder, never by a job.
+//! Invariant: all functions here are called by the embedder, never by a job.
 
 pub(crate) mod backup;
 pub(crate) mod check;

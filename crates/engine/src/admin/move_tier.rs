@@ -1,17 +1,16 @@
 //! Changes the parts in the fast tier of a database while it is open.
 //!
-//! Copies of segments in the tier are made there in the background, or removed. Rows that snapshots
-//! keep go to the new location from then on; rows stored before stay where they are until those
-//! snapshots end. The log moves when nothing in it is needed: all of it is stored while writers go
-//! on, then batches wait until the rest is, the new location is named, and the next record goes
-//! there.
+//! Copies of segments in the tier are made in the background, or removed. Rows that snapshots keep
+//! go to the new location from then on; rows stored earlier are not moved until those snapshots
+//! end. The log moves when none of its records is needed: its rows are stored while writers go on,
+//! then batches wait until the remaining rows are stored, the new location is named, and the next
+//! record goes there.
 //!
-//! Invariants: the layout changes with one write of `DIR/tier`, at which the log has nothing that
-//! is needed in either location; so a crash finds all of it in segments, whichever it reads. Files
-//! left behind are removed after that.
-//! Concurrency: one change at a time. Batches wait while the last rows are stored, all others no
-//! longer than for a group of the log.
-//! Failure: before `DIR/tier` is written everything stays as it was, and the error is returned; if
+//! Invariants: the layout changes with one write of `DIR/tier`, at which the log has no needed
+//! record in either location; so after a crash all rows are in segments, whichever location is
+//! used. Files at the old location are removed after that. Concurrency: one change at a time.
+//! Batches wait while the last rows are stored, all others no longer than for a group of the log.
+//! Failure: before `DIR/tier` is written the layout does not change, and the error is returned; if
 //! that write fails it is unknown which layout a later opening finds, and the log latches. Files
 //! that cannot be removed afterwards are reported in the log.
 
@@ -38,14 +37,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Attempts to store the rest before `busy` is reported.
+/// Maximum attempts to store the remaining rows before `busy` is reported.
 const ROUNDS: usize = 16;
 
 impl Database {
-    /// Has the open database use a fast tier, another one, or other parts of it; `None` = no tier
-    /// any more. Reads go on. Writes go on while the log to move is stored, and wait while the last
-    /// of it is. When this returns every later opening finds the new layout; after a crash before,
-    /// one of the two. Copies of segments in the tier are made in the background.
+    /// Makes the open database use a fast tier, another one, or other parts of it; `None` = no tier
+    /// any more. Reads go on. Writes go on while the log to move is stored, and wait while its last
+    /// rows are. When this returns every later opening finds the new layout; after an earlier
+    /// crash, one of the two. Copies of segments in the tier are made in the background.
     ///
     /// ```
     /// use headwater_engine::{Database, FastTier, Options};
@@ -63,9 +62,9 @@ impl Database {
     /// # Errors
     /// `tier` when the folder belongs to another database or is not empty, `locked` when another
     /// process uses it, `full` without space for the log there, `invalid` for a folder that cannot
-    /// be one, `busy` when the log has events that cannot be stored, `closed`, `io`. The layout
-    /// stays as it is then; after an error of `DIR/tier` itself the database takes no more writes,
-    /// and the next opening finds which of the two it is.
+    /// be a tier, `busy` when the log has events that cannot be stored, `closed`, `io`. The layout
+    /// does not change then; after an error of `DIR/tier` itself the database refuses writes, and
+    /// the next opening finds which of the two layouts is in force.
     pub fn move_tier(&self, wanted: Option<&FastTier>) -> Result<()> {
         move_tier(self.own_core()?, wanted)
     }
@@ -115,13 +114,13 @@ struct Change<'a> {
     is_same_folder: bool,
 }
 
-/// The tier as it is to be.
+/// The future tier.
 struct NewTier {
     tier: Option<Arc<OwnedTier>>,
     /// The new content of `DIR/tier`.
     record: Option<TierRecord>,
     placed: Placed,
-    /// The copies of segments that the tier is to have, and did not have.
+    /// The copies of segments that the tier will have, and did not have.
     repeats: Vec<(RepeatKind, Arc<FastIndex>)>,
 }
 
@@ -135,7 +134,7 @@ impl Change<'_> {
         is != wanted || is && !self.is_same_folder
     }
 
-    /// True when copies of segments of a kind stay as they are.
+    /// True when copies of segments of a kind do not change.
     fn stays(&self, what: RepeatKind) -> bool {
         self.is_same_folder && what.is_in(self.is.parts) && what.is_in(self.wanted.parts)
     }
@@ -154,7 +153,7 @@ impl Change<'_> {
             }
             return Err(error);
         }
-        // From here on it has happened.
+        // From here on the change has happened.
         if self.buffers_move() {
             let env = &new.placed.env;
             let root = env.media.buffers_root(&self.core.options.dir);
@@ -184,7 +183,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Prepares everything that the new layout needs, and changes nothing of the present one.
+    /// Prepares everything for the new layout, without changing the present one.
     fn prepare(&self) -> Result<NewTier> {
         let plain = without_tier(&self.core.env);
         let mut reserves = self.before.reserves.clone();
@@ -217,7 +216,7 @@ impl Change<'_> {
             .inspect_err(|_| self.undo())
     }
 
-    /// The requested tier, whose folder is this database's from now on.
+    /// The requested tier, whose folder belongs to this database from now on.
     fn tier(&self, plain: &Env, old: Option<&OwnedTier>) -> Result<OwnedTier> {
         let dir = self.core.options.dir.as_path();
         let raw = self.core.placing.fast_files();
@@ -251,7 +250,7 @@ impl Change<'_> {
     ) -> Result<NewTier> {
         let core = self.core;
         let mut record = tier.ours();
-        // From then on rows may be acknowledged that lie in the tier alone.
+        // From then on acknowledged rows may be in the tier alone.
         record.unsettled = self.wanted.parts.log;
         let env = self.place(plain, &tier, &mut reserves)?;
         let mut repeats = Vec::new();
@@ -279,7 +278,7 @@ impl Change<'_> {
         })
     }
 
-    /// The environment with the log and buffers where they are to be.
+    /// The environment with the log and buffers at their new locations.
     fn place(
         &self,
         plain: &Env,
@@ -310,7 +309,7 @@ impl Change<'_> {
             env.media.log_root = Some(folder.clone());
         }
         if parts.buffers {
-            // Files of snapshots must not take the space that is reserved.
+            // Files of snapshots must not use reserved space.
             env.media.buffers = Some(Arc::new(GuardedFiles::new(
                 &tier.files,
                 &core.guard,
@@ -321,7 +320,7 @@ impl Change<'_> {
         Ok(env)
     }
 
-    /// The layout is that of the new record, for every opening from now on.
+    /// Puts the layout of the new record into force, for every opening from now on.
     fn name(&self, new: &NewTier) -> Result<()> {
         let core = self.core;
         let Some(mut record) = new.record.clone() else {
@@ -345,7 +344,7 @@ impl Change<'_> {
         if !self.wanted.parts.log {
             make_folder(&**files, &to, dir)?;
         }
-        // Most of it while writers go on.
+        // Most rows while writers go on.
         store_all(core)?;
         core.log.leave_file()?;
         jobs::commit_log_cut(core)?;
@@ -356,7 +355,7 @@ impl Change<'_> {
             jobs::commit_log_cut(core)?;
             let make_known: MakeKnown = announcer(now, &core.meta, new.tier.as_ref());
             let moved = core.log.move_to((files, &to), make_known, || {
-                // A copy that is not needed any more must not be where the log is to lie.
+                // A copy that is not needed any more must not be at the new location of the log.
                 if let Some(mirror) = &self.before.mirror {
                     mirror.end();
                 }
@@ -382,7 +381,7 @@ impl Change<'_> {
         ))
     }
 
-    /// Starts the copy of the log, where there is to be one. The log may have moved before.
+    /// Starts the copy of the log, if configured. The log may have moved before.
     fn mirror(&self, new: &NewTier) {
         let placed = &new.placed;
         match self.begun_mirror(placed) {
@@ -390,7 +389,7 @@ impl Change<'_> {
                 mirror,
                 ..placed.clone()
             }),
-            // There is to be none.
+            // No copy is configured.
             Err(error) => {
                 tracing::warn!(%error, "an older copy of the log could not be removed");
             }
@@ -431,7 +430,7 @@ impl Change<'_> {
         clear(&**self.core.placing.fast_files(), &self.is.fast)
     }
 
-    /// The layout stays: prepared files are removed again, and the copy of the log goes on.
+    /// Keeps the layout: removes prepared files, and continues the copy of the log.
     fn give_up(&self) -> Result<()> {
         self.undo();
         if let Some(mirror) = &self.before.mirror {
@@ -473,7 +472,7 @@ pub(crate) fn writers_wait(core: &Core) -> (MutexGuard<'_, ()>, RwLockWriteGuard
     (core.compaction.begin(), held_back)
 }
 
-/// Ensures that there is space for the log in a folder, and reserves space there, if that is set.
+/// Ensures that there is space for the log in a folder, and reserves space there, if configured.
 fn space_for_log(
     core: &Core,
     files: &Arc<dyn Files>,
@@ -501,7 +500,7 @@ fn space_for_log(
         remove(&**raw, &folder.join("reserve"))?;
         return Ok(None);
     }
-    // It is there and whole.
+    // It exists and is complete.
     Reserve::open(files, &core.env.clock, folder, bytes).map(Some)
 }
 

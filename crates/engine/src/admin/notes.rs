@@ -1,23 +1,22 @@
-//! Notes: small values that the program around a database keeps with it, such as names that mean
-//! something to its users.
+//! Notes: small values that the surrounding program stores with a database, such as names that are
+//! meaningful to its users.
 //!
-//! Invariants: a note that was set is found at every later opening and in every later backup; the
-//! engine never looks into one. A database rebuilt from its segments has none.
-//! Concurrency: one change of the metadata at a time.
-//! Failure: a change that failed may be on the medium all the same, so the database takes no more
-//! writes then.
+//! Invariants: a note that was set exists at every later opening and in every later backup; the
+//! engine never reads its contents. A database rebuilt from its segments has no notes. Concurrency:
+//! one change of the metadata at a time. Failure: a failed change may be on the medium
+//! nevertheless, so the database refuses writes then.
 
 use crate::{Database, Error, Reader, Result};
 
-/// Most notes of a database.
+/// Maximum notes of a database.
 const NOTES_MAX: u64 = 64;
-/// Longest name of a note in bytes.
+/// Maximum bytes of the name of a note.
 const NAME_BYTES_MAX: usize = 64;
-/// Longest note in bytes.
+/// Maximum bytes of a note.
 const NOTE_BYTES_MAX: usize = 256 << 10;
 
 impl Database {
-    /// The note of this name that [`Database::set_note`] left; `None` when there is none.
+    /// The note of this name, set by [`Database::set_note`]; `None` when there is no such note.
     ///
     /// # Errors
     /// `io` and `corrupt` when the metadata cannot be read.
@@ -25,9 +24,9 @@ impl Database {
         self.core().meta.note(name)
     }
 
-    /// Keeps a small value with the database, for the program around it: durable when this returns,
-    /// and part of every backup. `None` takes the note of this name away. At most 64 notes of 256
-    /// KiB each; their names are 1 to 64 bytes long.
+    /// Stores a small value with the database, for the surrounding program: durable when this
+    /// returns, and part of every backup. `None` removes the note of this name. At most 64 notes of
+    /// 256 KiB each; their names are 1 to 64 bytes long.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -68,7 +67,7 @@ impl Database {
 }
 
 impl Reader {
-    /// The note of this name, as [`Database::note`] gives it, in the state that was looked at last.
+    /// The note of this name, like [`Database::note`], in the state of the last refresh.
     ///
     /// # Errors
     /// `io` and `corrupt` when the metadata cannot be read.

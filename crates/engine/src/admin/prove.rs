@@ -1,11 +1,10 @@
-//! Hashes of groups that were written before there were hashes, or that a repair has put there:
-//! read and hashed a part at a time, on request.
+//! Hashes of groups that were written by versions without hashes, or by a repair: read and hashed a
+//! part at a time, on request.
 //!
-//! Invariants: a stored hash is of bytes below the committed length, and only as long as the
-//! segment is the one that was read.
-//! Concurrency: one transaction of the metadata at a time; jobs and writers go on meanwhile.
-//! Failure: a segment that cannot be read is left out, and read again the next time. After a failed
-//! transaction the database latches.
+//! Invariants: a stored hash is of bytes below the committed length, and is stored only if the
+//! segment is still the one that was read. Concurrency: one transaction of the metadata at a time;
+//! jobs and writers go on meanwhile. Failure: a segment that cannot be read is left out, and read
+//! again the next time. After a failed transaction the database latches.
 
 use crate::common::ids::SegmentId;
 use crate::core::Core;
@@ -16,13 +15,13 @@ use headwater_io::File;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes that are read at once.
+/// Bytes that are read at a time.
 const READ_BYTES: u64 = 1 << 20;
 
 impl Database {
-    /// Hashes groups of segments without known hashes, reading so many bytes about; true when there
-    /// is nothing left to hash, but for segments that cannot be read. Groups that are written from
-    /// now on need none of this.
+    /// Hashes groups of segments without known hashes, reading about `bytes_max` bytes; true when
+    /// all are hashed, except for segments that cannot be read. Groups that are written from now on
+    /// do not need this.
     ///
     /// # Errors
     /// `closed`, `io` and `full` when the metadata cannot be written.
@@ -48,13 +47,13 @@ impl Database {
 }
 
 enum Failed {
-    /// Nothing can be written any more.
+    /// No more writes are possible.
     Here(Error),
     /// This segment cannot be read.
     There(Error),
 }
 
-/// Partitions of which the head of the chain is not known, as the metadata have them.
+/// Partitions whose head of the chain is not known, from the metadata.
 fn unproven(core: &Core) -> Result<Vec<Partition>> {
     let mut held: BTreeMap<SegmentId, Arc<Partition>> = BTreeMap::new();
     for shard in &core.shards {
@@ -62,11 +61,11 @@ fn unproven(core: &Core) -> Result<Vec<Partition>> {
         held.extend(state.partitions.all().map(|p| (p.id(), Arc::clone(p))));
     }
     let named = core.meta.partitions()?.into_iter();
-    // The hashes of freed rows were known, and cannot be made again.
+    // The hashes of freed rows were known, and cannot be computed again.
     let stubs = core.store.stubs();
     let unproven = named.filter(|(id, record)| record.chain.is_none() && !stubs.is_freed(*id));
     let with_file = unproven.filter_map(|(id, record)| {
-        // One that came since is looked at the next time.
+        // A newer one is processed the next time.
         let held = held.get(&id)?;
         let file = Arc::clone(&held.file);
         Some(Partition::with(record, file, held.unreadable.clone()))
@@ -74,7 +73,7 @@ fn unproven(core: &Core) -> Result<Vec<Partition>> {
     Ok(with_file.collect())
 }
 
-/// Hashes groups of a segment as long as something is left.
+/// Hashes groups of a segment while bytes are left in the budget.
 fn prove(core: &Core, partition: &Partition, left: &mut u64) -> std::result::Result<(), Failed> {
     let id = partition.id();
     let (mut new, mut chain) = (Vec::new(), None);

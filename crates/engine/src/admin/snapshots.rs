@@ -1,10 +1,9 @@
 //! Named snapshots in the interface of embedders: states of a database that last, to be read later.
 //!
-//! Invariants: a snapshot has everything that was acknowledged before the call, and of every batch
-//! all or nothing.
-//! Concurrency: one is made at a time; batches wait at the entrance while the last of memory is
-//! stored, which was nearly all stored before.
-//! Failure: a failed creation leaves nothing behind; a failed commit latches.
+//! Invariants: a snapshot has all data acknowledged before the call, and each batch completely or
+//! not at all. Concurrency: one is made at a time; batches wait at the entrance while the last rows
+//! of memory are stored, after nearly all were stored before. Failure: a failed creation leaves no
+//! trace; a failed commit latches.
 
 use crate::admin::move_tier::writers_wait;
 use crate::common::ids::{SegmentId, Sequence};
@@ -22,7 +21,7 @@ use headwater_types::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Name of the present where a snapshot can be named: no snapshot has this name.
+/// Name of the present wherever a snapshot can be named: a snapshot cannot have this name.
 const NOW: &str = "now";
 
 /// A named snapshot.
@@ -30,46 +29,46 @@ const NOW: &str = "now";
 pub struct SnapshotInfo {
     /// Its name.
     pub name: String,
-    /// When it was made, by the clock that is believed.
+    /// Time of its creation, by the believed clock.
     pub created: Timestamp,
-    /// When it ends by itself ([`crate::Options::snapshot_age_max`]); `None` = never.
+    /// Time of its automatic end ([`crate::Options::snapshot_age_max`]); `None` = never.
     pub ends: Option<Timestamp>,
-    /// Everything up to the record of this number is part of it.
+    /// Sequence of the newest record in the snapshot.
     pub sequence: u64,
-    /// Its tables, as many as there were.
+    /// Number of its tables.
     pub tables: u64,
-    /// Its streams, as many as there were.
+    /// Number of its streams.
     pub streams: u64,
-    /// Its events, as many as there were.
+    /// Number of its events.
     pub events: u64,
     /// Bytes of the segments that it names.
     pub bytes: u64,
-    /// Bytes of those that no longer belong to the database, and exist for snapshots only: for this
-    /// one or for several.
+    /// Bytes of its segments that no longer belong to the database, and exist for snapshots only:
+    /// for this one or for several.
     pub kept_bytes: u64,
     /// Bytes that its end alone would free.
     pub own_bytes: u64,
 }
 
-/// A named snapshot that ended by itself.
+/// A named snapshot that ended automatically.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndedSnapshot {
-    /// Its name, which another one may have taken since.
+    /// Its name, which may belong to a newer snapshot now.
     pub name: String,
     /// When it was made.
     pub created: Timestamp,
     /// When it ended.
     pub ended: Timestamp,
-    /// Why it did.
+    /// Reason of its end.
     pub why: SnapshotEnd,
 }
 
 impl Database {
     /// Stores the events in memory, and keeps the present state under a name: it can be read, also
-    /// after the database was closed and opened, until it is dropped or ends by itself
+    /// after the database was closed and opened, until it is dropped or ends automatically
     /// ([`crate::Options::snapshot_age_max`], [`crate::Options::snapshot_bytes_max`], a full disk).
     /// Later deletes by users apply to it too; data that ends because of its age stays in it. As
-    /// long as there is a snapshot, versions of Headwater that do not know them refuse the
+    /// long as there is a snapshot, versions of Headwater that do not support them refuse the
     /// database.
     ///
     /// ```
@@ -91,8 +90,8 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `invalid` for a bad name, one that is taken, or beyond 64 snapshots; `busy` when the
-    /// database changes faster than its state can be taken; `full`, `io`, `corrupt`, `closed`.
+    /// `invalid` for a bad or existing name, or beyond 64 snapshots; `busy` when the database
+    /// changes faster than its state can be taken; `full`, `io`, `corrupt`, `closed`.
     pub fn create_snapshot(&self, name: &str) -> Result<SnapshotInfo> {
         let core = self.own_core()?;
         core.log.check()?;
@@ -120,7 +119,8 @@ impl Database {
         Ok(info(core, &snapshot, &now))
     }
 
-    /// The state as it is, with nothing in memory, and with the deletes retained from it on.
+    /// The present state, with nothing in memory, and with the number from which deletes are
+    /// retained for it.
     fn take(&self, core: &Core, number: u64) -> Result<(PinnedState, Sequence)> {
         let newest = core.named.all().pop();
         let before = match newest {
@@ -136,7 +136,7 @@ impl Database {
         store_all_alone(core)?;
         let keeper = number.to_string();
         let newest = {
-            // No delete is between its number and its effect on the shards.
+            // No delete may be between its number and its effect on the shards.
             let _barrier = core.write_barrier.close();
             let added = core.named_ends.add_copy(&keeper);
             added.map_err(|_| too_many(core))?;
@@ -169,16 +169,16 @@ impl Database {
         all(self.core())
     }
 
-    /// The newest of those that ended by themselves, the oldest first.
+    /// The newest automatically ended snapshots, the oldest first.
     #[must_use]
     pub fn ended_snapshots(&self) -> Vec<EndedSnapshot> {
         ended(self.core())
     }
 
-    /// The state that a named snapshot keeps, to be read as any other.
+    /// The state of a named snapshot, to be read like any other.
     ///
     /// # Errors
-    /// `not_found`; `gone` for one that ended by itself; `corrupt`, `io`, `closed`.
+    /// `not_found`; `gone` for a snapshot that ended automatically; `corrupt`, `io`, `closed`.
     pub fn snapshot_named(&self, name: &str) -> Result<Snapshot> {
         drop(self.snapshot()?);
         Ok(Snapshot::open(open_named(self.core(), name)?))
@@ -198,7 +198,8 @@ impl Reader {
         ended(&self.core())
     }
 
-    /// As [`Database::snapshot_named`], of the snapshots that were there when it looked last.
+    /// Opens a state like [`Database::snapshot_named`], of the snapshots that existed at the last
+    /// refresh.
     ///
     /// # Errors
     /// As [`Database::snapshot_named`].
@@ -233,7 +234,7 @@ fn check_free(core: &Core, name: &str) -> Result<()> {
     }
 }
 
-/// Writes a state down under a name.
+/// Stores a state under a name.
 fn keep(
     core: &Core,
     (number, name): (u64, &str),
@@ -263,7 +264,7 @@ fn keep(
     let files: Option<Vec<_>> = ids.map(|id| files.remove(&id)).collect();
     let files = files.ok_or_else(|| Error::internal("a state without one of its files"))?;
     // From here on no file is removed, even if it is replaced, and whether or not this succeeds: a
-    // transaction that fails may be on the medium all the same.
+    // transaction that fails may be on the medium nevertheless.
     for file in &files {
         file.keep();
     }

@@ -1,7 +1,7 @@
 //! Change numbers of tables, for clients that read again only changed tables.
 //!
-//! Invariants: as of [`crate::core::TableChanges`].
-//! Concurrency: a look-up in the catalog and one in a map.
+//! Invariants: as of [`crate::core::TableChanges`]. Concurrency: a lookup in the catalog and one in
+//! a map.
 
 use crate::Database;
 

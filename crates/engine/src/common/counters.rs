@@ -2,20 +2,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why events were written to leaves.
+/// Reason why events were written to leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
     /// In-order events, for the first time.
     Flush,
     /// A merge of late events into leaves of the main run: the late events and the rewritten ones.
     Merge,
-    /// Late events written as a run of their own.
+    /// Late events written as a separate run.
     LateRun,
-    /// Late runs folded into the main run.
+    /// Late runs merged into the main run.
     Fold,
     /// A partition rewritten or split.
     Compaction,
-    /// The rest of a leaf of which some rows were deleted.
+    /// The rest of a leaf with deleted rows.
     Delete,
 }
 
@@ -94,7 +94,7 @@ impl Counters {
         }
     }
 
-    /// Events written because others arrived: for the first time, or rewritten for late ones.
+    /// Events written because of arrivals: for the first time, or rewritten for late ones.
     pub(crate) fn written_for_arrivals(&self) -> u64 {
         [Cause::Flush, Cause::Merge, Cause::LateRun, Cause::Fold]
             .into_iter()

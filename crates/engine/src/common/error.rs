@@ -1,8 +1,8 @@
-//! Errors of the engine, in words a caller can act on.
+//! Errors of the engine, in words that tell a caller what to do.
 //!
-//! [`ErrorKind`] says which action helps; [`Error::code`] is stable and never changes its meaning;
-//! the message says what was expected, what was found and what to do. An error is logged where it
-//! is consumed, not here.
+//! [`ErrorKind`] tells which action helps; [`Error::code`] is stable and never changes its meaning;
+//! the message contains the expected value, the actual value and the remedy. An error is logged
+//! where it is consumed, not here.
 
 use headwater_codec::DecodeError;
 use headwater_codec::checksum::crc32c;
@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 pub enum ErrorKind {
     /// The request itself is wrong: change it.
     Invalid,
-    /// A table, stream or field that is not there.
+    /// A table, stream or field does not exist.
     NotFound,
     /// Too much at once: try again later.
     Busy,
     /// The database was closed, or latched after a failed write: reopen it.
     Closed,
-    /// Bytes on the medium differ from the ones that were written: run `headwater check`.
+    /// Bytes on the medium differ from the written ones: run `headwater check`.
     Corrupt,
     /// No space left: free some, or delete data.
     Full,
@@ -36,8 +36,8 @@ pub enum ErrorKind {
     Forked,
     /// The fast tier of the database is missing, of another database, or of another time.
     Tier,
-    /// The data exist, but not here: they were not copied yet. Ask where they were written, or wait
-    /// until they have been fetched.
+    /// The data exist, but not here: they were not copied yet. Send the request to their origin, or
+    /// wait until they have been fetched.
     Elsewhere,
     /// The data existed, and are not retained any more: read again which data exist.
     Gone,
@@ -85,7 +85,7 @@ impl From<headwater_late::InvalidSetting> for Error {
     }
 }
 
-/// Where bytes are damaged.
+/// Location of damaged bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file.
@@ -94,7 +94,7 @@ pub struct Damage {
     pub offset: u64,
     /// The expected content.
     pub expected: String,
-    /// The content found.
+    /// The actual content.
     pub found: String,
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Why bytes of a file cannot be read that belong to it: they are not in this copy.
+/// Error for bytes of a file that are not in this copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hole {
     pub(crate) offset: u64,
@@ -216,9 +216,9 @@ impl Error {
     /// Fails when a file has the header of its kind in another version; the last byte of a magic is
     /// the version.
     ///
-    /// The checksum comes first, and stands at the same offset in every version: bytes for which it
-    /// does not fit are no header, be it that a power cut left them so or that a bit has turned,
-    /// and the reader of the rest finds that. Version 0 never existed.
+    /// The checksum is checked first, and is at the same offset in every version: bytes that do not
+    /// match it are not a header (torn by a power cut, or a flipped bit), and the reader of the
+    /// rest detects that. Version 0 never existed.
     pub(crate) fn check_version(file: &Path, header: &[u8], magic: &[u8; 8]) -> Result<()> {
         let ([kind @ .., version], Some([found_kind @ .., found])) =
             (magic, header.first_chunk::<8>())
@@ -288,7 +288,7 @@ impl Error {
         }))
     }
 
-    /// The kind, which says what a caller can do.
+    /// The kind, which tells what a caller can do.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -300,7 +300,7 @@ impl Error {
         self.0.kind.as_str()
     }
 
-    /// Where bytes are damaged, for [`ErrorKind::Corrupt`] on a data file.
+    /// Location of damaged bytes, for [`ErrorKind::Corrupt`] on a data file.
     #[must_use]
     pub fn damaged(&self) -> Option<&Damage> {
         self.0.damage.as_ref()

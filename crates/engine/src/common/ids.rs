@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map whose keys are numbers that clients cannot choose, or are keyed hashes already: it spreads
-/// them, and no more.
+/// A map whose keys are numbers that clients cannot choose, or are already keyed hashes: the hasher
+/// only spreads them.
 pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 /// Spreads a number over all bits, by a multiplication with the golden ratio (Knuth, "The Art of
@@ -50,7 +50,7 @@ id! {
     StreamId(u32)
 }
 id! {
-    /// A segment file. Rising, never reused.
+    /// A segment file. Ascending, never reused.
     SegmentId(u64)
 }
 id! {
@@ -59,6 +59,6 @@ id! {
     Sequence(u64)
 }
 id! {
-    /// Which shard, below the number fixed when the database was made.
+    /// Index of a shard, below the number fixed when the database was made.
     ShardIndex(u16)
 }

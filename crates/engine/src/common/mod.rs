@@ -1,5 +1,4 @@
-//! Ground that every module of the engine stands on: identifiers, errors, ranges, counters, refused
-//! rows.
+//! Basic types for every module of the engine: identifiers, errors, ranges, counters, refused rows.
 //!
 //! Invariant: plain values without files, locks or threads.
 

@@ -1,8 +1,7 @@
-//! Lists of closed ranges of time, sorted and apart from one another.
+//! Lists of closed ranges of time, sorted and disjoint.
 //!
-//! Invariants: the result of [`union`] is sorted, and no two of its ranges share or touch an
-//! instant; the look-ups rely on that.
-//! Failure: none.
+//! Invariants: the result of [`union`] is sorted, and its ranges neither overlap nor touch; the
+//! lookups rely on that. Failure: none.
 
 use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Timestamp};
@@ -23,7 +22,7 @@ pub(crate) fn union(mut ranges: Vec<ClosedRange>) -> Vec<ClosedRange> {
     out
 }
 
-/// Intersection of two lists of ranges, each sorted and apart.
+/// Intersection of two lists of ranges, each sorted and disjoint.
 pub(crate) fn intersection(a: &[ClosedRange], b: &[ClosedRange]) -> Vec<ClosedRange> {
     let mut out = Vec::new();
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
@@ -40,7 +39,7 @@ pub(crate) fn intersection(a: &[ClosedRange], b: &[ClosedRange]) -> Vec<ClosedRa
     out
 }
 
-/// Difference of two lists of ranges; both sorted and apart.
+/// Difference of two lists of ranges; both sorted and disjoint.
 pub(crate) fn without(ranges: &[ClosedRange], others: &[ClosedRange]) -> Vec<ClosedRange> {
     let mut out = Vec::new();
     for range in ranges {
@@ -61,21 +60,21 @@ pub(crate) fn without(ranges: &[ClosedRange], others: &[ClosedRange]) -> Vec<Clo
     out
 }
 
-/// True when one of the ranges, which are apart, holds all of `inner`.
+/// True when one of the disjoint ranges contains all of `inner`.
 pub(crate) fn swallows(ranges: &[ClosedRange], inner: &ClosedRange) -> bool {
     overlapping(ranges, inner)
         .iter()
         .any(|r| r.first <= inner.first && inner.last <= r.last)
 }
 
-/// The ranges, of a sorted list apart from each other, that share an instant with `other`.
+/// The ranges of a sorted, disjoint list that share an instant with `other`.
 pub(crate) fn overlapping<'a>(ranges: &'a [ClosedRange], other: &ClosedRange) -> &'a [ClosedRange] {
     let from = ranges.partition_point(|r| r.last < other.first);
     let to = ranges.partition_point(|r| r.first <= other.last);
     part_of(ranges, from..to, "ranges that overlap another")
 }
 
-/// True when one of the ranges, which are sorted and apart, holds the instant.
+/// True when one of the sorted, disjoint ranges contains the instant.
 pub(crate) fn holds(ranges: &[ClosedRange], time: Timestamp) -> bool {
     let at = ranges.partition_point(|r| r.last < time);
     ranges.get(at).is_some_and(|r| r.first <= time)

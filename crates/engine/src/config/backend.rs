@@ -1,4 +1,4 @@
-//! Settings of I/O back ends that are one of several words.
+//! Settings of I/O back ends with a fixed set of words.
 //!
 //! Invariants: the displayed text parses as the same value; a word, once released, keeps its
 //! meaning.
@@ -10,26 +10,26 @@ use headwater_io::queue::Rule;
 use std::fmt;
 use std::str::FromStr;
 
-/// By which calls files are read and written.
+/// System calls for reading and writing files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum IoBackend {
-    /// Calls that wait, each for itself. The default.
+    /// Blocking calls. The default.
     #[default]
     File,
-    /// The same, and for read-ahead a queue of the kernel (io_uring); calls alone where the kernel
-    /// refuses one, with a line in the log.
+    /// Blocking calls, and for read-ahead a queue of the kernel (io_uring); only blocking calls
+    /// where the kernel refuses a queue, which is logged.
     Uring,
 }
 
-/// To which of several queue sets a segment goes.
+/// Assignment of segments to queue sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum QueuePlacement {
-    /// To the one with the least load: the sum of the requests for its segments in a time. The
-    /// default.
+    /// The queue set with the least load: the sum of the requests for its segments per unit of
+    /// time. The default.
     #[default]
     Load,
-    /// As in the paper on queue sets: to the one with the least frequent requests per segment on
-    /// average, however many segments it has.
+    /// As in the paper on queue sets: the one with the least frequent requests per segment on
+    /// average, regardless of the number of its segments.
     Interval,
 }
 

@@ -1,16 +1,15 @@
-//! Under which conditions events are stored: as on a machine, or exactly as in the papers.
+//! The engine mode: behaves as on a machine, or exactly as the papers describe.
 //!
-//! Invariants: fixed when a database is opened. Code that stores differently under exact conditions
-//! asks here, and never reads the setting itself.
-//! Failure: none.
+//! Invariants: fixed when a database is opened. Code that stores differently in exact mode checks
+//! it here, and never reads the setting itself. Failure: none.
 
 use crate::Options;
 use headwater_late::FlushRule;
 
-/// The conditions of an open database.
+/// The engine mode of an open database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EngineMode {
-    /// The events that a memory holds which is counted in events; `None` = in bytes.
+    /// Capacity of a memory that is counted in events; `None` = it is counted in bytes.
     memory_events: Option<u32>,
 }
 
@@ -31,12 +30,12 @@ impl EngineMode {
         self.memory_events.is_some()
     }
 
-    /// The events that a shard's memory holds, under exact conditions.
+    /// Capacity of a shard's memory in events, in exact mode.
     pub(crate) fn memory_events(self) -> Option<u32> {
         self.memory_events
     }
 
-    /// The size at which a new partition is to close. The papers know one run and no partitions.
+    /// The target size of a new partition. The papers have one run and no partitions.
     pub(crate) fn partition_target_bytes(self, options: &Options) -> u64 {
         if self.is_exact() {
             u64::MAX

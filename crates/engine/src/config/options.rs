@@ -11,19 +11,19 @@ use std::time::Duration;
 pub enum Durability {
     /// Acknowledged means on the medium: survives a power cut. The default.
     Synced,
-    /// Acknowledged means handed to the operating system, and synced at least this often:
-    /// survives `kill -9`; a power cut loses at most about this much time.
+    /// Acknowledged means passed to the operating system, and synced at least this often: survives
+    /// `kill -9`; a power cut loses at most about this much time.
     Every(Duration),
-    /// Acknowledged means handed to the operating system: survives `kill -9`, not a power cut.
+    /// Acknowledged means passed to the operating system: survives `kill -9`, not a power cut.
     Written,
 }
 
 /// Settings of [`crate::Database::open`].
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The directory of the database; made if it is not there.
+    /// The directory of the database; created if missing.
     pub dir: PathBuf,
-    /// Refuse to make a new database when the directory holds none. Default false.
+    /// Refuse to create a new database when the directory does not have one. Default false.
     pub must_exist: bool,
     /// Memory for events not yet in segments, for caches and for flushes, in bytes. Default 64 MiB,
     /// at least 1 MiB.
@@ -32,111 +32,112 @@ pub struct Options {
     pub shards: u16,
     /// The guarantee of an acknowledgement. Default [`Durability::Synced`].
     pub durability: Durability,
-    /// Late-data policy: how in-order and late events share memory, which events a flush keeps
-    /// back, which leaves a merge rewrites. Default adaptive: each shard chooses the policy with
-    /// the least predicted writes.
+    /// Late-data policy: how in-order and late events share memory, which events a flush retains,
+    /// which leaves a merge rewrites. Default adaptive: each shard chooses the policy with the
+    /// least predicted writes.
     pub late_policy: PolicyChoice,
     /// A late buffer that does not fill is merged after this time; `None` = it waits. At least 1 s,
     /// default 10 min.
     pub late_merge_interval: Option<Duration>,
     /// When and how buffers are flushed. Default [`FlushRule::Production`].
     pub flush_rule: FlushRule,
-    /// Most late runs of a stream in a partition before they are folded; 0 = late events are always
-    /// merged. Default 16.
+    /// Maximum late runs of a stream in a partition before they are merged; 0 = late events are
+    /// always merged. Default 16.
     pub late_runs_max: usize,
-    /// A new partition is sized to close near this many bytes. Default 128 MiB.
+    /// Target size of a new partition in bytes. Default 128 MiB.
     pub partition_target_bytes: u64,
     /// A partition larger than this is split. Default 256 MiB.
     pub partition_bytes_max: u64,
-    /// Events of a leaf in tables that do not say otherwise. Default 2,048.
+    /// Events of a leaf in tables without a setting of their own. Default 2,048.
     pub leaf_events: u32,
-    /// Events of a bucket of the pyramid's base level, about; streams with fewer than twice as many
-    /// rows in a partition have no pyramid there. 4 to 4,096, default 128.
+    /// Approximate events of a bucket of the pyramid's base level; streams with fewer than twice as
+    /// many rows in a partition have no pyramid there. 4 to 4,096, default 128.
     pub bucket_events: u32,
     /// A partition is compacted when its rows of a stream are spread over this many groups. Default
     /// 256.
     pub groups_max: u32,
-    /// Most bytes a second that compaction writes, for media that wear out or are slow; `None` = no
-    /// limit.
+    /// Maximum bytes per second that compaction writes, for media that wear out or are slow; `None`
+    /// = no limit.
     pub compaction_bytes_per_second: Option<u64>,
-    /// Most bytes a day (UTC) that compaction writes of its own accord, one partition always being
-    /// allowed; `None` = no limit. Calls to [`crate::Database::compact`] count, and are always
-    /// done.
+    /// Maximum bytes per day (UTC) that automatic compaction writes, one partition always being
+    /// allowed; `None` = no limit. Calls to [`crate::Database::compact`] count, but are never
+    /// limited.
     pub compaction_bytes_per_day: Option<u64>,
     /// A clock that jumps forward by more than this is not believed for a while: retention, aging
     /// and expiry wait. Default 1 day.
     pub clock_jump_max: Duration,
-    /// A clock that jumped is believed when new rows bear it out in several stretches of time of
+    /// A clock that jumped is believed when new rows confirm it in several stretches of time of
     /// this length. Default 1 hour.
     pub clock_settle: Duration,
-    /// When nothing has been written for this long, and a MiB of the log before, the events in
-    /// memory are stored, and the log releases files that it does not need; none = never. Default
-    /// 30 s.
+    /// When there were no writes for this long, and a MiB of the log before, the events in memory
+    /// are stored, and the log releases files that it does not need; `None` = never. Default 30 s.
     pub idle_after: Option<Duration>,
-    /// The folder of a fast tier, on a small fast medium: taken into use at the opening, if it is
-    /// not yet. `None` = the one that the database has, if it has one. Default none.
+    /// The folder of a fast tier, on a small fast medium: taken into use at the opening, if
+    /// necessary. `None` = the existing tier of the database, if any. Default none.
     pub fast_dir: Option<PathBuf>,
     /// The parts to put in [`Options::fast_dir`]. Default the log, and rows that exceed memory.
     pub fast_parts: TierParts,
     /// Limit of the log in the fast tier, in bytes; `None` = as in bulk, four times the memory
     /// budget. Default none.
     pub fast_bytes: Option<u64>,
-    /// Limit of the index of segments in the fast tier, in bytes, if it has one; the rest is read
-    /// in bulk. `None` = as much as there is space for. Default none.
+    /// Limit of the index of segments in the fast tier, in bytes, if the tier contains it; the rest
+    /// is read in bulk. `None` = as much as there is space for. Default none.
     pub fast_index_bytes: Option<u64>,
-    /// Limit of copies of the newest segments in the fast tier, in bytes, if it has them; older
-    /// ones are read in bulk. `None` = 32 times the memory budget, and never more. Default none.
+    /// Limit of copies of the newest segments in the fast tier, in bytes, if the tier contains
+    /// them; older ones are read in bulk. `None` = 32 times the memory budget, which is also the
+    /// maximum. Default none.
     pub fast_newest_bytes: Option<u64>,
     /// Segments whose span of time ended longer ago than this are not copied to the fast tier;
     /// `None` = as many as there is space for. Default none.
     pub fast_newest_age: Option<Duration>,
-    /// The log in a fast tier is copied to bulk this often, so that a tier that is lost costs
-    /// little; `None` = never. Default none.
+    /// Interval of copying the log in a fast tier to bulk, so that the loss of a tier costs little;
+    /// `None` = never. Default none.
     pub log_mirror: Option<Duration>,
-    /// Size that log files reach, in bytes; 0 = by the memory budget. The first one has at most 256
-    /// KiB, and each is four times as large as the one before. Default 0.
+    /// Final size of log files, in bytes; 0 = by the memory budget. The first one has at most 256
+    /// KiB, and each is four times as large as the previous one. Default 0.
     pub log_file_bytes: u64,
-    /// Longest wait for memory before a write says busy. Default 5 s.
+    /// Longest wait for memory before a write fails with `busy`. Default 5 s.
     pub busy_timeout: Duration,
     /// Largest batch in bytes. Default 16 MiB.
     pub batch_bytes_max: usize,
     /// Longest string or byte value. Default 1 MiB.
     pub string_bytes_max: usize,
-    /// Most tables. Default 10,000. The definitions of all tables, with their fields, may take a
-    /// quarter of the memory budget.
+    /// Maximum number of tables. Default 10,000. The definitions of all tables, with their fields,
+    /// may use a quarter of the memory budget.
     pub tables_max: usize,
-    /// Most fields of a table. Default 1,024.
+    /// Maximum fields of a table. Default 1,024.
     pub fields_max: usize,
-    /// Most streams of a table. Default 10,000,000.
+    /// Maximum streams of a table. Default 10,000,000.
     pub streams_max: usize,
     /// Events later than the clock by more than this are refused; `None` = never (the library's
     /// default).
     pub max_future: Option<Duration>,
-    /// Most space reserved for a full disk (`DIR/reserve`), in bytes, so that accepted writes can
-    /// be stored and deletes work; it grows with the log, from 1 MiB on. 0 = none. Default 8 MiB.
+    /// Maximum space reserved for a full disk (`DIR/reserve`), in bytes, so that accepted writes
+    /// can be stored and deletes work; it grows with the log, from 1 MiB on. 0 = none. Default 8
+    /// MiB.
     pub reserve_bytes: u64,
-    /// Named snapshots older than this end by themselves; `None` = never. At least 1 s, default 90
+    /// Named snapshots older than this end automatically; `None` = never. At least 1 s, default 90
     /// days.
     pub snapshot_age_max: Option<Duration>,
     /// Limit of files that exist for named snapshots only, in bytes; beyond that the oldest ends.
     /// `None` = as much as there is space for. Default 64 GiB.
     pub snapshot_bytes_max: Option<u64>,
-    /// Segment files open at once. Default 256.
+    /// Maximum segment files open at once. Default 256.
     pub open_files_max: usize,
-    /// By which calls files are read and written. Default [`IoBackend::File`].
+    /// System calls for reading and writing files. Default [`IoBackend::File`].
     pub io_backend: IoBackend,
     /// Number of leaves that a scan requests at once, ahead of its reader; 1 = it waits for each.
     /// The number matters where a medium works in parallel: with [`IoBackend::Uring`], or with
     /// queue sets. At most 64, default 8.
     pub read_ahead: usize,
-    /// Queue sets before the files of segments, each with a thread, in which reads go before
-    /// flushes and these before compaction; 0 = none, every call goes to the system as it comes. At
-    /// most 64, default 0.
+    /// Queue sets before the files of segments, each with a thread, in which reads precede flushes
+    /// and flushes precede compaction; 0 = every call is passed to the system directly. At most 64,
+    /// default 0.
     pub queue_sets: usize,
-    /// To which queue set a segment goes. Default [`QueuePlacement::Load`].
+    /// Assignment of segments to queue sets. Default [`QueuePlacement::Load`].
     pub queue_placement: QueuePlacement,
-    /// Most entries of a page of a segment's index; checkpoints of it are written the oftener the
-    /// smaller it is. 4 to 4,096, default 256; only tests want another.
+    /// Maximum entries of a page of a segment's index; the smaller it is, the more often
+    /// checkpoints of the index are written. 4 to 4,096, default 256; other values are for tests.
     pub index_page_entries: usize,
 }
 

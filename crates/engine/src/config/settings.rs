@@ -1,13 +1,13 @@
 //! Every setting of a database, described once: its name, its range, its purpose, and its getter
 //! and setter in [`Options`].
 //!
-//! Flags, settings files and pages of servers, keyword arguments of Python and the checks that C
-//! and Go leave none out are made from this table.
+//! Flags, settings files and pages of servers, keyword arguments of Python and the completeness
+//! checks of C and Go are made from this table.
 //!
 //! Invariants: a name, once released, keeps its meaning; every field of [`Options`] that an
 //! embedder may set by name is in the table, with its default in [`Options::new`] alone.
-//! Concurrency: constants and functions without state.
-//! Failure: [`SettingError`], which says what was expected.
+//! Concurrency: constants and functions without state. Failure: [`SettingError`], with the expected
+//! values.
 
 use crate::config::backend::{IoBackend, QueuePlacement};
 use crate::config::options::{Durability, Options};
@@ -26,23 +26,22 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Type and range of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingKind {
-    /// Bytes; where `or_none`, also no limit; where `or_zero`, also 0, which has a meaning of its
-    /// own.
+    /// Bytes; where `or_none`, also no limit; where `or_zero`, also 0, which has a special meaning.
     Bytes {
-        /// The least and the most.
+        /// Minimum and maximum.
         range: RangeInclusive<u64>,
-        /// Whether there may be no limit.
+        /// True when unlimited is allowed.
         or_none: bool,
-        /// Whether 0 may stand below the least.
+        /// True when 0 is allowed below the minimum.
         or_zero: bool,
     },
     /// A whole number.
     Count(RangeInclusive<u64>),
-    /// A length of time; where `or_none`, also none.
+    /// A duration; where `or_none`, also none.
     Span {
-        /// The least and the most.
+        /// Minimum and maximum.
         range: RangeInclusive<Duration>,
-        /// Whether there may be none.
+        /// True when none is allowed.
         or_none: bool,
     },
     /// The guarantee of an acknowledged write; [`Durability::Every`] within this range.
@@ -58,7 +57,7 @@ pub enum SettingKind {
 pub enum SettingValue {
     /// Bytes or a count; `None` = no limit.
     Number(Option<u64>),
-    /// A length of time; `None` = none.
+    /// A duration; `None` = none.
     Span(Option<Duration>),
     /// See [`Durability`].
     Durability(Durability),
@@ -68,7 +67,7 @@ pub enum SettingValue {
     Choice(String),
 }
 
-/// A value that a setting cannot have.
+/// A value that is not allowed for a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingError {
     /// The setting's name in [`Options`].
@@ -88,13 +87,13 @@ impl std::error::Error for SettingError {}
 /// One setting.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// As servers call it, in flags, files and variables: `late.merge_interval`.
+    /// Name in servers, in flags, files and variables: `late.merge_interval`.
     pub key: &'static str,
-    /// As programs call it, the field of [`Options`]: `late_merge_interval`.
+    /// Name in programs, the field of [`Options`]: `late_merge_interval`.
     pub field: &'static str,
     /// Type and range of its value.
     pub kind: SettingKind,
-    /// The same in words, for messages and pages.
+    /// The allowed values in words, for messages and pages.
     pub allowed: &'static str,
     /// Its purpose, as a sentence.
     pub about: &'static str,
@@ -103,7 +102,7 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The setting that programs call so.
+    /// The setting with this field name.
     #[must_use]
     pub fn by_field(field: &str) -> Option<&'static Setting> {
         SETTINGS.iter().find(|setting| setting.field == field)
@@ -115,16 +114,16 @@ impl Setting {
         (self.get)(options)
     }
 
-    /// Sets its value, within its range or not: opening checks the values that the engine cannot
-    /// work with.
+    /// Sets its value, without a check of its range: opening checks the values that the engine
+    /// cannot work with.
     ///
     /// # Errors
-    /// When the value is of another kind, or larger than its field holds.
+    /// When the value is of another kind, or larger than the maximum of its field.
     pub fn set(&self, options: &mut Options, value: SettingValue) -> Result<(), SettingError> {
         (self.set)(options, value).ok_or(self.refusal())
     }
 
-    /// Sets its value within its range, as front ends for people and files do.
+    /// Sets its value within its range, for front ends of people and files.
     ///
     /// # Errors
     /// When the value is of another kind, or outside of the range.
@@ -211,7 +210,7 @@ macro_rules! limit {
     };
 }
 
-/// Getter and setter of a length of time, of a field that always has one.
+/// Getter and setter of a duration, of a field that always has one.
 macro_rules! span {
     ($field:ident) => {
         (
@@ -227,7 +226,7 @@ macro_rules! span {
     };
 }
 
-/// The same of a field that may be `None`.
+/// Getter and setter of a duration, of a field that may be `None`.
 macro_rules! optional_span {
     ($field:ident) => {
         (
@@ -442,7 +441,7 @@ mod tests {
     use super::*;
 
     /// Fields of [`Options`] that are not set by name: the location of the database, whether it may
-    /// be made, the parts in a fast tier, and fields that only experiments and tests change.
+    /// be created, the parts in a fast tier, and fields that only experiments and tests change.
     const OTHERS: [&str; 6] = [
         "dir",
         "must_exist",

@@ -1,8 +1,8 @@
 //! State that commits of the metadata pass from one to the next.
 //!
 //! Invariants: one commit at a time, so that definitions reach the metadata in the order of the
-//! log; the generation that a commit names as the first needed never falls.
-//! Concurrency: readers of the numbers never wait for a commit.
+//! log; the generation that a commit names as the first needed never decreases. Concurrency:
+//! readers of the numbers never wait for a commit.
 
 use crate::common::counters::Counters;
 use parking_lot::{Mutex, MutexGuard};
@@ -13,13 +13,13 @@ pub(crate) struct Commits {
     /// Locked while the metadata are changed.
     alone: Mutex<()>,
     counted: Mutex<CountedBytes>,
-    /// The first log generation needed, as the metadata say it.
+    /// The first needed log generation in the metadata.
     log_generation: AtomicU64,
     /// The log generation that the next commit may name as the first needed.
     log_cut: AtomicU64,
 }
 
-/// Of the bytes that were written since opening, those that the counters have.
+/// Bytes written since opening that are already in the counters.
 #[derive(Debug, Default)]
 struct CountedBytes {
     log: u64,
@@ -27,7 +27,7 @@ struct CountedBytes {
 }
 
 impl Commits {
-    /// `log_generation` is the first one needed, as the metadata say it.
+    /// `log_generation` is the first needed one in the metadata.
     pub(crate) fn new(log_generation: u64) -> Commits {
         Commits {
             alone: Mutex::new(()),
@@ -42,17 +42,17 @@ impl Commits {
         self.alone.lock()
     }
 
-    /// The first log generation needed, as the metadata say it.
+    /// The first needed log generation in the metadata.
     pub(crate) fn log_generation(&self) -> u64 {
         self.log_generation.load(Ordering::Acquire)
     }
 
-    /// The metadata name this generation as the first needed.
+    /// Records that the metadata name this generation as the first needed.
     pub(crate) fn set_log_generation(&self, generation: u64) {
         self.log_generation.fetch_max(generation, Ordering::AcqRel);
     }
 
-    /// Generations before this one are not needed: the next commit may say so.
+    /// Reports that generations before this one are not needed: the next commit may record this.
     pub(crate) fn offer_log_cut(&self, generation: u64) {
         self.log_cut.fetch_max(generation, Ordering::Relaxed);
     }
@@ -75,7 +75,8 @@ impl Commits {
         counted.meta = counted.meta.max(all);
     }
 
-    /// All bytes ever written to the log and to the metadata, of which so many since opening.
+    /// Bytes ever written to the log and to the metadata; `log` and `meta` are the bytes since
+    /// opening.
     pub(crate) fn bytes_ever(&self, counters: &Counters, log: u64, meta: u64) -> (u64, u64) {
         let counted = self.counted.lock();
         (

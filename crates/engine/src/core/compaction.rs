@@ -11,16 +11,16 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// Locked while partitions are rewritten: they take no groups meanwhile, so a flush of
-    /// everything waits for it.
+    /// Locked while partitions are rewritten: they accept no groups meanwhile, so a flush of all
+    /// events waits for it.
     running: Mutex<()>,
     written: Mutex<WrittenOnDay>,
-    /// Partitions that a rewriting did not change, with the footer they had then.
+    /// Partitions that a rewriting did not change, with their footer at that time.
     settled: Mutex<HashMap<SegmentId, u64>>,
-    /// Partitions with damage, which a rewrite would lose, and those that cannot be split.
+    /// Partitions with damage, which a rewrite would lose, and partitions that cannot be split.
     left_alone: Mutex<HashSet<SegmentId>>,
-    /// Nothing is rewritten in the background before this moment of the monotonic clock: there was
-    /// no space for it.
+    /// No partition is rewritten in the background before this moment of the monotonic clock: there
+    /// was no space for it.
     postponed_to: Mutex<Duration>,
     filling: Mutex<HashMap<(TableId, SegmentId), Duration>>,
     /// A job could not store some rows, since their partition is being rewritten.
@@ -48,7 +48,7 @@ impl Compaction {
         }
     }
 
-    /// A partition begins to be rewritten: nothing has waited for it yet.
+    /// Starts a rewriting: no job has waited for the partition yet.
     pub(crate) fn begin_rewriting(&self) {
         self.in_the_way.store(false, Ordering::Relaxed);
     }
@@ -63,12 +63,12 @@ impl Compaction {
         self.in_the_way.load(Ordering::Relaxed)
     }
 
-    /// Waits until no partition is being rewritten; none is while another thread has the guard.
+    /// Waits until no partition is being rewritten; no rewriting begins while the guard exists.
     pub(crate) fn begin(&self) -> MutexGuard<'_, ()> {
         self.running.lock()
     }
 
-    /// As [`Compaction::begin`], but waits no longer than this.
+    /// Waits like [`Compaction::begin`], but no longer than this.
     pub(crate) fn try_begin_for(&self, longest: Duration) -> Option<MutexGuard<'_, ()>> {
         self.running.try_lock_for(longest)
     }
@@ -86,7 +86,7 @@ impl Compaction {
         written.bytes = written.bytes.saturating_add(bytes);
     }
 
-    /// The partition is not rewritten until the database is opened again.
+    /// Excludes the partition from rewriting until the database is opened again.
     pub(crate) fn leave_alone(&self, id: SegmentId) {
         self.left_alone.lock().insert(id);
     }
@@ -95,8 +95,8 @@ impl Compaction {
         self.left_alone.lock().contains(&id)
     }
 
-    /// A rewriting changed nothing about the partition, whose last footer is there: it is left
-    /// alone until it has another.
+    /// Records that a rewriting did not change the partition with this last footer: it is skipped
+    /// until it has another footer.
     pub(crate) fn settle(&self, id: SegmentId, footer_offset: u64) {
         self.settled.lock().insert(id, footer_offset);
     }
@@ -105,7 +105,7 @@ impl Compaction {
         self.settled.lock().get(&id) == Some(&footer_offset)
     }
 
-    /// Nothing is rewritten in the background before this moment of the monotonic clock.
+    /// Prevents background rewriting before this moment of the monotonic clock.
     pub(crate) fn postpone_to(&self, moment: Duration) {
         *self.postponed_to.lock() = moment;
     }
@@ -114,8 +114,8 @@ impl Compaction {
         now < *self.postponed_to.lock()
     }
 
-    /// Partitions that are due for aging while rows for them are in memory, to be reviewed and
-    /// noted again.
+    /// Partitions that are due for aging while memory has rows for them, to be reviewed and
+    /// recorded again.
     pub(crate) fn filling(&self) -> Filling<'_> {
         Filling {
             since: self.filling.lock(),
@@ -124,14 +124,15 @@ impl Compaction {
     }
 }
 
-/// The partitions that wait for aging since rows for them are in memory, during a review.
+/// The partitions that wait for aging because memory has rows for them, during a review.
 pub(crate) struct Filling<'a> {
     since: MutexGuard<'a, HashMap<(TableId, SegmentId), Duration>>,
     still: Vec<((TableId, SegmentId), Duration)>,
 }
 
 impl Filling<'_> {
-    /// Notes that rows for a partition are in memory, and says since when they have been.
+    /// Records that memory has rows for a partition, and returns the time since when it has had
+    /// any.
     pub(crate) fn since(&mut self, table: TableId, id: SegmentId, now: Duration) -> Duration {
         let key = (table, id);
         let since = self.since.get(&key).copied().unwrap_or(now);
@@ -139,7 +140,7 @@ impl Filling<'_> {
         since
     }
 
-    /// Of this table, the partitions noted are all that wait.
+    /// Ends the review of a table: partitions not recorded in it do not wait any more.
     pub(crate) fn finish(mut self, table: TableId) {
         self.since.retain(|(of, _), _| *of != table);
         self.since.extend(self.still);

@@ -1,7 +1,6 @@
 //! The turn to define tables and fields, and the checks of integers that become floats.
 //!
-//! Invariants: one thread defines at a time. A check in progress ends with the turn of the thread
-//! that began it.
+//! Invariants: one thread defines at a time. A check in progress ends with the turn of its thread.
 //! Concurrency: the turn is a lock that is waited for; writers read the checks without it.
 
 use crate::common::ids::TableId;
@@ -42,7 +41,7 @@ impl Drop for Turn<'_> {
 }
 
 impl Defining {
-    /// Waits for one's turn, for so long at most.
+    /// Waits for the turn, at most `patience`.
     pub(crate) fn begin(&self, patience: Duration) -> Result<Turn<'_>> {
         let guard = self.lock.try_lock_for(patience);
         let guard = guard.ok_or_else(|| {
@@ -76,7 +75,7 @@ impl Defining {
         }
     }
 
-    /// True when a look found an integer in the field that a float does not hold.
+    /// True when a check found an integer in the field that a float cannot represent.
     pub(crate) fn was_inexact(&self, table: TableId, field: FieldId) -> bool {
         self.state.lock().inexact.contains(&(table, field))
     }

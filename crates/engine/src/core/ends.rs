@@ -1,11 +1,11 @@
 //! Deletes that copies of the database have not confirmed yet: a copy that retains data removed
-//! here applies them to that data, too. Deletes newer than named snapshots, which never confirm
-//! any, are retained in the same way.
+//! here applies them to that data, too. Deletes newer than named snapshots, which never confirm a
+//! delete, are retained in the same way.
 //!
-//! Invariants: while there is a copy, every delete with a number above `from` is there, carried out
-//! or not, and in the metadata before the log may forget its record. A delete is dropped when all
-//! copies have confirmed a state that includes it, or when there are too many: then `from` says so.
-//! Concurrency: one lock; no other is taken under it.
+//! Invariants: while there is a copy, every delete with a number above `from` is retained, carried
+//! out or not, and is in the metadata before the log may forget its record. A delete is dropped
+//! when all copies have confirmed a state that includes it, or when there are too many: then `from`
+//! is raised. Concurrency: one lock; no other is taken under it.
 
 use crate::common::ids::{Sequence, TableId};
 use crate::metadata::tables::{EndsChange, SavedEnds};
@@ -14,7 +14,7 @@ use headwater_codec::{Cursor, DecodeError};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Copies of a database, at the most.
+/// Maximum copies of a database.
 const COPIES_MAX: usize = 64;
 /// Maximum of deletes that are retained for copies, and of their bytes.
 const DELETES_MAX: usize = 10_000;
@@ -25,11 +25,11 @@ pub(crate) struct Ends(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By name: deletes up to this number it knows.
+    /// By name: the number up to which the copy knows all deletes.
     copies: BTreeMap<String, Sequence>,
     from: Sequence,
     deletes: BTreeMap<Sequence, RetainedDelete>,
-    /// In the metadata, and needed no more.
+    /// Still in the metadata, but not needed any more.
     gone: BTreeSet<Sequence>,
     bytes: usize,
 }
@@ -78,7 +78,7 @@ impl Ends {
     /// Loads the entries of the metadata, of a database whose newest delete has this number.
     ///
     /// # Errors
-    /// A record that is none.
+    /// A record that cannot be decoded.
     pub(crate) fn load(&self, saved: SavedEnds, newest: Sequence) -> Result<(), DecodeError> {
         let mut inner = self.0.lock();
         // Without copies no delete was retained.
@@ -99,7 +99,7 @@ impl Ends {
         Ok(())
     }
 
-    /// A delete stands in the log.
+    /// Notes a delete that is in the log.
     pub(crate) fn note(&self, sequence: Sequence, record: &DeleteRecord) {
         let mut inner = self.0.lock();
         if inner.copies.is_empty() {
@@ -124,8 +124,8 @@ impl Ends {
     }
 
     /// Adds a copy of this name, which knows all deletes so far. `None` when it exists, otherwise
-    /// the change that has to be in the metadata before the copy gets anything; an error when there
-    /// are too many.
+    /// the change that must be in the metadata before the copy receives any data; an error when
+    /// there are too many.
     pub(crate) fn add_copy(&self, name: &str) -> Result<Option<EndsChange>, usize> {
         let mut inner = self.0.lock();
         if inner.copies.contains_key(name) {
@@ -150,7 +150,7 @@ impl Ends {
         Some(inner.change(true))
     }
 
-    /// A copy knows deletes up to this number.
+    /// Records that a copy knows deletes up to this number.
     pub(crate) fn confirm(&self, name: &str, sequence: Sequence) {
         let mut inner = self.0.lock();
         let newest = inner.newest();
@@ -162,8 +162,7 @@ impl Ends {
         }
     }
 
-    /// Deletes up to a record of the log, as far as they are retained: all those above the first
-    /// number.
+    /// Retained deletes up to a record of the log: all those above the first number.
     pub(crate) fn up_to(
         &self,
         sequence: Sequence,
@@ -176,7 +175,7 @@ impl Ends {
         (inner.from.min(sequence), deletes)
     }
 
-    /// The number of the newest delete, and that up to which some are not known.
+    /// The number of the newest delete, and the number up to which deletes may be missing.
     pub(crate) fn newest_and_from(&self) -> (Sequence, Sequence) {
         let inner = self.0.lock();
         (inner.newest(), inner.from)
@@ -194,7 +193,7 @@ impl Ends {
         self.0.lock().change(false)
     }
 
-    /// The metadata hold this.
+    /// Marks the change as saved in the metadata.
     pub(crate) fn saved(&self, change: &EndsChange) {
         let mut inner = self.0.lock();
         for (sequence, _) in &change.new {
@@ -248,7 +247,7 @@ mod tests {
         assert!(change.is_due && change.new.len() == 2);
         ends.confirm("a", Sequence(100));
         assert_eq!(kept(&ends), (5, vec![7]));
-        // One was confirmed while it was written down.
+        // One was confirmed while the change was being written.
         ends.saved(&change);
         assert_eq!(ends.unsaved().gone, [Sequence(5)]);
         ends.saved(&ends.unsaved());
@@ -283,7 +282,7 @@ mod tests {
             deletes: vec![(Sequence(6), delete(1).encode())],
         };
         ends.load(saved, Sequence(6)).unwrap();
-        // The log says it again.
+        // The log repeats it.
         ends.note(Sequence(6), &delete(1));
         ends.note(Sequence(3), &delete(1));
         assert_eq!(kept(&ends), (4, vec![6]));

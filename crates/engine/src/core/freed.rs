@@ -1,8 +1,8 @@
-//! Partitions as they were before their rows were freed, as long as there are readers of them.
+//! Former partitions, from before their rows were freed, as long as they have readers.
 //!
 //! Invariants: the rows of a segment exist until the last of its partitions that had them has no
-//! reader any more.
-//! Concurrency: one lock; no other is taken under it, and it is never held over I/O.
+//! reader any more. Concurrency: one lock; no other is taken under it, and it is never held over
+//! I/O.
 
 use super::Core;
 use crate::Result;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct FreedRows {
     /// Partitions whose rows are elsewhere.
     pub partitions: u64,
-    /// Bytes of them that were freed here.
+    /// Number of their bytes that were freed here.
     pub bytes: u64,
 }
 
@@ -33,7 +33,7 @@ impl Freed {
         self.before.lock().push(before);
     }
 
-    /// Removes and returns those without readers.
+    /// Removes partitions without readers, and returns their segments.
     pub(crate) fn unread(&self) -> Vec<SegmentId> {
         let mut before = self.before.lock();
         let is_read = |partition: &Arc<Partition>| Arc::strong_count(partition) > 1;

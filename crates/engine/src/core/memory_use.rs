@@ -1,7 +1,7 @@
-//! Memory that events take, and its limit.
+//! Memory of events, and its limit.
 //!
-//! Invariants: every change of the contents of memory is added here by the thread that made it;
-//! events that only older snapshots see do not count.
+//! Invariants: the thread that changes the contents of memory records the change here; events that
+//! only older snapshots see do not count.
 
 use crate::Options;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ impl MemoryUse {
         self.budget_bytes / 2
     }
 
-    /// True when workers are to flush.
+    /// True when workers must flush.
     pub(crate) fn is_flush_due(&self) -> bool {
         self.bytes() >= self.flush_bytes()
     }
@@ -42,7 +42,7 @@ impl MemoryUse {
         self.bytes() < self.flush_bytes() + self.flush_bytes() / 2
     }
 
-    /// Adds to the bytes in use, or takes away.
+    /// Adds to, or subtracts from, the bytes in use.
     pub(super) fn change(&self, change: isize) {
         if change >= 0 {
             self.bytes

@@ -1,8 +1,8 @@
 //! Shared state of an open database: components, each of which owns its fields.
 //!
-//! Invariants: [`Core`] itself has no state but its components; only the methods of a component
-//! maintain the invariants of its fields. [`crate::open::recover`] assembles it once.
-//! Concurrency: locks are taken in this order, never the other way round:
+//! Invariants: [`Core`] itself has no state except its components; only the methods of a component
+//! maintain the invariants of its fields. [`crate::open::recover`] assembles it once. Concurrency:
+//! locks are taken only in this order:
 //! 0. a change of the layout ([`Placing::begin_change`]), then the entrance
 //!    ([`Placing::hold_back`]);
 //! 1. `compaction` ([`Compaction::begin`]);
@@ -15,8 +15,8 @@
 //! 7. `producers`;
 //! 8. the log's state.
 //!
-//! The first four are held over I/O, but only jobs, builders of indexes and changes of the layout
-//! take them, and batches that wait in the entrance. The turn is held over reads of stored rows; no
+//! The first four are held over I/O, but only jobs, builders of indexes, changes of the layout, and
+//! batches that wait in the entrance take them. The turn is held over reads of stored rows; no
 //! other lock is held over I/O. Under any other lock of a component no further lock is taken.
 
 mod commits;
@@ -90,7 +90,7 @@ pub(crate) struct Core {
     pub(crate) indexes: Indexes,
     pub(crate) shards: Shards,
     pub(crate) counters: Counters,
-    /// Where parts lie that may lie in a fast tier.
+    /// Locations of the parts that can be in a fast tier.
     pub(crate) placing: Placing,
     /// Producers of numbered batches.
     pub(crate) producers: Producers,
@@ -100,9 +100,9 @@ pub(crate) struct Core {
     pub(crate) table_changes: TableChanges,
     /// Deletes that copies have not confirmed.
     pub(crate) ends: Ends,
-    /// Snapshots that last.
+    /// Named snapshots.
     pub(crate) named: NamedSnapshots,
-    /// Deletes that came after the oldest of these.
+    /// Deletes newer than the oldest named snapshot.
     pub(crate) named_ends: Ends,
     pub(crate) memory: MemoryUse,
     /// Memory of replays.
@@ -115,7 +115,7 @@ pub(crate) struct Core {
     /// Origin of the policy for late data.
     pub(crate) late_choice: LateChoice,
     pub(crate) clock_guard: ClockGuard,
-    /// Clock that gives instants to rows without one.
+    /// Clock that provides instants for rows without one.
     pub(crate) instants: Arc<Instants>,
     pub(crate) compaction: Compaction,
     /// Readers of rows that were freed.
@@ -124,25 +124,25 @@ pub(crate) struct Core {
     /// Lock of changes of definitions.
     pub(crate) defining: Defining,
     /// Files for pinned memory when there is much; locked while they are written, with no other
-    /// lock taken but a shard's `state`.
+    /// lock taken except a shard's `state`.
     pub(crate) pin_files: Mutex<PinFiles>,
     /// Conditions for changes of files.
     pub(crate) guard: Arc<Guard>,
     pub(crate) unreadable: UnreadablePartitions,
-    /// Whether bulk stalls; it watches where the log lies in a fast tier.
+    /// Monitor of stalls of bulk; active where the log is in a fast tier.
     pub(crate) bulk: Option<Arc<Watch>>,
     /// Lock of the directory; dropped with the database.
     pub(crate) _lock: Option<Box<dyn Lock>>,
 }
 
-/// Streams defined since opening, of which nothing was stored before.
+/// Streams defined since opening without earlier stored data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewStreams {
     first: u32,
 }
 
 impl NewStreams {
-    /// All from this number on.
+    /// All streams from this number on.
     pub(crate) fn from(first: u32) -> NewStreams {
         NewStreams { first }
     }
@@ -196,7 +196,7 @@ impl Core {
         placed.reserves.iter().try_for_each(|r| r.check(log_bytes))
     }
 
-    /// Has the reserves be no larger than they need be.
+    /// Shrinks the reserves to the needed size.
     pub(crate) fn shrink_reserves(&self) -> Result<()> {
         let log_bytes = self.log.live_bytes();
         let segment_bytes = self.shards.segment_bytes();
@@ -218,12 +218,12 @@ impl Core {
         }
     }
 
-    /// The instant that is believed, for each table.
+    /// The believed instant, for each table.
     pub(crate) fn moment(&self) -> Moment {
         self.clock_guard.look(&*self.env.clock)
     }
 
-    /// The instant by which a table's data end.
+    /// The instant by which a table's data ends.
     pub(crate) fn now_for(&self, table: TableId) -> Timestamp {
         self.moment().of(table)
     }
@@ -246,7 +246,7 @@ impl Core {
         record.encode(&mut payload);
         let sequence = self.log.enqueue(record.kind(), payload, false)?;
         self.table_changes.note([record.table()], sequence);
-        // Until the metadata hold it, it takes memory, which the commit that stores it frees.
+        // It uses memory until the commit that stores it in the metadata.
         self.memory_changed(record.heap_bytes().cast_signed());
         Ok(sequence)
     }
@@ -259,7 +259,7 @@ impl Core {
             record.encode(&mut payload);
         }
         let sequence = self.log.enqueue(RecordKind::Streams, payload, false)?;
-        // Until the metadata hold them they take memory, which the commit that stores them frees.
+        // They use memory until the commit that stores them in the metadata.
         let bytes: usize = records.iter().map(StreamRecord::pending_bytes).sum();
         self.memory_changed(bytes.cast_signed());
         Ok(sequence)

@@ -1,7 +1,8 @@
 //! The newest delete of each table, whether it has been carried out or not: older data may include
 //! deleted rows, for a reader that does not know the deletes.
 //!
-//! Invariants: never falls; in the metadata before the log may forget the record.
+//! Invariants: a sequence never decreases, and is in the metadata before the log may forget the
+//! record.
 
 use crate::common::ids::{Sequence, TableId};
 use parking_lot::Mutex;
@@ -29,7 +30,7 @@ impl NewestDeletes {
         self.0.lock().extend(saved);
     }
 
-    /// A delete stands in the log.
+    /// Notes a delete that is in the log.
     pub(crate) fn note(&self, table: TableId, sequence: Sequence) {
         let mut all = self.0.lock();
         if all
@@ -58,7 +59,7 @@ impl NewestDeletes {
         unsaved.map(|(t, newest)| (*t, newest.sequence)).collect()
     }
 
-    /// The metadata hold these.
+    /// Marks these entries as saved in the metadata.
     pub(crate) fn saved(&self, these: &[(TableId, Sequence)]) {
         let mut all = self.0.lock();
         for (table, sequence) in these {

@@ -1,10 +1,9 @@
-//! Where the parts of an open database lie, which can change while it is open.
+//! Locations of the parts of an open database, which can change while it is open.
 //!
-//! Invariants: the locations are replaced as one; a reader keeps the version it took. Writes that
-//! wait at the entrance have no number yet.
-//! Concurrency: one change at a time, whose lock is taken before all others but the entrance; no
-//! writer is in the entrance while its write is acknowledged.
-//! Failure: none of its own.
+//! Invariants: all locations are replaced at once; a reader keeps the version it took. Writes that
+//! wait at the entrance have no number yet. Concurrency: one change at a time, whose lock is taken
+//! before all others but the entrance; no writer is in the entrance while its write is
+//! acknowledged. Failure: none of its own.
 
 use crate::device::reserve::Reserve;
 use crate::device::tiers::OwnedTier;
@@ -13,27 +12,27 @@ use headwater_io::{Env, Files};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 
-/// Where parts lie.
+/// Locations of parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
-    /// The environment in which the log and the buffers are found where they lie.
+    /// The environment that resolves the locations of the log and the buffers.
     pub(crate) env: Env,
     /// The fast tier, if there is one.
     pub(crate) tier: Option<Arc<OwnedTier>>,
     /// Reserves of space for a full disk, on every medium, if so configured.
     pub(crate) reserves: Vec<Arc<Reserve>>,
-    /// The copy in bulk of a log in the fast tier, if there is to be one.
+    /// The copy in bulk of a log in the fast tier, if configured.
     pub(crate) mirror: Option<Arc<Mirror>>,
 }
 
 impl Placed {
-    /// True when the log lies in a fast tier.
+    /// True when the log is in a fast tier.
     pub(crate) fn is_log_fast(&self) -> bool {
         self.tier.as_ref().is_some_and(|owned| owned.tier.parts.log)
     }
 }
 
-/// Where the parts of an open database lie now.
+/// Present locations of the parts of an open database.
 #[derive(Debug)]
 pub(crate) struct Placing {
     now: RwLock<Arc<Placed>>,
@@ -66,12 +65,12 @@ impl Placing {
         self.changing.lock()
     }
 
-    /// For a batch on its way in.
+    /// Enters, for a batch that is being written.
     pub(crate) fn enter(&self) -> RwLockReadGuard<'_, ()> {
         self.entrance.read()
     }
 
-    /// Batches wait until this is dropped.
+    /// Blocks batches until this is dropped.
     pub(crate) fn hold_back(&self) -> RwLockWriteGuard<'_, ()> {
         self.entrance.write()
     }

@@ -1,16 +1,17 @@
-//! Memory that replays share: the rows that each of them holds at once.
+//! Memory that replays share: the rows that each of them has in memory at a time.
 //!
-//! Invariants: all replays of a database together take a quarter of the memory budget at most, but
-//! for [`LEAST_BYTES`] that each of them gets in any case.
-//! Concurrency: one lock; no other is taken under it, and it is never held over I/O.
+//! Invariants: all replays of a database together use at most a quarter of the memory budget, plus
+//! [`LEAST_BYTES`] that each of them gets in any case. Concurrency: one lock; no other is taken
+//! under it, and it is never held over I/O.
 
 use crate::Options;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// Share of the memory budget that replays may take together.
+/// Share (1/n) of the memory budget that replays may use together.
 const BUDGET_SHARE: usize = 4;
-/// So much a replay gets, however many there are: less would read each leaf again and again.
+/// Minimum bytes of a replay, regardless of their number: less would read each leaf again and
+/// again.
 const LEAST_BYTES: usize = 64 << 10;
 
 /// Memory budget of the replays of a database.
@@ -41,8 +42,8 @@ impl ReplayMemory {
         })
     }
 
-    /// An equal share, and no more than three quarters of the free memory, so that there is some
-    /// for the next one. Replays come back for each slab: soon all have the same.
+    /// An equal share, and no more than three quarters of the free memory, so that some is left for
+    /// the next one. Replays call this for each slab: soon all have the same.
     pub(crate) fn take(self: &Arc<Self>) -> ReplayShare {
         let mut taken = self.taken.lock();
         taken.shares += 1;

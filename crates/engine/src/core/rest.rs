@@ -1,20 +1,20 @@
-//! When a database that takes no writes is to rest.
+//! Decides when an idle database is to rest.
 //!
 //! Invariants: a rest is due once for a stretch without writes, and only when much was written
-//! since the last one: a client that writes a row now and then does not cause a flush of each.
+//! since the last one: a client that occasionally writes a row does not cause a flush for each.
 //! Concurrency: no other lock is taken under it.
 
 use crate::common::ids::Sequence;
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// The log must have grown by so much since the last rest, or by one of its files.
+/// Minimum growth of the log in bytes since the last rest, unless it grew by one of its files.
 const WRITTEN_BYTES_LEAST: u64 = 1 << 20;
 
-/// Watches whether anything is written.
+/// Detects a stretch without writes.
 #[derive(Debug)]
 pub(crate) struct Rest {
-    /// None = never.
+    /// Idle time before a rest; `None` = never.
     after: Option<Duration>,
     least: u64,
     watched: Mutex<Watched>,
@@ -22,9 +22,9 @@ pub(crate) struct Rest {
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// The newest record, and since when it has been it.
+    /// The newest record, and the time since when it has been the newest.
     newest: Option<(Sequence, Duration)>,
-    /// Bytes written to the log when it rested last; none before the first time.
+    /// Bytes written to the log at the last rest; `None` before the first one.
     written: Option<u64>,
 }
 
@@ -37,8 +37,8 @@ impl Rest {
         }
     }
 
-    /// True when nothing has been written for so long, and enough before. Called repeatedly, with
-    /// the newest record, the bytes of the log on its medium and those written to it since the
+    /// True when there were no writes for long enough, and enough before. Called repeatedly, with
+    /// the newest record, the bytes of the log on its medium and the bytes written to it since the
     /// opening.
     pub(crate) fn is_due(&self, newest: Sequence, log: (u64, u64), now: Duration) -> bool {
         let Some(after) = self.after else {
@@ -62,7 +62,7 @@ impl Rest {
         }
     }
 
-    /// Notes the start of a rest; should it fail, it is not tried again for the same bytes.
+    /// Notes the start of a rest; if it fails, it is not retried for the same bytes.
     pub(crate) fn note(&self, written: u64) {
         self.watched.lock().written = Some(written);
     }

@@ -1,6 +1,6 @@
 //! Numbers for new segments.
 //!
-//! Invariants: rising, never given twice, also over openings: a commit names the next one.
+//! Invariants: ascending, never reused, also over openings: a commit names the next one.
 
 use crate::common::ids::SegmentId;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ impl SegmentIds {
         SegmentIds(AtomicU64::new(next))
     }
 
-    /// The one that the next new segment gets.
+    /// The id of the next new segment.
     pub(crate) fn next(&self) -> SegmentId {
         SegmentId(self.0.load(Ordering::Relaxed))
     }
@@ -22,7 +22,7 @@ impl SegmentIds {
         self.take_many(1)
     }
 
-    /// The first of so many that follow one another.
+    /// The first of `count` consecutive ids.
     pub(crate) fn take_many(&self, count: u16) -> SegmentId {
         SegmentId(self.0.fetch_add(u64::from(count), Ordering::Relaxed))
     }

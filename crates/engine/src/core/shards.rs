@@ -1,7 +1,7 @@
-//! The shards of an open database, and which of them a stream belongs to.
+//! The shards of an open database, and the assignment of streams to them.
 //!
 //! Invariants: their number is fixed when a database is made, and the shard of a stream with it.
-//! Concurrency: sums over shards lock one after the other; they are not of one instant.
+//! Concurrency: sums over shards lock one after the other; they are not consistent at one instant.
 
 use crate::common::ids::{Sequence, ShardIndex};
 use crate::core::shard::Shard;
@@ -41,7 +41,7 @@ pub(crate) struct EventsInMemory {
 pub(crate) struct PinnedBytes {
     /// Bytes of chunks in memory.
     pub(crate) chunks: usize,
-    /// Bytes of these, and of the entries of all, also of those in files.
+    /// Bytes of these, and of the entries of all pinned chunks, including chunks in files.
     pub(crate) all: usize,
 }
 
@@ -61,7 +61,7 @@ impl Shards {
         shard_number(key, self.0.len())
     }
 
-    /// All of them, by number.
+    /// All shards, by number.
     pub(crate) fn indices(&self) -> impl Iterator<Item = ShardIndex> + use<> {
         (0..u16::try_from(self.0.len()).unwrap_or(u16::MAX)).map(ShardIndex)
     }
@@ -121,7 +121,7 @@ impl Shards {
     }
 }
 
-/// The shard of a stream in a database of so many shards.
+/// The shard of a stream in a database with this number of shards.
 pub(crate) fn shard_number(key: &[u8], shards: usize) -> ShardIndex {
     ShardIndex((key_hash(key) % shards.max(1) as u64) as u16)
 }

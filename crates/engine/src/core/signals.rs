@@ -1,8 +1,8 @@
 //! Signals between writers and workers.
 //!
 //! Invariants: a waiting thread has the lock from its last check of the condition on; a wake-up
-//! without the lock may be missed, and every wait ends by itself after a while.
-//! Concurrency: the lock protects nothing else, and no other lock is taken with it.
+//! without the lock may be missed, and every wait ends by itself after a while. Concurrency: the
+//! lock protects no other data, and no other lock is taken with it.
 
 use crate::{Error, Result};
 use headwater_io::Clock;
@@ -10,13 +10,13 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A wait checks again after this time, even if a wake-up was missed.
+/// Time after which a wait checks again, even if a wake-up was missed.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     lock: Mutex<()>,
-    /// A worker may have something to do.
+    /// A worker may have work to do.
     wanted: Condvar,
     /// Memory was freed.
     freed: Condvar,
@@ -41,7 +41,7 @@ impl WaitingWriter<'_> {
 }
 
 impl Signals {
-    /// There are worker threads; otherwise writers do the work.
+    /// True with worker threads; otherwise writers do the work.
     pub(crate) fn has_threads(&self) -> bool {
         self.threads.load(Ordering::Acquire)
     }
@@ -50,7 +50,7 @@ impl Signals {
         self.threads.store(any, Ordering::Release);
     }
 
-    /// The database is being closed: workers are to end.
+    /// True when the database is being closed: workers must end.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -72,7 +72,7 @@ impl Signals {
         self.wanted.notify_all();
     }
 
-    /// Wakes workers without the lock, for writers: a worker that was just about to wait looks
+    /// Wakes workers without the lock, for writers: a worker that was just about to wait checks
     /// again a little later.
     pub(crate) fn nudge_workers(&self) {
         self.wanted.notify_all();
@@ -84,7 +84,7 @@ impl Signals {
         self.freed.notify_all();
     }
 
-    /// Begins to wait for memory; whether there is some is looked at after this.
+    /// Begins to wait for memory; check whether memory is available after this call.
     pub(crate) fn writer_waits(&self) -> WaitingWriter<'_> {
         WaitingWriter {
             signals: self,
@@ -92,7 +92,7 @@ impl Signals {
         }
     }
 
-    /// Waits until a worker may have something to do, or for a while.
+    /// Waits until a worker may have work to do, or for a while.
     pub(crate) fn wait_for_work(&self) {
         let mut held = self.lock.lock();
         if !self.is_stopped() {
@@ -100,7 +100,7 @@ impl Signals {
         }
     }
 
-    /// Waits, but for no longer than until the database is closed.
+    /// Waits, at most until the database is closed.
     pub(crate) fn pause(&self, clock: &dyn Clock, pause: Duration) {
         let deadline = clock.monotonic() + pause;
         let mut held = self.lock.lock();
@@ -113,7 +113,7 @@ impl Signals {
         }
     }
 
-    /// Notes whether the newest job failed.
+    /// Notes the failure or success of the newest job.
     pub(crate) fn note_step<T>(&self, result: &Result<T>) {
         *self.step_error.lock() = result.as_ref().err().cloned();
     }

@@ -1,4 +1,4 @@
-//! Whether there are unreadable partitions, and the consequences for the log.
+//! Consequences of unreadable partitions for the log.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -27,7 +27,7 @@ impl UnreadablePartitions {
     }
 
     /// True when a log of this many bytes is longer than it should be, so that events are stored to
-    /// shorten it. While it is kept for partitions that cannot be read, which storing does not
+    /// shorten it. While the log is kept for partitions that cannot be read, which flushes do not
     /// change, only the bytes since the last such flush count.
     pub(crate) fn is_log_too_long(&self, live_bytes: u64, bytes_max: u64) -> bool {
         if !self.any() {

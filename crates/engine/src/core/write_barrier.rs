@@ -1,8 +1,8 @@
 //! The barrier between writers and deletes, drops and retention.
 //!
-//! Invariants: no row is accepted for data that has ended. A writer is inside the barrier from its
-//! last look at the definitions until its record has its number and is in memory; a delete, a drop
-//! or a retention closes it meanwhile.
+//! Invariants: a row is never accepted for data that has ended. A writer is inside the barrier from
+//! its last look at the definitions until its record has its number and is in memory; a delete, a
+//! drop or a retention closes it meanwhile.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct WriteBarrier {
     lock: RwLock<()>,
-    /// Rises when a delete has been put before every shard, and before its record is published.
+    /// Increases when a delete has been added to every shard, before its record is published.
     deletes: AtomicU64,
 }
 
@@ -25,13 +25,13 @@ impl WriteBarrier {
         self.lock.write()
     }
 
-    /// The number of deletes since opening. Where it is the same before and after a look at the
-    /// shards, no delete came in between.
+    /// The number of deletes since opening. If it is the same before and after reading the shards,
+    /// there was no delete in between.
     pub(crate) fn deletes(&self) -> u64 {
         self.deletes.load(Ordering::Acquire)
     }
 
-    /// One more delete stands before every shard.
+    /// Counts a delete that was added to every shard.
     pub(crate) fn note_delete(&self) {
         self.deletes.fetch_add(1, Ordering::Release);
     }

@@ -1,18 +1,17 @@
 //! Conditions for changes of an owner's files: the process is the one that opened the database, and
 //! no sync failed.
 //!
-//! A child made by `fork` has the handles of its parent, the same position in the log among them,
-//! and none of its threads: when both write, one write is lost. And after a sync that failed, a
-//! later one that says `Ok` says nothing about the effect of the failed one: not for the bytes of a
-//! file, and not for the names in a folder, which all makers of files there share. So from then on
-//! nothing is changed and nothing is called durable, by any thread, until the database is opened
-//! again, which makes or writes again everything that such a sync may have left in doubt. Of syncs
-//! that find no space only those of folders are such: a file's bytes are written again.
+//! A child made by `fork` has the handles of its parent, including the same position in the log,
+//! and none of its threads: when both write, one write is lost. And after a failed sync, a later
+//! successful one proves nothing about the failed one: neither for the bytes of a file, nor for the
+//! names in a folder, which all creators of files there share. So from then on no thread changes a
+//! file or calls data durable, until the database is opened again, which rewrites everything that
+//! such a sync may have left in doubt. Of syncs without space only those of folders count: a file's
+//! bytes are rewritten.
 //!
 //! Invariants: in a forked child no file of the database is changed; after a failed sync no sync
-//! succeeds.
-//! Concurrency: syncs of folders of one medium come one after the other, so that none says `Ok`
-//! beside one that fails; nothing else waits, and no medium waits for another.
+//! succeeds. Concurrency: syncs of folders of one medium run one after the other, so that none
+//! succeeds beside one that fails; no other operation waits, and no medium waits for another.
 //! Failure: kind `forked`; after a failed sync an I/O error that names it.
 
 use crate::device::reserve::is_full;
@@ -32,7 +31,7 @@ pub(crate) struct Guard {
     process: u32,
     /// Path of the first failed sync.
     failed: OnceLock<PathBuf>,
-    /// Bytes written to media of the database, its fast tier left out.
+    /// Bytes written to media of the database, except its fast tier.
     bulk_written: Arc<AtomicU64>,
 }
 
@@ -46,18 +45,18 @@ impl Guard {
         })
     }
 
-    /// Bytes written since opening to all media but the fast tier.
+    /// Bytes written since opening to all media except the fast tier.
     pub(crate) fn bulk_written(&self) -> &Arc<AtomicU64> {
         &self.bulk_written
     }
 
-    /// True in a child that the process which opened the database has forked.
+    /// True in a forked child of the process that opened the database.
     pub(crate) fn is_forked(&self) -> bool {
         self.threads.process() != self.process
     }
 
-    /// Fails with `forked` in a forked child. Called before any lock is taken: the thread that
-    /// holds one may not exist any more.
+    /// Fails with `forked` in a forked child. Called before any lock is taken: the thread that owns
+    /// a lock may not exist any more.
     pub(crate) fn check(&self) -> Result<()> {
         if !self.is_forked() {
             return Ok(());
@@ -73,7 +72,7 @@ impl Guard {
         ))
     }
 
-    /// Fails where nothing may be changed.
+    /// Fails when changes are not allowed.
     fn check_change(&self) -> io::Result<()> {
         self.check().map_err(io::Error::other)?;
         match self.failed.get() {
@@ -85,13 +84,12 @@ impl Guard {
         }
     }
 
-    /// True where nothing may be changed.
+    /// True when changes are not allowed.
     pub(crate) fn is_closed(&self) -> bool {
         self.check_change().is_err()
     }
 
-    /// Nothing that this sync should have made durable is durable, and no thread may go on as if it
-    /// were.
+    /// Records a failed sync: its data is not durable, and no thread may continue as if it were.
     fn sync_failed(&self, path: &Path) {
         self.failed.get_or_init(|| path.to_owned());
     }
@@ -146,8 +144,8 @@ impl File for GuardedFile {
     fn sync_data(&self) -> io::Result<()> {
         self.guard.check_change()?;
         self.file.sync_data().inspect_err(|error| {
-            // A writer without space writes all of it again: a job is aborted, the log and the
-            // metadata latch.
+            // A writer without space rewrites all of it: a job is aborted, the log and the metadata
+            // latch.
             if !is_full(error) {
                 self.guard.sync_failed(&self.path);
             }
@@ -210,8 +208,8 @@ impl Files for GuardedFiles {
         self.files.sync_dir(dir).map_err(|error| {
             self.guard.sync_failed(dir);
             match is_full(&error) {
-                // Bytes are written again by a writer without space for them; names are made once,
-                // and stay in doubt. So it is no error that space would heal.
+                // A writer without space rewrites bytes; names are created once, and stay in doubt.
+                // So more space does not resolve this error.
                 true => io::Error::other(format!(
                     "{error}; which of its names stay is not known: nothing is written until the database is opened again"
                 )),

@@ -26,7 +26,7 @@ pub(crate) fn segment_dir(dir: &Path) -> PathBuf {
     dir.join("segment")
 }
 
-/// Every folder that a database needs to be there, those above others first.
+/// Every folder that a database requires, parents first.
 pub(crate) fn folders<'e>(env: &'e Env, dir: &Path) -> Vec<(&'e Arc<dyn Files>, PathBuf)> {
     let mut folders = durable_roots(env, dir);
     folders.push((env.log_files(), log_dir(env, dir)));
@@ -34,8 +34,8 @@ pub(crate) fn folders<'e>(env: &'e Env, dir: &Path) -> Vec<(&'e Arc<dyn Files>, 
     folders
 }
 
-/// Every medium with data that outlives the process, once, with the folder that stands for `dir`
-/// there; [`Env::files`] first.
+/// Every medium with data that outlives the process, once, with its folder for `dir`;
+/// [`Env::files`] first.
 pub(crate) fn durable_roots<'e>(env: &'e Env, dir: &Path) -> Vec<(&'e Arc<dyn Files>, PathBuf)> {
     let mut all = vec![(&env.files, dir.to_owned())];
     let parts = [

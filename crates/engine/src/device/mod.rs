@@ -1,7 +1,7 @@
-//! The devices under a database: where its parts lie, the fast tier, reserved space, write guards
-//! and stalls.
+//! The devices under a database: the locations of its parts, the fast tier, reserved space, write
+//! guards and stalls.
 //!
-//! Invariant: nothing here knows rows, streams or formats of segments.
+//! Invariant: this module does not depend on rows, streams or formats of segments.
 
 pub(crate) mod guard;
 pub(crate) mod layout;

@@ -1,18 +1,18 @@
 //! Space reserved for a full disk.
 //!
 //! `DIR/reserve` is a file of zeros. When the disk is full, it is released, and pending writes are
-//! repeated in its space: those of the log, of the running job, of the metadata. From then on new
-//! writes say `full`, while reads, deletes, retention and compaction go on in the rest of it. As
-//! soon as there is space again the file is made again, and writes go on by themselves.
+//! repeated in its space: writes of the log, of the running job, of the metadata. From then on new
+//! writes fail with `full`, while reads, deletes, retention and compaction continue in the rest of
+//! the space. As soon as there is space again the file is recreated, and writes continue
+//! automatically.
 //!
 //! Its size grows with the log: rows that are in the log and not in segments may all need space at
-//! once. So a small database has a small reserve; at a rest and a close it becomes smaller again.
+//! once. So a small database has a small reserve; at a rest and a close it shrinks again.
 //!
 //! Invariants: writes are accepted only while the file is as large as the content of the log, or as
-//! large as is set, so that accepted writes find their space.
-//! Concurrency: one lock, held while the file is made or changes its size.
-//! Failure: when the reserve is used up too, a job is aborted and tried again; the log and the
-//! metadata latch with `full`.
+//! large as configured, so that accepted writes have their space. Concurrency: one lock, held while
+//! the file is created or resized. Failure: when the reserve is used up too, a job is aborted and
+//! retried; the log and the metadata latch with `full`.
 
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Clock, Completion, File, Files, OpenMode};
@@ -23,12 +23,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Attempts to make the reserve again come no closer than this.
+/// Minimum time between attempts to recreate the reserve.
 const PATIENCE: Duration = Duration::from_millis(250);
 const PART_BYTES: u64 = 1 << 20;
-/// A reserve has so many bytes at least, unless less is set.
+/// Minimum bytes of a reserve, unless less is configured.
 const LEAST_BYTES: u64 = 1 << 20;
-/// At rest its size is this fraction of the size of segments.
+/// Its size at rest is this fraction (1/n) of the size of segments.
 const PART_OF_SEGMENTS: u64 = 8;
 
 /// The reserve of an open database.
@@ -44,7 +44,7 @@ pub(crate) struct Reserve {
     released: AtomicBool,
     /// Number of releases of space: of the whole file, or of an incomplete one.
     freed: AtomicU64,
-    /// When it was last tried to make it again.
+    /// Time of the last attempt to recreate it.
     tried: Mutex<Option<Duration>>,
 }
 
@@ -56,8 +56,8 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 }
 
 impl Reserve {
-    /// The reserve of the database in `dir`, made if it is not there; it becomes as large as
-    /// `most`. On a full disk it is not there at first.
+    /// The reserve of the database in `dir`, created if missing; its maximum size is `most`. On a
+    /// full disk it is missing at first.
     pub(crate) fn open(
         files: &Arc<dyn Files>,
         clock: &Arc<dyn Clock>,
@@ -84,7 +84,7 @@ impl Reserve {
         Ok(Arc::new(reserve))
     }
 
-    /// Makes the file, or makes it larger, unless it has so many bytes.
+    /// Creates or enlarges the file, unless it already has this many bytes.
     fn make(&self, bytes: u64) -> io::Result<()> {
         let (file, len) = match self.files.open(&self.path, OpenMode::Write) {
             Ok(file) => {
@@ -143,7 +143,7 @@ impl Reserve {
         }
     }
 
-    /// The size for a log that holds so many bytes.
+    /// The size for a log with this many bytes.
     fn size_for(&self, log_bytes: u64) -> u64 {
         let mut bytes = LEAST_BYTES;
         while bytes < log_bytes.min(self.most) {
@@ -152,8 +152,8 @@ impl Reserve {
         bytes.min(self.most)
     }
 
-    /// At a rest, when the log holds so many bytes and segments so many: makes the file smaller, if
-    /// it need not be as large.
+    /// Shrinks the file at a rest, if it need not be as large for these bytes of the log and of
+    /// segments.
     pub(crate) fn shrink(&self, log_bytes: u64, segment_bytes: u64) -> Result<()> {
         let _alone = self.tried.lock();
         let bytes = self.size_for(log_bytes.max(segment_bytes / PART_OF_SEGMENTS));
@@ -170,7 +170,7 @@ impl Reserve {
         .map_err(failed)
     }
 
-    /// Releases the space, for a writer that found none. `before` is the value of `freed` when that
+    /// Releases the space, for a writer without space. `before` is the value of `freed` when that
     /// write began. False when the space had been released by then; true when another writer
     /// released it meanwhile, after it met the same full disk.
     fn release(&self, before: u64) -> bool {
@@ -196,7 +196,7 @@ impl Reserve {
         }
     }
 
-    /// Runs an operation that needs space, again while there is more to release.
+    /// Runs an operation that needs space, and repeats it while there is more to release.
     fn with_space<T>(&self, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
         loop {
             let before = self.freed.load(Ordering::Acquire);
@@ -207,7 +207,7 @@ impl Reserve {
         }
     }
 
-    /// True when it lies in this folder.
+    /// True when it is in this folder.
     pub(crate) fn is_in(&self, folder: &Path) -> bool {
         self.path.parent() == Some(folder)
     }
@@ -221,8 +221,8 @@ impl Reserve {
         !self.released.load(Ordering::Acquire) && self.bytes.load(Ordering::Acquire) >= bytes
     }
 
-    /// Fails with `full` while the reserve is released, or there is no space for one of the size
-    /// that a log of so many bytes needs; tries to make it again now and then.
+    /// Fails with `full` while the reserve is released, or there is no space for the size that a
+    /// log of this many bytes needs; occasionally tries to recreate it.
     pub(crate) fn check(&self, log_bytes: u64) -> Result<()> {
         let bytes = self.size_for(log_bytes);
         if self.is_whole(bytes) {
@@ -322,7 +322,7 @@ mod tests {
 
     const BYTES: u64 = 4096;
 
-    /// A file whose first writes find no space, each just before another writer releases the
+    /// A file whose first writes have no space, each just before another writer releases the
     /// reserve.
     #[derive(Debug)]
     struct Late {

@@ -1,11 +1,10 @@
 //! Detects a stalled medium: an access that has not returned for a while.
 //!
-//! Invariants: accesses behave as without monitoring; every entry is released by itself, also after
-//! a panic. Writes and syncs of jobs are not monitored: they are large, and only jobs wait for
-//! them. Neither is read-ahead: its caller goes on meanwhile.
-//! Concurrency: no lock. An access beyond the number of slots is not monitored: others stall with
-//! it.
-//! Failure: none.
+//! Invariants: accesses behave as without monitoring; every entry is released automatically, also
+//! after a panic. Writes and syncs of jobs are not monitored: they are large, and only jobs wait
+//! for them. Read-ahead is not monitored either: its caller goes on meanwhile. Concurrency: no
+//! lock. An access beyond the number of slots is not monitored: others stall with it. Failure:
+//! none.
 
 use headwater_io::{Clock, Completion, File, Files, OpenMode};
 use std::io;
@@ -14,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A medium that has not answered for so long stalls.
+/// Time without an answer after which a medium counts as stalled.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So many looks are watched at once.
+/// Maximum accesses monitored at once.
 const PLACES: usize = 64;
 
 /// Monitors accesses to media.
@@ -27,11 +26,11 @@ pub(crate) struct Watch {
     begun: [AtomicU64; PLACES],
     /// The slot where the search for a free one begins.
     next: AtomicUsize,
-    /// Looks are watched.
+    /// True while accesses are monitored.
     on: AtomicBool,
 }
 
-/// A look that has not come back.
+/// An access that has not returned.
 struct Looking<'a>(Option<&'a AtomicU64>);
 
 impl Drop for Looking<'_> {
@@ -52,12 +51,12 @@ impl Watch {
         })
     }
 
-    /// Whether looks are watched from now on.
+    /// Turns monitoring on or off.
     pub(crate) fn set_on(&self, on: bool) {
         self.on.store(on, Ordering::Relaxed);
     }
 
-    /// True when looks are watched.
+    /// True when accesses are monitored.
     pub(crate) fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
@@ -84,7 +83,7 @@ impl Watch {
         Looking(free)
     }
 
-    /// True while a look has not come back for a while.
+    /// True while an access has not returned for a while.
     pub(crate) fn is_stalled(&self) -> bool {
         let patience = u64::try_from(PATIENCE.as_nanos()).unwrap_or(u64::MAX);
         let latest = self.now().saturating_sub(patience);
@@ -95,7 +94,7 @@ impl Watch {
     }
 }
 
-/// Files whose looks are watched.
+/// Files with monitored accesses.
 #[derive(Debug)]
 pub(crate) struct WatchedFiles {
     pub(crate) files: Arc<dyn Files>,

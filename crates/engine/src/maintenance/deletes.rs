@@ -20,7 +20,7 @@ const WAITING_MAX: usize = 256;
 pub struct DeleteSpec {
     /// The table.
     pub table: String,
-    /// Tags that the streams must have; none = every stream of the table.
+    /// Tags that the streams must have; empty = every stream of the table.
     pub tags: Vec<(String, String)>,
     /// The instants to clear, both ends included.
     pub range: ClosedRange,
@@ -60,7 +60,7 @@ fn streams_where(
     Ok(out)
 }
 
-/// Deletes the events of a range. Gives the number of streams concerned.
+/// Deletes the events of a range. Returns the number of streams concerned.
 pub(crate) fn delete(core: &Core, spec: &DeleteSpec) -> Result<u64> {
     core.log.check()?;
     if spec.range.is_empty() {
@@ -83,8 +83,7 @@ pub(crate) fn delete(core: &Core, spec: &DeleteSpec) -> Result<u64> {
     Ok(count)
 }
 
-/// Deletes the events of a range of these streams and of no others. Gives the number of those that
-/// exist.
+/// Deletes the events of a range of exactly these streams. Returns the number of existing streams.
 pub(crate) fn delete_streams(
     core: &Core,
     table: &str,
@@ -137,7 +136,7 @@ fn delete_from(
         let _latch = core.log.latch_on_panic("put a delete before the shards");
         let _barrier = core.write_barrier.close();
         if core.store.stubs().claims() != claims {
-            // More was freed meanwhile.
+            // More rows were freed meanwhile.
             continue;
         }
         let sequence = core
@@ -149,7 +148,8 @@ fn delete_from(
     finish_delete(core, sequence)
 }
 
-/// Drops the streams of a table that have these tags, with all their events. Gives their number.
+/// Drops the streams of a table that have these tags, with all their events. Returns the number of
+/// dropped streams.
 pub(crate) fn drop_streams(core: &Core, table: &str, tags: &[(String, String)]) -> Result<u64> {
     core.log.check()?;
     if tags.is_empty() {
@@ -162,8 +162,8 @@ pub(crate) fn drop_streams(core: &Core, table: &str, tags: &[(String, String)]) 
     drop_found(core, &table, found)
 }
 
-/// Drops these streams of a table and no others, with all their events. Gives the number of those
-/// that exist.
+/// Drops exactly these streams of a table, with all their events. Returns the number of existing
+/// streams.
 pub(crate) fn drop_named_streams(core: &Core, table: &str, names: &[StreamName]) -> Result<u64> {
     core.log.check()?;
     let table = live_table(core, table)?;
@@ -192,8 +192,8 @@ fn drop_found(core: &Core, table: &Table, found: Vec<StreamRecord>) -> Result<u6
     let sequence = {
         let _latch = core.log.latch_on_panic("put a delete before the shards");
         let _barrier = core.write_barrier.close();
-        // Later readers must not find the streams before they know that they are dropped, and the
-        // other way round.
+        // Later readers must not find the streams before they see the drop, and must not see the
+        // drop before the streams are removed.
         let sequence = core.catalog.drop_streams(found, || {
             core.log.enqueue(RecordKind::Delete, record.encode(), true)
         })?;
@@ -225,7 +225,7 @@ pub(crate) fn drop_table(core: &Core, name: &str) -> Result<()> {
     finish_delete(core, sequence.unwrap_or_default())
 }
 
-/// Puts a delete before every shard; then its record may be published.
+/// Adds a delete to every shard; then its record may be published.
 fn bury(core: &Core, record: &DeleteRecord, sequence: Sequence) {
     let tombstone = record.tombstone(sequence);
     for shard in &core.shards {
@@ -239,7 +239,7 @@ fn bury(core: &Core, record: &DeleteRecord, sequence: Sequence) {
     core.log.inserted(sequence);
 }
 
-/// Waits for the acknowledgement of a delete, and sees to it that it is carried out.
+/// Waits for the acknowledgement of a delete, and makes sure that it is carried out.
 fn finish_delete(core: &Core, sequence: Sequence) -> Result<()> {
     core.log.wait_published(sequence)?;
     let waiting = |core: &Core| {

@@ -1,10 +1,9 @@
-//! When a shard stores events in memory, and how many: because memory is used up, the log is too
-//! long, late events have waited, or the database is flushed or closed.
+//! When a shard flushes events, and how many: because memory is used up, the log is too long, late
+//! events have waited, or the database is flushed or closed.
 //!
 //! Concurrency: called by the shard's worker, or by writers where there are no threads. Every loop
-//! here ends: it goes on while there is something of before it began.
-//! Failure: a job that failed for want of space is tried again on request; other failures have
-//! latched the database.
+//! here ends: it only flushes events that existed when it began. Failure: a job that failed for
+//! want of space is retried on request; other failures have latched the database.
 
 use crate::Result;
 use crate::common::ids::{Sequence, ShardIndex};
@@ -12,8 +11,7 @@ use crate::core::Core;
 use crate::core::late_policy::{decide_if_due, late_buffer_is_due, settle_analyzers};
 use crate::maintenance::jobs::{self, Buffers, ShardView, Urgency};
 
-/// The log may grow to this many times the memory budget before old events are flushed for its
-/// sake.
+/// Log length, in multiples of the memory budget, above which old events are flushed to shorten it.
 const LOG_BUDGETS_MAX: u64 = 4;
 
 fn view(core: &Core, index: ShardIndex) -> Result<(ShardView, usize)> {
@@ -27,18 +25,18 @@ fn view(core: &Core, index: ShardIndex) -> Result<(ShardView, usize)> {
     ))
 }
 
-/// The length of the log at which events are stored for its sake.
+/// Log length in bytes above which events are flushed to shorten it.
 pub(crate) fn log_bytes_max(core: &Core) -> u64 {
     let usual = LOG_BUDGETS_MAX * core.options.memory_budget_bytes as u64;
     let is_fast = core.placing.now().is_log_fast();
     match core.options.fast_bytes {
-        // The files that are being filled and prepared come on top of the needed ones.
+        // Files that are being filled or prepared are counted in addition to the needed ones.
         Some(most) if is_fast => usual.min(most.saturating_sub(2 * core.options.log_file_size())),
         _ => usual,
     }
 }
 
-/// Flushes a shard if it is its turn. True when it did something.
+/// Flushes a shard if it is due. True when it did something.
 pub(crate) fn flush_if_due(core: &Core, index: ShardIndex) -> Result<bool> {
     if has_ended(core, index)? && jobs::sweep(core, index)? {
         return Ok(true);
@@ -65,20 +63,20 @@ pub(crate) fn flush_if_due(core: &Core, index: ShardIndex) -> Result<bool> {
     }
     if core.memory.is_flush_due() {
         let held = core.shards.events_in_memory();
-        // The shards with no less memory than others: not all memory in use is events.
+        // Only shards with at least their share of memory: not all memory in use is events.
         let shards = core.shards.len().max(1);
         if bytes > 0 && bytes >= core.memory.flush_bytes().min(held.bytes) / shards {
             let buffers = jobs::buffers_to_store(policy, view);
             if step(core, index, buffers, Urgency::Memory)? {
                 return Ok(true);
             }
-            // Nothing there to take, such as a flank that is retained whole: take whatever exists.
+            // Nothing to take in these buffers, such as a fully retained flank: take any events.
             if step(core, index, Buffers::Both, Urgency::All)? {
                 return Ok(true);
             }
         }
         if held.events == 0 && core.catalog.first_pending().is_some() {
-            // Nothing but names of new streams, which a commit stores.
+            // Memory holds only names of new streams, which a commit stores.
             core.log.wait_published(core.log.newest())?;
             jobs::commit_log_cut(core)?;
             return Ok(true);
@@ -87,7 +85,7 @@ pub(crate) fn flush_if_due(core: &Core, index: ShardIndex) -> Result<bool> {
     if late_buffer_is_due(core, index)? {
         let merged = step(core, index, Buffers::Late, Urgency::All)?;
         if !merged {
-            // Its partition takes no groups just now: not again at once.
+            // Its partition does not accept groups now: wait before the next attempt.
             let now = core.env.clock.monotonic();
             core.shards.get(index)?.state.lock().late_since = Some(now);
         }
@@ -105,12 +103,12 @@ pub(crate) fn flush_if_due(core: &Core, index: ShardIndex) -> Result<bool> {
     Ok(false)
 }
 
-/// True when a sweep has something to look for.
+/// True when a sweep has work to do.
 fn has_ended(core: &Core, index: ShardIndex) -> Result<bool> {
     Ok(core.shards.get(index)?.state.lock().has_ended())
 }
 
-/// Carries out everything that was deleted, dropped or outlived.
+/// Carries out all deletes, drops, retention and expiry that are due.
 pub(crate) fn sweep_all(core: &Core) -> Result<()> {
     for index in core.shards.indices() {
         if has_ended(core, index)? {
@@ -126,13 +124,13 @@ fn step(core: &Core, index: ShardIndex, buffers: Buffers, urgency: Urgency) -> R
     result
 }
 
-/// Stores every event in memory.
+/// Flushes every event in memory.
 pub(crate) fn flush_all(core: &Core) -> Result<()> {
     store_all(core)?;
     jobs::commit_log_cut(core)
 }
 
-/// When nothing has been written for a while: stores the events in memory, and releases files that
+/// When nothing has been written for a while: flushes the events in memory, and releases files that
 /// the log does not need. True when it did something.
 pub(crate) fn rest_if_due(core: &Core) -> Result<bool> {
     let log = core.log.bytes_on_medium_and_written();
@@ -152,13 +150,13 @@ pub(crate) fn rest_if_due(core: &Core) -> Result<bool> {
     Ok(true)
 }
 
-/// On a full disk: releases files of the log that are not needed, which wait there for recycling,
-/// or for the next commit. True when it did something.
+/// On a full disk: releases unneeded log files that are waiting for recycling or for the next
+/// commit. True when it did something.
 pub(crate) fn give_back_if_full(core: &Core) -> Result<bool> {
     if core.check_space().is_ok() {
         return Ok(false);
     }
-    // Records of the log that only definitions need are stored by the next commit.
+    // The next commit stores log records that only definitions need.
     let is_needed = core.shards.first_unstored().is_some();
     let given = core.log.give_back(is_needed)?;
     let needed = match is_needed {
@@ -173,7 +171,7 @@ pub(crate) fn give_back_if_full(core: &Core) -> Result<bool> {
     Ok(true)
 }
 
-/// As [`flush_all`], at the end: the next opening finds nothing to read in the log.
+/// Flushes all events like [`flush_all`], at closing: the next opening has nothing to replay.
 pub(crate) fn leave_log(core: &Core) -> Result<()> {
     settle_analyzers(core);
     core.log.leave_file()?;
@@ -181,25 +179,25 @@ pub(crate) fn leave_log(core: &Core) -> Result<()> {
     core.log.rest()?;
     core.shrink_reserves()?;
     match &core.placing.now().tier {
-        // Should the tier be lost now, nothing is lost with it.
+        // If the tier is lost now, no data is lost with it.
         Some(tier) if core.log.live_bytes() == 0 => tier.note_settled(&*core.env.files),
         _ => Ok(()),
     }
 }
 
-/// Runs jobs until memory has nothing left of what was there at the beginning. Writers may go on.
+/// Runs jobs until all events that were in memory at the beginning are stored. Writers may go on.
 pub(crate) fn store_all(core: &Core) -> Result<()> {
     let _no_compaction = core.compaction.begin();
     store_all_alone(core)
 }
 
-/// As [`store_all`], for a caller that prevents rewriting of partitions.
+/// Flushes like [`store_all`], for a caller that prevents rewriting of partitions.
 pub(crate) fn store_all_alone(core: &Core) -> Result<()> {
     core.log.wait_published(core.log.newest())?;
     let newest = core.log.published();
     for index in core.shards.indices() {
         let separates = core.shards.get(index)?.state.lock().separates();
-        // Exactly as the policy counts: each buffer by itself, at the end too.
+        // Exactly as the policy counts: each buffer separately, at the end too.
         let all = if core.mode.is_exact() && separates {
             &[Buffers::Flank, Buffers::Late][..]
         } else {

@@ -1,10 +1,10 @@
 //! Changes the parts in the fast tier of a database, between two openings.
 //!
-//! Invariants: the log moves only when nothing in it is needed, and its location changes with one
-//! write of `DIR/tier`; files left behind are removed after that. An interrupted change has
-//! happened or not, and is repeated by the next opening with the same request.
-//! Concurrency: holds the locks of the database and of the tier.
-//! Failure: as an opening; kind `busy` when the log has events that cannot be stored yet.
+//! Invariants: the log moves only when none of its records is needed, and its location changes with
+//! one write of `DIR/tier`; files at the old location are removed after that. An interrupted change
+//! has happened or not, and the next opening with the same request repeats it. Concurrency: holds
+//! the locks of the database and of the tier. Failure: as an opening; kind `busy` when the log has
+//! events that cannot be stored yet.
 
 use crate::device::layout::{log_dir, meta_path};
 use crate::device::tiers::{
@@ -23,13 +23,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Has the database in `options.dir` use a fast tier, another one, or other parts of it; `None` =
+/// Makes the database in `options.dir` use a fast tier, another one, or other parts of it; `None` =
 /// no tier any more. The database must not be open. Events in the log are stored before the log
 /// moves. A new database gets its tier by [`Options::fast_dir`].
 ///
 /// # Errors
-/// `locked` when it is open, `not_found` without a database, `tier` when the folder belongs to
-/// another database or the present tier cannot be used, `corrupt`, `full`, `io`.
+/// `locked` when the database is open, `not_found` without a database, `tier` when the folder
+/// belongs to another database or the present tier cannot be used, `corrupt`, `full`, `io`.
 pub fn use_fast_tier(env: &Env, options: &Options, wanted: Option<&FastTier>) -> Result<()> {
     options.validate()?;
     let exists = env
@@ -50,11 +50,11 @@ pub fn use_fast_tier(env: &Env, options: &Options, wanted: Option<&FastTier>) ->
     }
 }
 
-/// Takes up a database, or its fast tier, that lies in another folder now:
-/// [`Options::fast_dir`] names the tier. Both must be of one time.
+/// Accepts a database, or its fast tier, at its new location: [`Options::fast_dir`] names the tier.
+/// Both must be of the same time.
 ///
 /// # Errors
-/// `tier` when they do not belong together, or the database is a copy of one that still uses the
+/// `tier` when the two do not belong together, or the database is a copy of one that still uses the
 /// tier; `locked`, `io`.
 pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
     let dir = absolute(&options.dir)?;
@@ -86,7 +86,8 @@ pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
             ),
         ));
     }
-    // Theirs last: until then the next opening says again that they are to be adopted.
+    // The records of the tier last: until then the next opening reports again that an adoption is
+    // needed.
     let token = env.chance.next_u64();
     (ours.token, ours.next) = (theirs.token, token);
     (ours.bulk, ours.fast) = (dir.clone(), fast.clone());
@@ -112,8 +113,8 @@ impl TierPlacement {
         }
     }
 
-    /// The same, with the folder named as it is named already, if it is the same folder: from here
-    /// on names are compared.
+    /// The same placement, with the already recorded name of the folder if it is the same folder:
+    /// from here on names are compared.
     pub(crate) fn named_as(self, files: &dyn Files, is: &TierPlacement) -> Result<TierPlacement> {
         let has_folders = !self.parts.is_empty() && !is.fast.as_os_str().is_empty();
         if has_folders && is_same_folder(files, &is.fast, &self.fast)? {
@@ -169,7 +170,7 @@ fn is_so(is: &TierPlacement, wanted: &TierPlacement) -> bool {
     is.parts == wanted.parts && (is.fast == wanted.fast || wanted.parts.is_empty())
 }
 
-/// Makes the records durable: perhaps the change that wrote them was interrupted.
+/// Makes the records durable, in case the change that wrote them was interrupted.
 fn make_sure(env: &Env, dir: &Path) -> Result<()> {
     let _lock = owner::take_lock(env, dir)?;
     let ours = TierRecord::take_over(&*env.files, dir)?;
@@ -192,7 +193,7 @@ fn change(env: &Env, options: &Options, wanted: &TierPlacement) -> Result<()> {
         .exists(&meta)
         .map_err(|e| Error::io("look for", &meta, e))?;
     if log_moves && exists {
-        // Closing leaves nothing in the log that is needed.
+        // Closing leaves no needed record in the log.
         let alone = Env {
             threads: Arc::new(NoThreads),
             ..env.clone()
@@ -216,7 +217,7 @@ fn change(env: &Env, options: &Options, wanted: &TierPlacement) -> Result<()> {
         require_nothing_needed(&placed, options)?;
     }
     if log_moves && is.parts.log {
-        // A mirror that is not needed any more must not be where the log is to lie.
+        // A mirror that is not needed any more must not be at the new location of the log.
         remove_all(&**env.log_files(), &log_dir(env, dir))?;
     }
     if !wanted.parts.is_empty() {
@@ -228,7 +229,7 @@ fn change(env: &Env, options: &Options, wanted: &TierPlacement) -> Result<()> {
         record.next = record.token;
         record.write(&*env.files, dir)?;
     }
-    // Files left behind mean nothing from here on.
+    // Files at the old location have no meaning from here on.
     if log_moves {
         remove_all(&**placed.log_files(), &log_dir(&placed, dir))?;
     }
@@ -253,8 +254,7 @@ pub(crate) fn clear(files: &dyn Files, fast: &Path) -> Result<()> {
     files.sync_dir(fast).map_err(|e| Error::io("sync", fast, e))
 }
 
-/// Makes the folder ready that is to be the tier, and holds its lock. `DIR/tier` does not say so
-/// yet.
+/// Prepares the folder of the future tier, and locks it. `DIR/tier` does not name it yet.
 pub(crate) fn prepare(
     env: &Env,
     dir: &Path,
@@ -265,7 +265,7 @@ pub(crate) fn prepare(
     let fast = wanted.fast.as_path();
     let bulk = absolute(dir)?;
     let log = fast.join("log");
-    // A tier above the database would have the log where its copy is to lie.
+    // With a tier above the database, the log would be at the location of its copy.
     if is_within(&**files, &bulk, fast)? {
         return Err(Error::invalid(format!(
             "{}: the fast tier needs a folder of its own, on another medium than the database",
@@ -282,7 +282,7 @@ pub(crate) fn prepare(
         Some(found) if !is_same_folder(&*env.files, &found.bulk, &bulk)? => {
             return Err(of_another(&bulk, fast, &found));
         }
-        // Taken into use by no database, or by one in this folder that does not exist any more.
+        // Not in use by a database, or by one in this folder that does not exist any more.
         _ => {
             let names = files.list(&log).map_err(|e| Error::io("list", &log, e))?;
             if let Some(name) = names.first() {
@@ -296,15 +296,15 @@ pub(crate) fn prepare(
             }
         }
     }
-    // Files of an earlier use there are of no use any more: `DIR/tier` says where the log is.
+    // Files of an earlier use there are useless: `DIR/tier` records the location of the log.
     let in_use = before.filter(|record| !record.parts.is_empty() && record.fast == fast);
     if !in_use.is_some_and(|record| record.parts.log) {
         remove_all(&**files, &log)?;
     }
     let token = env.chance.next_u64();
     let mut record = TierRecord::new(set, token, wanted.parts, (&bulk, fast));
-    // Of a tier that is in use only the parts change, with one write: both have its token until an
-    // opening draws another one.
+    // For a tier in use only the parts change, with one write: database and tier have its token
+    // until an opening draws another one.
     if let Some(before) = in_use {
         (record.token, record.next) = (before.token, before.next);
         record.unsettled = before.unsettled;
@@ -320,7 +320,8 @@ pub(crate) fn prepare(
     })
 }
 
-/// Fails when the log has events that no segment has: events of a partition that cannot be read.
+/// Fails when the log has events that are not in a segment: events of a partition that cannot be
+/// read.
 fn require_nothing_needed(env: &Env, options: &Options) -> Result<()> {
     let dir = options.dir.as_path();
     let log_dir = log_dir(env, dir);
@@ -355,7 +356,7 @@ pub(crate) fn remove_all(files: &dyn Files, folder: &Path) -> Result<()> {
     for name in &names {
         remove(files, &folder.join(name))?;
     }
-    // Also where nothing is left: the process that removed it was perhaps killed before this.
+    // Also when no log is left: the process that removed it may have been killed before this sync.
     files
         .sync_dir(folder)
         .map_err(|e| Error::io("sync", folder, e))

@@ -1,13 +1,12 @@
 //! The work of background threads, or of writers where there are no threads: flush, end data that
 //! is due to end, compact.
 //!
-//! Concurrency: one worker per shard flushes, and copies to the fast tier the parts of segments
-//! that it does not have; one more compacts; one copies the log of a fast tier, where so
-//! configured. Without threads [`maintain`] does it all on the caller. Every loop here ends: one
-//! that rewrites goes on while there are partitions with a reason ([`jobs::compaction_wanted`]),
-//! which a rewriting takes away.
-//! Failure: a job that failed for want of space is tried again on request, a rewriting after a
-//! while; other failures have latched the database.
+//! Concurrency: one worker per shard flushes, and copies missing parts of segments to the fast
+//! tier; one more compacts; one copies the log of a fast tier, where so configured. Without threads
+//! [`maintain`] does all of this on the caller. Every loop here ends: a loop that rewrites runs
+//! while there are partitions with a reason ([`jobs::compaction_wanted`]), and a rewriting removes
+//! the reason. Failure: a job that failed for want of space is retried on request, a rewriting
+//! after a while; other failures have latched the database.
 
 use crate::common::ids::{SegmentId, ShardIndex};
 use crate::core::Core;
@@ -61,8 +60,8 @@ pub(crate) fn maintain(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// Copies to the fast tier the missing parts of one segment, from this number on. Gives the number
-/// from which on to look for the next; `None` = there is none. First it drops old copies there.
+/// Copies to the fast tier the missing parts of one segment, from this number on, after dropping
+/// old copies there. Returns the number to continue from; `None` = no further segment.
 fn keep_behind(core: &Core, shard: ShardIndex, from: SegmentId) -> Result<Option<SegmentId>> {
     let mut next: Option<SegmentId> = None;
     for kept in core.store.repeats().all() {
@@ -84,7 +83,7 @@ fn keep_behind(core: &Core, shard: ShardIndex, from: SegmentId) -> Result<Option
 }
 
 /// Without threads, the writer does the background work. Its write is acknowledged: a failure here
-/// is reported to the next one that needs it, by the latch or when memory is used up.
+/// is reported by the latch, or to the next write that needs memory.
 pub(crate) fn maintain_after_write(core: &Core) {
     if core.signals.has_threads() {
         return;
@@ -99,7 +98,7 @@ pub(crate) fn maintain_after_write(core: &Core) {
     }
 }
 
-/// Copies new records of the log in a fast tier, when it is time.
+/// Copies new records of the log in a fast tier, when due.
 fn mirror_if_due(core: &Core) {
     let now = core.env.clock.monotonic();
     if let Some(mirror) = &core.placing.now().mirror
@@ -111,7 +110,7 @@ fn mirror_if_due(core: &Core) {
 }
 
 /// Copies the log in a fast tier before a flush returns. The flushed events are in bulk; the copy
-/// must not have rows that a delete took from memory without the delete.
+/// must not have rows that a delete removed from memory without the delete.
 pub(crate) fn mirror_flushed(core: &Core) -> Result<()> {
     let now = core.env.clock.monotonic();
     match &core.placing.now().mirror {
@@ -128,8 +127,8 @@ pub(crate) fn mirror_log(core: &Core, mirror: &Mirror) {
     }
 }
 
-/// A partition that should be rewritten, among those that existed when `made_before` was the next
-/// segment, and their replacements.
+/// A partition that should be rewritten, among partitions older than segment `made_before`, and
+/// their replacements.
 fn compaction_due(
     core: &Core,
     thorough: bool,
@@ -162,7 +161,7 @@ fn compaction_due_now(core: &Core) -> Option<(ShardIndex, SegmentId)> {
     compaction_due(core, false, SegmentId(u64::MAX))
 }
 
-/// Rewrites one partition. False when that failed; a damaged one is left alone from then on.
+/// Rewrites one partition. False when that failed; a damaged one is skipped from then on.
 fn compact(core: &Core, index: ShardIndex, id: SegmentId) -> bool {
     match jobs::compact_partition(core, index, id, core.signals.has_threads()) {
         Ok(done) => done,
@@ -175,7 +174,7 @@ fn compact(core: &Core, index: ShardIndex, id: SegmentId) -> bool {
         Err(error) => {
             tracing::warn!(segment = id.0, %error, "compaction failed: the partition stays as it is");
             match error.kind() {
-                // The output was removed again, and would be written again.
+                // The output was removed, and a retry would write it again.
                 ErrorKind::Full => {
                     let now = core.env.clock.monotonic();
                     core.compaction.postpone_to(now + SPACE_PATIENCE);
@@ -190,7 +189,7 @@ fn compact(core: &Core, index: ShardIndex, id: SegmentId) -> bool {
 
 /// Rewrites every partition that would become tidier.
 pub(crate) fn compact_all(core: &Core) -> Result<()> {
-    // Writes of other threads meanwhile are not waited for.
+    // Does not wait for writes of other threads meanwhile.
     let made_before = core.segment_ids.next();
     // A partition that was split may be due for aging, in parts.
     loop {
@@ -214,7 +213,7 @@ pub(crate) fn compact_all(core: &Core) -> Result<()> {
 
 /// Main loop of a shard's worker.
 pub(crate) fn flush_worker(core: &Core, index: ShardIndex) {
-    // Where segments are looked for of which the fast tier is to repeat something.
+    // Next segment to check for parts missing in the fast tier.
     let mut from = SegmentId(0);
     while !core.signals.is_stopped() {
         match flush_if_due(core, index) {
@@ -288,8 +287,8 @@ pub(crate) fn compaction_worker(core: &Core) {
     }
 }
 
-/// Runs the next increment of indexing, if there is any. Filters read the missing leaves, so a
-/// failure is only logged, and it is tried again after a while.
+/// Runs the next increment of indexing, if any. Filters read the missing leaves, so a failure is
+/// only logged, and the increment is retried after a while.
 fn run_index_increment(core: &Core) -> bool {
     let now = core.env.clock.monotonic();
     if core.indexes.is_postponed(now) || core.check_space().is_err() {
@@ -306,7 +305,8 @@ fn run_index_increment(core: &Core) -> bool {
     }
 }
 
-/// Main loop of the thread that copies the log of a fast tier to bulk, while it lies in one.
+/// Main loop of the thread that copies the log of a fast tier to bulk, while the log is in a fast
+/// tier.
 pub(crate) fn mirror_worker(core: &Core, interval: Duration) {
     while !core.signals.is_stopped() {
         core.signals.pause(&*core.env.clock, interval);
@@ -320,7 +320,7 @@ pub(crate) fn mirror_worker(core: &Core, interval: Duration) {
     }
 }
 
-/// Main loop of the thread that leads groups nobody waits for.
+/// Main loop of the thread that leads groups without a waiting writer.
 pub(crate) fn log_worker(core: &Core) {
     while !core.signals.is_stopped() && core.log.background_round(Duration::from_secs(1)) {}
 }

@@ -1,7 +1,7 @@
 //! Starts the threads of an open database.
 //!
-//! Invariants: a thread that panics latches the database; when one cannot be started, those before
-//! it are in the list.
+//! Invariants: a thread that panics latches the database; when one cannot be started, the earlier
+//! ones are in the list.
 
 use crate::core::Core;
 use crate::maintenance::schedule::{compaction_worker, flush_worker, log_worker, mirror_worker};

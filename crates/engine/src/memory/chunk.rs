@@ -5,14 +5,14 @@ use crate::common::ids::Sequence;
 use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::sync::Arc;
 
-/// Memory of a chunk besides its rows: itself, its counters and its slot in a list, with the
+/// Memory of a chunk in addition to its rows: itself, its counters and its slot in a list, with the
 /// allocator's share.
 const OWN_BYTES: usize = size_of::<Chunk>() + 48;
 
 /// Sequences of the rows of a chunk.
 #[derive(Clone, Debug)]
 pub(crate) enum Sequences {
-    /// One write gave all rows.
+    /// All rows are from one write.
     One(Sequence),
     /// One per row.
     Many(Vec<Sequence>),
@@ -48,12 +48,12 @@ pub(crate) struct Chunk {
     pub(crate) last_sequence: Sequence,
     /// From the first time to the last.
     pub(crate) span: ClosedRange,
-    /// True when times never fall from row to row.
+    /// True when times never decrease from row to row.
     pub(crate) sorted: bool,
-    /// True when they rise with every row: there are no rows of one time to be merged.
+    /// True when times increase with every row: no rows of one time have to be merged.
     pub(crate) rising: bool,
-    /// Readers with an older version of the shard do not see this chunk: they see the one it was
-    /// split from.
+    /// Version of the shard from which on readers see this chunk: older readers see the chunk it
+    /// was split from.
     pub(crate) born: u64,
     pub(crate) bytes: usize,
 }
@@ -102,13 +102,13 @@ impl Chunk {
         self.rows.len()
     }
 
-    /// True when it has a row of which this is so.
+    /// True when any row satisfies the condition.
     pub(crate) fn has(&self, is_so: impl Fn(Timestamp, Sequence) -> bool) -> bool {
         let mut rows = self.rows.times.iter().enumerate();
         rows.any(|(row, time)| is_so(Timestamp::from_nanos(*time), self.sequences.get(row)))
     }
 
-    /// The rows that satisfy `keep`, as a chunk of their own.
+    /// The rows that satisfy `keep`, as a new chunk.
     pub(crate) fn select(
         &self,
         born: u64,
@@ -135,8 +135,8 @@ impl Chunk {
         Chunk::new(self.rows.gather(&picked), sequences, born)
     }
 
-    /// Appends the rows of one write, if every field still has the type it has here; false, and
-    /// nothing happened, if not.
+    /// Appends the rows of one write, if every field still has the same type as here; otherwise
+    /// returns false without a change.
     pub(crate) fn append(&mut self, rows: &Rows, sequence: Sequence) -> bool {
         let (Some(first), Some(newest)) = (rows.times.first(), self.rows.times.last()) else {
             return rows.is_empty();
@@ -172,7 +172,7 @@ impl Chunk {
         true
     }
 
-    /// Bytes this chunk occupies, about.
+    /// Approximate bytes of memory of this chunk.
     fn heap_bytes(&self) -> usize {
         let sequences = match &self.sequences {
             Sequences::One(_) => 0,
@@ -237,7 +237,7 @@ mod tests {
         );
         let sequences: Vec<u64> = (0..5).map(|row| mine.sequences.get(row).0).collect();
         assert_eq!(sequences, [4, 4, 6, 6, 5]);
-        // A field of another type is for a chunk of its own.
+        // A field of another type requires a new chunk.
         assert!(!mine.append(&rows(&[11], Values::F64(vec![0.5])), Sequence(7)));
         assert_eq!(mine.len(), 5);
     }

@@ -1,11 +1,11 @@
 //! Values that end at an instant given with their write.
 //!
-//! Each field of a write that expires has a companion column with the instants, under a number of
-//! its own. The companion follows the field's values everywhere, through the log, memory, leaves,
-//! merges and buckets; so a value has the expiry of the write it came from, also after another
-//! write has replaced its neighbours. Where two writes of a field meet at one time the later one
-//! counts with its expiry, or with none; the earlier value does not come back when it has expired.
-//! Source: the expiry of GOLSM's entries, by value instead of by entry.
+//! Each field of a write that expires has a companion column with the instants, under a separate
+//! field number. The companion follows the field's values everywhere, through the log, memory,
+//! leaves, merges and buckets; so a value has the expiry of its own write, also after another write
+//! has replaced its neighbours. Where two writes of a field have the same time the later one
+//! counts, with its expiry or without one; the earlier value does not reappear when the later one
+//! has expired. Source: the expiry of GOLSM's entries, by value instead of by entry.
 
 use headwater_types::{Column, Extremes, FieldId, FieldType, Rows, Timestamp, Values};
 
@@ -17,12 +17,12 @@ pub(crate) fn expiry_of(field: FieldId) -> FieldId {
     FieldId(field.0 | COMPANION)
 }
 
-/// The field whose expiries these are, if it is such a number.
+/// The field of these expiries, if the number is a companion's.
 pub(crate) fn owner_of(field: FieldId) -> Option<FieldId> {
     (field.0 & COMPANION != 0).then_some(FieldId(field.0 & !COMPANION))
 }
 
-/// The fields and their companions, rising.
+/// The fields and their companions, sorted ascending.
 pub(crate) fn with_expiries(fields: &[FieldId]) -> Vec<FieldId> {
     let mut out: Vec<FieldId> = fields.iter().flat_map(|f| [*f, expiry_of(*f)]).collect();
     out.sort_unstable();
@@ -30,7 +30,7 @@ pub(crate) fn with_expiries(fields: &[FieldId]) -> Vec<FieldId> {
     out
 }
 
-/// Gives every value of the rows an expiry.
+/// Sets an expiry for every value of the rows.
 pub(crate) fn add_expiry(rows: &mut Rows, at: Timestamp) {
     let mut added = Vec::with_capacity(rows.columns.len());
     for (field, column) in &rows.columns {
@@ -57,8 +57,8 @@ fn instant(expiries: &Column, row: usize) -> Option<Timestamp> {
     }
 }
 
-/// Removes expired values, and rows that have lost all their values. Companions of values that stay
-/// also stay.
+/// Removes expired values, and rows that have lost all their values. Companions of remaining values
+/// stay.
 pub(crate) fn without_expired(rows: Rows, now: Timestamp) -> Rows {
     let count = rows.len();
     let has_expired =
@@ -127,24 +127,24 @@ pub(crate) fn without_companions(mut rows: Rows) -> Rows {
     rows
 }
 
-/// When the values of some rows expire.
+/// Span of the expiries of some rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExpirySpan {
-    /// The smallest expiry; `None` = no value has one.
+    /// The smallest expiry; `None` = no value expires.
     pub(crate) first: Option<Timestamp>,
-    /// The largest; of no use when some value never expires.
+    /// The largest; meaningless when some value never expires.
     last: Option<Timestamp>,
     /// Some value never expires.
     some_never: bool,
 }
 
 impl ExpirySpan {
-    /// From here on nothing is left.
+    /// The instant from which on all values have expired.
     pub(crate) fn end(&self) -> Option<Timestamp> {
         self.last.filter(|_| !self.some_never)
     }
 
-    /// Takes in more rows.
+    /// Includes more rows.
     pub(crate) fn add(&mut self, rows: &Rows) {
         for (field, column) in &rows.columns {
             if owner_of(*field).is_none() {
@@ -163,7 +163,7 @@ impl ExpirySpan {
         }
     }
 
-    /// The span of rows stored before and of these.
+    /// The joined span of previously stored rows and these.
     pub(crate) fn joined(self, first: Option<Timestamp>, end: Option<Timestamp>) -> ExpirySpan {
         ExpirySpan {
             first: match (self.first, first) {
@@ -176,7 +176,7 @@ impl ExpirySpan {
     }
 }
 
-/// The smallest expiry in a bucket, of its aggregate of a companion.
+/// The smallest expiry in a bucket, from its aggregate of a companion.
 pub(crate) fn first_expiry(extremes: Extremes) -> Option<Timestamp> {
     match extremes {
         Extremes::I64(first, _) => Some(Timestamp::from_nanos(first)),

@@ -1,14 +1,13 @@
 //! The front of a list of chunks, merged once for all its readers.
 //!
-//! Points that are written again stay in memory as versions until a job stores them, and each query
-//! would merge all of them. So a reader that finds many versions merges the chunks at the front of
-//! a list once and caches the result here; later readers read that chunk and those behind.
+//! Rewritten points stay in memory as versions until a job stores them, and each query would merge
+//! all of them. So a reader that finds many versions merges the chunks at the front of a list once
+//! and caches the result here; later readers read the merged chunk and the chunks after it.
 //!
-//! Invariants: a front is only ever read: jobs, deletes, snapshots of older states and the log use
-//! the chunks themselves, which stay. A front stands for the first so many chunks of its list, as
-//! they are: any change of one of them or of their order drops it.
-//! Concurrency: made without a lock, installed under the shard's, if the list still begins with the
-//! chunks it was made of.
+//! Invariants: only readers use a front: jobs, deletes, snapshots of older states and the log use
+//! the chunks themselves, which stay. A front represents a fixed number of unchanged chunks at the
+//! start of its list: any change of one of them or of their order drops it. Concurrency: made
+//! without a lock, installed under the shard's, if the list still begins with the same chunks.
 //! Failure: none; without a front the chunks are read.
 
 use super::sorted_rows;
@@ -19,19 +18,19 @@ use headwater_types::ClosedRange;
 use headwater_types::invariant::part_of;
 use std::sync::Arc;
 
-/// So many rows are not worth the merging.
+/// Minimum rows that are worth merging.
 const ROWS_LEAST: usize = 64;
 
 /// The merged front of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Front {
-    /// The table in whose types the rows are.
+    /// Table that defines the types of the rows.
     table: Option<Arc<Table>>,
-    /// Chunks that were looked at.
+    /// Number of chunks examined.
     count: usize,
-    /// Their rows.
+    /// Number of their rows.
     rows: usize,
-    /// One row for each time of theirs; none when there were too few versions to be worth it.
+    /// One row for each of their times; `None` when there were too few versions.
     merged: Option<Arc<Chunk>>,
 }
 
@@ -45,8 +44,8 @@ impl Front {
         self.merged.as_ref().map_or(0, |chunk| chunk.bytes)
     }
 
-    /// The chunk to read instead of the first chunks of the list, and the number of these; none for
-    /// a snapshot in whose table a field still had another type.
+    /// The chunk to read instead of the first chunks of the list, and the number of these; `None`
+    /// for a snapshot in whose table a field still had another type.
     pub(super) fn merged(&self, table: &Arc<Table>) -> Option<(&Arc<Chunk>, usize)> {
         let own = self.table.as_ref()?;
         let mut both = own.fields.iter().zip(&table.fields);
@@ -57,8 +56,8 @@ impl Front {
             .map(|chunk| (chunk, self.count))
     }
 
-    /// The chunks to merge, if the list has become so long that it should be merged again: as many
-    /// rows have come as there were, so all merging together costs a row about as much as two.
+    /// The chunks to merge, if the list has grown enough to merge it again: as many rows have
+    /// arrived as there were, so that all merges together cost about two merges per row.
     pub(super) fn due(&self, list: &[Arc<Chunk>], rows: usize) -> Option<Due> {
         let known = self
             .merged
@@ -89,15 +88,15 @@ pub(crate) struct Due {
 }
 
 impl Due {
-    /// True when the list still begins as it did.
+    /// True when the list still begins with the same chunks.
     pub(super) fn begins(&self, list: &[Arc<Chunk>]) -> bool {
         let same = |(mine, now): (&Arc<Chunk>, &Arc<Chunk>)| Arc::ptr_eq(mine, now);
         self.list.len() <= list.len() && self.list.iter().zip(list).all(same)
     }
 
-    /// Merges the chunks. A result of half of the rows at most is cached, otherwise only the fact
-    /// that it was tried. Rows of chunks that stand apart in time, as those of events in order do,
-    /// have no versions, and are not merged to find that out.
+    /// Merges the chunks. A result of at most half of the rows is cached, otherwise only the fact
+    /// of the attempt. Rows of chunks with disjoint times, such as events in order, have no
+    /// versions, and are not merged to find that out.
     pub(crate) fn front(&self, table: &Arc<Table>) -> Front {
         let most = self.rows / 2;
         Front {
@@ -118,8 +117,8 @@ impl Due {
     }
 }
 
-/// So many rows at least have no second version: those of rising chunks whose span meets no
-/// other's.
+/// Minimum number of rows without a second version: rows of ascending chunks whose span is disjoint
+/// from all others.
 fn rows_apart(chunks: &[Arc<Chunk>]) -> usize {
     let mut in_order: Vec<&Arc<Chunk>> = chunks.iter().collect();
     in_order.sort_unstable_by_key(|chunk| chunk.span.first);
@@ -136,9 +135,9 @@ fn rows_apart(chunks: &[Arc<Chunk>]) -> usize {
     apart
 }
 
-/// True when a reader of everything up to `sequence` may read a merged front beside these chunks:
-/// the rows of the front have the sequence of the newest of its chunks, so none of the others may
-/// have come in between where it may have the same times.
+/// True when a reader of all rows up to `sequence` may read a merged front beside these chunks: the
+/// rows of the front have the sequence of its newest chunk, so no other chunk that may share its
+/// times may be between them in sequence.
 pub(super) fn may_be_read<'a>(
     merged: &Chunk,
     mut others: impl Iterator<Item = &'a Arc<Chunk>>,

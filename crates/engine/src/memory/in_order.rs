@@ -1,5 +1,4 @@
-//! Rows in memory that are read where they lie, for readers that copy them once, to their
-//! destination.
+//! Rows in memory that are read in place, for readers that copy them once, to their destination.
 //!
 //! Invariants: the rows, put end to end, are those of [`super::sorted_rows`].
 
@@ -11,8 +10,8 @@ use headwater_types::{ClosedRange, FieldId};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Puts chunks in order of time, without those a reader does not see. False when their rows cannot
-/// be read as they lie: because they have to be sorted, merged or converted first.
+/// Sorts chunks by time, without invisible ones. False when their rows cannot be read in place:
+/// because they must be sorted, merged or converted first.
 pub(crate) fn lie_in_order(
     chunks: &mut Vec<Arc<Chunk>>,
     sequence: Sequence,
@@ -40,7 +39,7 @@ pub(crate) fn lie_in_order(
     })
 }
 
-/// The rows of a chunk that [`lie_in_order`] left in the list, in a range.
+/// The rows in a range of a chunk that [`lie_in_order`] left in the list.
 pub(crate) fn rows_in(chunk: &Chunk, range: &ClosedRange, sequence: Sequence) -> Range<usize> {
     rows_within(chunk, range, sequence).unwrap_or_default()
 }

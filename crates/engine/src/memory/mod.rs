@@ -1,11 +1,10 @@
 //! Events not yet in segments: per stream, chunks in a flank and a late buffer.
 //!
-//! Invariants: an event is in memory from its insertion until a job that stored it is published,
-//! and then for readers that opened their snapshot before; readers filter by sequence and version,
-//! so they see each event exactly once.
-//! Concurrency: guarded by the shard's lock; chunks are shared by reference count, and one that
-//! only its stream references may still grow.
-//! Failure: none; nothing here does I/O.
+//! Invariants: an event is in memory from its insertion until the job that stored it is published,
+//! and afterwards for readers with an older snapshot; readers filter by sequence and version, so
+//! they see each event exactly once. Concurrency: guarded by the shard's lock; chunks are shared by
+//! reference count, and one that only its stream references may still grow. Failure: none; there is
+//! no I/O here.
 
 pub(crate) mod chunk;
 pub(crate) mod expiry;

@@ -1,10 +1,10 @@
 //! Rows of a stream's chunks, sorted by time and then arrival.
 //!
-//! Work is done by stretches: rows that stand one behind the other in a chunk and are in order.
-//! Stretches are dealt to a few piles that rise by time, as they come: events in order make one
-//! pile, bursts of late ones another, and only rows that fit none are sorted one by one (the idea
-//! of patience sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The piles
-//! are merged then, and whole stretches are copied.
+//! Work is done by stretches: consecutive rows of a chunk that are in order. Stretches are dealt to
+//! a few piles that ascend by time, in the order of arrival: events in order make one pile, bursts
+//! of late ones another, and only rows that fit no pile are sorted one by one (the idea of patience
+//! sorting: Chandramouli and Goldstein, "Patience is a virtue", SIGMOD 2014). The piles are merged
+//! then, and whole stretches are copied.
 
 use crate::common::ids::Sequence;
 use crate::memory::chunk::{Chunk, Sequences};
@@ -15,24 +15,24 @@ use headwater_types::{ClosedRange, Column, FieldId, FieldType, Rows, ValueRef, V
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Piles that rise by time before the rest is sorted.
+/// Number of piles that ascend by time before the rest is sorted.
 const PILES: usize = 3;
 
-/// A row: its time, its write, its chunk, its position there. Rows are put in this order. Within
-/// one write rows keep their order; one write's rows of a stream may stand in several chunks only
-/// after a split by time, so equal times never do.
+/// Sort key of a row: its time, its write, its chunk, its position there. Rows of one write keep
+/// their order; one write's rows of a stream are in several chunks only after a split by time, so
+/// equal times are always in one chunk.
 type Key = (i64, Sequence, u32, u32);
 
-/// Rows that stand one behind the other in a chunk and are in order; at least one.
+/// Consecutive rows of a chunk that are in order; at least one.
 #[derive(Clone, Debug)]
 struct Stretch {
     chunk: u32,
     rows: Range<u32>,
 }
 
-/// Sorts the rows of chunks that lie in `range` with a sequence up to `sequence`, by time and then
-/// arrival, with every column in the type the table has now. With `duplicates = last`, rows of one
-/// time are merged field by field.
+/// Sorts the rows of chunks that are in `range` with a sequence up to `sequence`, by time and then
+/// arrival, with every column in the present type of the table. With `duplicates = last`, rows of
+/// one time are merged field by field.
 pub(crate) fn sorted_rows(
     chunks: &[Arc<Chunk>],
     range: &ClosedRange,
@@ -49,8 +49,8 @@ pub(crate) fn sorted_rows(
     let found = in_order(&chunks, range, sequence);
     let distinct = found.is_some() && chunks.iter().all(|c| c.rising);
     let stretches = found.unwrap_or_else(|| {
-        // As they came: a chunk with one very late event would else stand far in front, and its
-        // others with it.
+        // In the order of arrival: otherwise a chunk with one very late event would move far to the
+        // front, with all its rows.
         chunks.sort_by_key(|c| c.first_sequence);
         let sorting = Sorting { chunks: &chunks };
         sorting.all(range, sequence)
@@ -63,7 +63,7 @@ pub(crate) fn sorted_rows(
     }
 }
 
-/// The rows of each chunk that lie in the range, if they only have to be put one after the other.
+/// The rows of each chunk in the range, if they only have to be concatenated.
 fn in_order(chunks: &[&Chunk], range: &ClosedRange, sequence: Sequence) -> Option<Vec<Stretch>> {
     let apart = |w: &[&Chunk]| matches!(w, [a, b] if a.span.last < b.span.first);
     if !chunks.windows(2).all(apart) {
@@ -85,8 +85,7 @@ fn in_order(chunks: &[&Chunk], range: &ClosedRange, sequence: Sequence) -> Optio
     Some(out)
 }
 
-/// The rows of a sorted chunk that lie in a range and that a reader sees; `None` when those do not
-/// stand one behind the other.
+/// The rows of a sorted chunk in a range that a reader sees; `None` when these are not consecutive.
 pub(super) fn rows_within(
     chunk: &Chunk,
     range: &ClosedRange,
@@ -104,7 +103,7 @@ pub(super) fn rows_within(
     Some(rows_between(times, range))
 }
 
-/// The rows of sorted times that lie in a range.
+/// The positions of sorted times in a range.
 pub(crate) fn rows_between(times: &[i64], range: &ClosedRange) -> Range<usize> {
     let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
     let from = search(times, guess(times, first), |t| t < first);
@@ -112,7 +111,7 @@ pub(crate) fn rows_between(times: &[i64], range: &ClosedRange) -> Range<usize> {
     from..to.max(from)
 }
 
-/// About where a time stands in sorted times, if they are evenly spaced.
+/// Approximate position of a time in sorted times, if they are evenly spaced.
 fn guess(times: &[i64], time: i64) -> usize {
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return 0;
@@ -121,9 +120,9 @@ fn guess(times: &[i64], time: i64) -> usize {
     (share * times.len() as f64).max(0.0) as usize
 }
 
-/// The first of sorted times for which `before` does not hold, looked for from `guess` on in
-/// growing steps: a good guess touches few lines of memory beside those that are read anyway, where
-/// halving would touch one for each step.
+/// The first of sorted times for which `before` is false, searched from `guess` on in growing
+/// steps: a good guess reads few cache lines besides those that are read anyway, where binary
+/// search would read one for each step.
 pub(crate) fn search(times: &[i64], guess: usize, before: impl Fn(i64) -> bool) -> usize {
     let is_before = |at: usize| times.get(at).is_some_and(|t| before(*t));
     let (mut low, mut high) = (0, times.len());
@@ -153,7 +152,7 @@ pub(crate) fn search(times: &[i64], guess: usize, before: impl Fn(i64) -> bool) 
     low + between.partition_point(|t| before(*t))
 }
 
-/// Puts the rows of chunks in order.
+/// Sorts the rows of chunks.
 struct Sorting<'a> {
     chunks: &'a [&'a Chunk],
 }
@@ -176,8 +175,8 @@ impl Sorting<'_> {
         self.key(stretch.chunk, stretch.rows.end - 1)
     }
 
-    /// End of the rows of a stretch before `key`. The search goes from the front in growing steps:
-    /// where two lists take turns, that is a few rows on.
+    /// End of the rows of a stretch before `key`. The search starts at the front with growing
+    /// steps: where two lists alternate, the end is a few rows away.
     fn split(&self, stretch: &Stretch, key: Key) -> u32 {
         let (mut low, mut high) = (stretch.rows.start, stretch.rows.end);
         let mut step = 1;
@@ -221,7 +220,7 @@ impl Sorting<'_> {
         sorted
     }
 
-    /// Calls `give` with the stretches of a chunk's rows that count.
+    /// Calls `give` with the stretches of a chunk's visible rows.
     fn stretches(
         &self,
         index: u32,
@@ -234,7 +233,7 @@ impl Sorting<'_> {
             && written <= sequence
             && range.intersect(&chunk.span) == chunk.span
         {
-            // All of one write: only times show where a stretch ends.
+            // All from one write: only times show the end of a stretch.
             let mut start = 0;
             let pairs = (1u32..).zip(chunk.rows.times.windows(2));
             let falls = pairs.filter(|(_, pair)| matches!(pair, [a, b] if b < a));
@@ -273,8 +272,8 @@ impl Sorting<'_> {
         end(&mut from, chunk.len() as u32);
     }
 
-    /// Puts a stretch on the first pile it continues; the part before the top of a pile goes on to
-    /// the next.
+    /// Puts a stretch on the first pile it continues; the part before the top of a pile is passed
+    /// to the next.
     fn deal(&self, stretch: Stretch, piles: &mut [Vec<Stretch>; PILES], rest: &mut Vec<Key>) {
         let mut left = stretch;
         for pile in piles {
@@ -298,7 +297,7 @@ impl Sorting<'_> {
         rest.extend(left.rows.map(|row| self.key(chunk, row)));
     }
 
-    /// Two lists that rise, as one.
+    /// Merges two ascending lists.
     fn merged(&self, a: &[Stretch], b: &[Stretch]) -> Vec<Stretch> {
         let mut out: Vec<Stretch> = Vec::with_capacity(a.len() + b.len());
         let (mut a, mut b) = (a.iter().cloned(), b.iter().cloned());
@@ -331,7 +330,7 @@ impl Sorting<'_> {
     }
 }
 
-/// Appends rows to a list; rows that go on where the last stretch ends become part of it.
+/// Appends rows to a list; rows that continue the last stretch are joined to it.
 fn put(list: &mut Vec<Stretch>, chunk: u32, rows: Range<u32>) {
     match list.last_mut() {
         Some(last) if last.chunk == chunk && last.rows.end == rows.start => {
@@ -341,7 +340,7 @@ fn put(list: &mut Vec<Stretch>, chunk: u32, rows: Range<u32>) {
     }
 }
 
-/// Copies stretches one behind the other; fields that a chunk does not have are absent there.
+/// Concatenates stretches; fields that a chunk does not have are absent there.
 fn assembled(
     chunks: &[&Chunk],
     stretches: &[Stretch],
@@ -393,7 +392,7 @@ fn assembled(
     Rows { times, columns }
 }
 
-/// As [`assembled`], for the small read of a single stretch.
+/// Copies like [`assembled`], for the small read of a single stretch.
 fn one_stretch(
     chunks: &[&Chunk],
     stretch: &Stretch,
@@ -415,7 +414,7 @@ fn one_stretch(
     }
 }
 
-/// The values of a column of numbers that are all there and of one type; `None` for any other.
+/// The values of a number column without absent values and of one type; `None` for any other.
 fn numbers(
     theirs: &[Option<&Column>],
     stretches: &[Stretch],
@@ -455,14 +454,14 @@ fn numbers(
     }
 }
 
-/// The column in the type the table has for the field.
+/// The column in the table's type of the field.
 pub(crate) fn in_table_type(column: Column, table: &Table, field: FieldId) -> Column {
     match table.field(field) {
         Some(f) if f.field_type == FieldType::F64 && column.field_type() == FieldType::I64 => {
             column.widened_to_f64()
         }
-        // An older snapshot sees rows that came to share a column with those of newer ones: it sees
-        // none of the values that made floats of it.
+        // An older snapshot may see rows that share a column with newer rows: none of the values
+        // that widened the column to floats is visible to it.
         Some(f) if f.field_type == FieldType::I64 && column.field_type() == FieldType::F64 => {
             let mut integers = Column::with_capacity(FieldType::I64, column.len());
             for row in 0..column.len() {
@@ -500,7 +499,7 @@ pub(crate) fn merge_equal_times(rows: Rows) -> Rows {
         .columns
         .iter()
         .map(|(field, column)| {
-            // Expiries go with the values they belong to.
+            // Expiries follow their values.
             let decides = owner_of(*field).and_then(|owner| rows.column(owner));
             let decides = decides.unwrap_or(column);
             let picked: Vec<u32> = groups
@@ -543,7 +542,7 @@ mod tests {
         }
     }
 
-    /// A row as the tests see it: time, sequence, and the fields' values.
+    /// A row in the tests: time, sequence, and the fields' values.
     type Plain = (i64, u64, Option<Value>, Option<Value>);
 
     fn plain(chunks: &[Arc<Chunk>]) -> Vec<Plain> {
@@ -572,7 +571,7 @@ mod tests {
             .collect()
     }
 
-    /// Writes of some rows each: times, and which columns they have (both, only the first, its
+    /// Writes of some rows each: times, and which columns are set (both, only the first, its
     /// integers before widening).
     fn writes() -> impl Strategy<Value = Vec<(Vec<i64>, u8)>> {
         let near = (0i64..40, prop::collection::vec(0i64..6, 1..12)).prop_map(|(at, steps)| {

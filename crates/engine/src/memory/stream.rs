@@ -12,14 +12,14 @@ use std::sync::Arc;
 /// Two neighbouring chunks smaller than this are joined, so that one-line writes do not cost a
 /// chunk each.
 const JOIN_ROWS: usize = 512;
-/// A chunk without other references takes rows until it has so many.
+/// Rows up to which a chunk without other references grows.
 const APPEND_ROWS: usize = 2048;
 
 /// Events of one stream in memory.
 ///
 /// Invariants: flank times are above the watermark, late times at or below it (policy `separate`);
-/// under `conventional` everything is in the flank. `pinned` has chunks that a job took, for
-/// readers with an older version; `bytes` are those of the others.
+/// under `conventional` all events are in the flank. `pinned` has chunks that a job took, for
+/// readers with an older version; `bytes` counts all other chunks.
 #[derive(Debug, Default)]
 pub(crate) struct StreamMemory {
     pub(crate) flank: Vec<Arc<Chunk>>,
@@ -27,28 +27,27 @@ pub(crate) struct StreamMemory {
     /// Merged first chunks of the flank, and of the late buffer.
     fronts: [Front; 2],
     pinned: Vec<Pinned>,
-    /// Bytes of those in memory.
+    /// Bytes of the pinned chunks in memory.
     pinned_bytes: usize,
-    /// Newest time in the main runs; `None` = nothing is stored.
+    /// Newest time in the main runs; `None` = no stored rows.
     pub(crate) watermark: Option<Timestamp>,
     /// The watermark was looked up (or the stream is new).
     pub(crate) watermark_known: bool,
     pub(crate) flank_rows: usize,
     pub(crate) late_rows: usize,
     pub(crate) bytes: usize,
-    /// Late events are in a buffer of their own.
+    /// Late events are in a separate buffer.
     separate: bool,
 }
 
 impl StreamMemory {
-    /// True for an event that belongs to the flank: the only code that decides lateness.
+    /// True for an event that belongs to the flank: only this code decides lateness.
     #[inline]
     pub(crate) fn is_in_order(&self, time: Timestamp) -> bool {
         self.watermark.is_none_or(|w| time > w)
     }
 
-    /// Takes in rows; `separate` says whether late ones have a buffer of their own. Returns bytes
-    /// added.
+    /// Inserts rows; `separate` = late events have a separate buffer. Returns bytes added.
     pub(crate) fn insert(&mut self, rows: Rows, sequence: Sequence, separate: bool) -> isize {
         self.divide(separate);
         let before = self.bytes as isize;
@@ -74,8 +73,8 @@ impl StreamMemory {
         self.bytes as isize - before
     }
 
-    /// Divides the events by the policy: late events with the others, or apart. Readers see the
-    /// same rows: a split chunk has the age of the original.
+    /// Divides the events by the policy: late events with the others, or separately. Readers see
+    /// the same rows: a split chunk has the age of the original.
     pub(crate) fn divide(&mut self, separate: bool) {
         if self.separate == separate {
             return;
@@ -144,8 +143,8 @@ impl StreamMemory {
         *rows += chunk.len();
         self.bytes += chunk.bytes;
         list.push(chunk);
-        // Like the carry of a binary counter: a chunk is joined with its neighbour when that is not
-        // much larger, so a row is copied at most log2(JOIN_ROWS) times.
+        // Like the carry of a binary counter: a chunk is joined with its neighbour when the
+        // neighbour is not much larger, so a row is copied at most log2(JOIN_ROWS) times.
         while let [rest @ .., a, b] = list.as_slice()
             && rest.len() >= kept
             && a.len() + b.len() <= JOIN_ROWS
@@ -172,7 +171,7 @@ impl StreamMemory {
         self.flank_rows + self.late_rows
     }
 
-    /// The chunks a reader with this version of the shard sees that may hold something in a range.
+    /// The chunks, visible with this version of the shard, that may have rows in a range.
     pub(crate) fn visible(&self, version: u64, range: &ClosedRange) -> Vec<PinnedRows> {
         let live = self.live(range).filter(|c| c.born <= version);
         let pinned = self.pinned.iter().filter_map(|p| p.seen_by(version, range));
@@ -181,9 +180,9 @@ impl StreamMemory {
             .collect()
     }
 
-    /// As [`StreamMemory::visible`], for a reader of everything up to `sequence` without deletes,
-    /// of a table in which a row replaces another one of its time: a merged front stands for its
-    /// chunks.
+    /// The visible chunks like [`StreamMemory::visible`], for a reader of all rows up to `sequence`
+    /// without deletes, of a table in which a row replaces another one of its time: a merged front
+    /// replaces its chunks.
     pub(crate) fn visible_merged(
         &self,
         table: &Arc<Table>,
@@ -222,8 +221,8 @@ impl StreamMemory {
         out
     }
 
-    /// The chunks that a reader of everything up to `sequence` should merge for all later readers:
-    /// by list.
+    /// The chunks that a reader of all rows up to `sequence` should merge for all later readers: by
+    /// list.
     pub(crate) fn due_fronts(&self, version: u64, sequence: Sequence) -> [Option<Due>; 2] {
         let seen = |list: &[Arc<Chunk>]| {
             let mut list = list.iter();
@@ -237,8 +236,7 @@ impl StreamMemory {
         lists.map(|(list, rows, front)| front.due(list, rows).filter(|_| seen(list)))
     }
 
-    /// Leaves merged fronts for readers, where the lists still begin with the chunks they were made
-    /// of.
+    /// Caches merged fronts for readers, where the lists still begin with the same chunks.
     pub(crate) fn keep_fronts(&mut self, due: [Option<(Due, Front)>; 2]) {
         let lists = [&self.flank, &self.late];
         for ((made, list), front) in due.into_iter().zip(lists).zip(&mut self.fronts) {
@@ -255,14 +253,14 @@ impl StreamMemory {
         self.fronts.iter().map(Front::bytes).sum()
     }
 
-    /// The chunks that a reader of the newest version sees and that may hold something in a range.
+    /// The chunks, visible with the newest version, that may have rows in a range.
     pub(crate) fn live(&self, range: &ClosedRange) -> impl Iterator<Item = &Arc<Chunk>> {
         let range = *range;
         let all = self.flank.iter().chain(&self.late);
         all.filter(move |c| c.span.overlaps(&range))
     }
 
-    /// Removes the events a job stored: those in `range` with a sequence up to `sequence`.
+    /// Removes the events that a job stored: events in `range` with a sequence up to `sequence`.
     /// Remaining events that are now at or below the watermark are late. `version` is the shard's
     /// new one; `open` snapshots, all of older ones, still see the removed events.
     pub(crate) fn remove_stored(
@@ -311,8 +309,9 @@ impl StreamMemory {
         }
     }
 
-    /// Removes the events for which `stays` says no. `version` is the shard's new one; `open`
-    /// snapshots, all of older ones, still see the removed events. False when nothing was removed.
+    /// Removes the events for which `stays` returns false. `version` is the shard's new one; `open`
+    /// snapshots, all of older ones, still see the removed events. False when there was no such
+    /// event.
     pub(crate) fn remove_deleted(
         &mut self,
         stays: &impl Fn(Timestamp, Sequence) -> bool,
@@ -368,7 +367,7 @@ impl StreamMemory {
         self.pinned.extend(pinned);
     }
 
-    /// Drops chunks that only a closed snapshot saw; `files` are to be dropped without a lock.
+    /// Drops chunks that only a closed snapshot saw; drop `files` without a lock.
     pub(crate) fn unpin(
         &mut self,
         open: &OpenSnapshots,
@@ -386,8 +385,7 @@ impl StreamMemory {
         self.pinned_bytes
     }
 
-    /// The span of all that some snapshot may see, in memory or pinned; `None` when there is
-    /// nothing.
+    /// The span of all rows that some snapshot may see, in memory or pinned; `None` without rows.
     pub(crate) fn span(&self) -> Option<ClosedRange> {
         let live = self.flank.iter().chain(&self.late).map(|c| c.span);
         let pinned = self.pinned.iter().map(Pinned::span);
@@ -404,7 +402,7 @@ impl StreamMemory {
         self.pinned.iter().filter_map(|p| p.in_memory().cloned())
     }
 
-    /// The rows of a pinned chunk are in a file now.
+    /// Records that the rows of a pinned chunk are in a file now.
     pub(crate) fn pin_moved(&mut self, chunk: &Arc<Chunk>, place: &PinLocation) {
         for pinned in &mut self.pinned {
             let bytes = pinned.bytes();
@@ -414,8 +412,8 @@ impl StreamMemory {
     }
 }
 
-/// The version from which on readers see the rest of a chunk: those that see the pinned one must
-/// not see both. Without such readers it may grow again.
+/// The version from which on readers see the rest of a chunk: readers of the pinned chunk must not
+/// see the rest too. Without such readers the chunk may grow again.
 fn birth_of_rest(
     chunk: &Chunk,
     pinned: Option<&Pinned>,

@@ -1,17 +1,16 @@
-//! The time by which data ends, since data that a wrong clock ends cannot be brought back.
+//! The time by which data ends, since data that a wrong clock ends cannot be restored.
 //!
-//! The clock is believed while it goes on from the instant that was believed last, as the monotonic
-//! clock counts, and does not jump ahead by more than `clock_jump_max`; small jumps add up, and are
-//! made up for by time that passes. While it is not believed, time goes on from the last believed
-//! instant, for each table, until the table's new rows bear the clock out: in as many stretches of
+//! The clock is believed while it advances from the last believed instant like the monotonic clock,
+//! and does not jump ahead by more than `clock_jump_max`; small jumps add up, and passing time
+//! compensates for them. While the clock is not believed, time goes on from the last believed
+//! instant, for each table, until the table's new rows confirm the clock: in as many stretches of
 //! `clock_settle` as the jump has `clock_jump_max`, most streams that bring rows bring them at the
-//! clock's time. Neither one batch, nor one stream among others, nor an hour that passes is enough.
+//! clock's time. One batch, one stream among others, or a passing hour is not enough.
 //!
-//! Invariants: the instant for a table is never after the clock; the metadata have believed
-//! instants only, and while the clock is not believed, the evidence for it so far; so a restart
-//! changes nothing about what is believed.
-//! Concurrency: one lock; no other is taken under it; writers take it only while the clock is not
-//! believed.
+//! Invariants: the instant for a table is never after the clock; the metadata have only believed
+//! instants and, while the clock is not believed, the evidence for it so far; so a restart does not
+//! change which instant is believed. Concurrency: one lock; no other is taken under it; writers
+//! take it only while the clock is not believed.
 
 use crate::common::ids::{StreamId, TableId};
 use crate::metadata::tables::PartitionRecord;
@@ -29,54 +28,53 @@ use std::time::Duration;
 const KEPT_INSTANT: &str = "clock_ns";
 /// 1 = the instant was believed.
 const KEPT_BELIEVED: &str = "clock_believed";
-/// Sum of the clock's jumps ahead, ns, less the time that has made up for them.
+/// Sum of the clock's jumps ahead, ns, less the time that has compensated for them.
 const KEPT_JUMPED: &str = "clock_jumped_ns";
-/// The number of the newest doubt; each clock that is not believed gets one.
+/// The number of the newest doubt; each clock that is not believed gets a new number.
 const KEPT_DOUBT: &str = "clock_doubt";
-/// Lead of the clock over the believed instant, ns as i64; 0 = it is believed.
+/// Lead of the clock over the believed instant, ns as i64; 0 = the clock is believed.
 const KEPT_AHEAD: &str = "clock_ahead_ns";
-/// For how long the process has run under the clock that is not believed, ns.
+/// Time that the process has run under the clock that is not believed, ns.
 const KEPT_RUN: &str = "clock_doubt_run_ns";
-/// With a table's number behind it: the number of the doubt · 2^32 + stretches in which the table
-/// bore the clock out.
+/// Followed by a table's number: the number of the doubt · 2^32 + stretches in which the table
+/// confirmed the clock.
 const KEPT_WITNESS: &str = "clock_witness_";
 
-/// No jump needs to be borne out in more stretches: at an hour each, a long weekend.
+/// Maximum stretches needed to confirm a jump: at an hour each, a long weekend.
 const STRETCHES_MAX: u64 = 96;
-/// Nor in fewer.
+/// Minimum stretches needed to confirm a jump.
 const STRETCHES_MIN: u64 = 2;
-/// Streams of a table that are listened to in a stretch.
+/// Maximum streams of a table that count as evidence in a stretch.
 const STREAMS_MAX: usize = 4096;
-/// 2020-01-01, ns since 1970. A clock that shows less was not set yet: to leave that time behind is
-/// no jump.
+/// 2020-01-01, ns since 1970. A clock that shows less was not set yet: advancing from such a time
+/// is not a jump.
 const SET_FROM: i64 = 1_577_836_800_000_000_000;
-/// Of the events of a database, one in so many may lie after the time that is taken for their
-/// newest.
+/// Share (1/n) of the events of a database that may be after the time that is used as their newest.
 const STRAY_PART: u64 = 32;
 
-/// Gives the believed instant.
+/// Provides the believed instant.
 #[derive(Debug)]
 pub(crate) struct ClockGuard {
     jump_max: Duration,
     settle: Duration,
     state: Mutex<GuardState>,
-    /// The clock is doubted, so that writers report evidence.
+    /// True while the clock is doubted, so that writers report evidence.
     doubts: AtomicBool,
-    /// The fixed time of a past state, whatever the clock shows.
+    /// The fixed time of a past state, regardless of the clock.
     fixed: Option<Moment>,
 }
 
 #[derive(Debug, Default)]
 struct GuardState {
-    /// As of the last reading; before the first, the persisted value.
+    /// Believed instant as of the last reading; before the first, the persisted value.
     believed: Option<i64>,
-    /// The metadata did not remember it.
+    /// The believed instant was not in the metadata.
     is_guess: bool,
     /// Monotonic time of the last change of the metadata.
     kept: Option<Duration>,
-    /// Monotonic time at the last look.
+    /// Monotonic time of the last reading.
     monotonic: Option<Duration>,
-    /// Sum of the clock's jumps ahead, ns, less the time that has made up for them.
+    /// Sum of the clock's jumps ahead, ns, less the time that has compensated for them.
     jumped: i128,
     doubts_so_far: u64,
     doubt: Option<Doubt>,
@@ -88,7 +86,7 @@ struct Doubt {
     number: u64,
     /// Lead of the clock over the believed instant, ns.
     ahead: i128,
-    /// For how long the process has run under it.
+    /// Time that the process has run under it.
     run: Duration,
     witnesses: BTreeMap<TableId, Witness>,
     /// Not yet reported in the log of this process.
@@ -98,11 +96,11 @@ struct Doubt {
 /// Evidence of a table's new rows for the clock.
 #[derive(Debug, Default)]
 struct Witness {
-    /// Stretches of time that bore it out.
+    /// Stretches of time that confirmed it.
     stretches: u64,
-    /// The present one, by number.
+    /// Number of the present stretch.
     stretch: u64,
-    /// The streams heard in it, and whether they brought rows of the clock's time last.
+    /// Streams with rows in the present stretch, and whether their last rows had the clock's time.
     heard: HashMap<StreamId, bool>,
 }
 
@@ -129,7 +127,7 @@ impl Witness {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     clock: i64,
-    /// The instant for tables that have not borne the clock out; `None` = it is believed.
+    /// The instant for tables that have not confirmed the clock; `None` = the clock is believed.
     instead: Option<i64>,
     borne_out: Vec<TableId>,
 }
@@ -143,7 +141,7 @@ impl Moment {
         })
     }
 
-    /// True when the clock is not believed by itself.
+    /// True when the clock itself is not believed.
     pub(crate) fn is_doubted(&self) -> bool {
         self.instead.is_some()
     }
@@ -152,7 +150,7 @@ impl Moment {
         self.borne_out.contains(&table)
     }
 
-    /// The instant that is believed by itself, or by no table: never after the clock.
+    /// The believed instant, without evidence of tables: never after the clock.
     pub(crate) fn believed(&self) -> Timestamp {
         Timestamp::from_nanos(self.instead.map_or(self.clock, |i| i.min(self.clock)))
     }
@@ -166,7 +164,7 @@ impl Moment {
         }
     }
 
-    /// As bytes, for records that fix a moment.
+    /// Encodes the moment, for records that fix it.
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.put_i64(self.clock);
         out.put_u8(u8::from(self.instead.is_some()));
@@ -202,25 +200,25 @@ impl Moment {
     }
 }
 
-/// The newest time that more than a few of the events of a database have, at most `at`; `at` when
-/// there are none.
+/// The newest time, at most `at`, that more than a few events of the database reach; `at` without
+/// events.
 fn newest_of(partitions: &[&PartitionRecord], at: i64) -> i64 {
     let spans = partitions.iter().map(|p| EventSpan {
         range: p.span(),
-        // An aged partition counts no events: it counts as one at least.
+        // An aged partition has a count of 0 events: it counts as at least one.
         events: p.events.max(1),
     });
     newest_of_spans(spans.collect(), Timestamp::from_nanos(at)).as_nanos()
 }
 
-/// Events that lie within a stretch of time.
+/// Events within a stretch of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventSpan {
     pub(crate) range: ClosedRange,
     pub(crate) events: u64,
 }
 
-/// The same of stretches of events.
+/// The newest time like [`newest_of`], of stretches of events.
 fn newest_of_spans(mut spans: Vec<EventSpan>, at: Timestamp) -> Timestamp {
     spans.retain(|span| span.range.first <= at);
     spans.sort_unstable_by_key(|span| std::cmp::Reverse(span.range.last));
@@ -235,9 +233,9 @@ fn newest_of_spans(mut spans: Vec<EventSpan>, at: Timestamp) -> Timestamp {
     at
 }
 
-/// Counters of time for rebuilt metadata: the instant that the events of the database bear out, at
+/// Counters of time for rebuilt metadata: the instant that the events of the database confirm, at
 /// most the clock's. Without it a clock that has been wrong for long would be believed at once, and
-/// end all data that is over by it.
+/// would end all data that has expired by it.
 pub(crate) fn borne_out_by(spans: Vec<EventSpan>, clock: Timestamp) -> Vec<(String, u64)> {
     match u64::try_from(newest_of_spans(spans, clock).as_nanos()) {
         Ok(instant) => vec![
@@ -261,8 +259,8 @@ impl ClockGuard {
             .get(KEPT_INSTANT)
             .and_then(|ns| i64::try_from(*ns).ok());
         let is_believed = number(KEPT_BELIEVED) == 1;
-        // Instants of earlier versions may be a wrong clock's, and rebuilt metadata have none: the
-        // events are a witness of the least possible time.
+        // Instants of earlier versions may come from a wrong clock, and rebuilt metadata have none:
+        // the events prove a minimum time.
         let believed = match instant {
             Some(at) if is_believed => Some(at),
             at => Some(newest_of(partitions, at.unwrap_or(i64::MAX))).filter(|n| *n < i64::MAX),
@@ -302,7 +300,7 @@ impl ClockGuard {
         }
     }
 
-    /// As it is, but that it is this moment for ever, if there is one.
+    /// The guard, fixed at this moment for ever if there is one.
     pub(crate) fn at(self, fixed: Option<Moment>) -> ClockGuard {
         ClockGuard { fixed, ..self }
     }
@@ -311,7 +309,7 @@ impl ClockGuard {
         self.jump_max.as_nanos().max(1).cast_signed()
     }
 
-    /// Stretches in which a clock so far ahead must be borne out.
+    /// Number of stretches that must confirm a clock so far ahead.
     fn stretches_needed(&self, ahead: i128) -> u64 {
         let jumps = ahead
             .unsigned_abs()
@@ -321,7 +319,7 @@ impl ClockGuard {
             .clamp(STRETCHES_MIN, STRETCHES_MAX)
     }
 
-    /// True before the first look of a new database.
+    /// True before the first reading in a new database.
     pub(crate) fn knows_nothing(&self) -> bool {
         self.state.lock().believed.is_none()
     }
@@ -422,7 +420,7 @@ impl ClockGuard {
         }
     }
 
-    /// Every table that could lose something has borne the clock out: from now on it is believed.
+    /// Every table that could lose data has confirmed the clock: from now on it is believed.
     pub(crate) fn settle(&self, clock: &dyn Clock) {
         let mut state = self.state.lock();
         let wall = clock.now().as_nanos();
@@ -432,7 +430,7 @@ impl ClockGuard {
         self.believe(&mut state, wall);
     }
 
-    /// Hears the times of rows that a stream has brought just now.
+    /// Records the times of rows that a stream has just brought, as evidence.
     pub(crate) fn hear(&self, clock: &dyn Clock, table: TableId, stream: StreamId, times: &[i64]) {
         if !self.doubts.load(Ordering::Acquire) {
             return;
@@ -451,8 +449,8 @@ impl ClockGuard {
         }
     }
 
-    /// True when the persisted instant is so old that an opening after a power cut would take it
-    /// for a jump.
+    /// True when the persisted instant is so old that an opening after a power cut would treat the
+    /// difference as a jump.
     pub(crate) fn is_to_be_kept(&self, clock: &dyn Clock) -> bool {
         let state = self.state.lock();
         let since = state.kept.unwrap_or_default();

@@ -1,14 +1,13 @@
-//! Hashes of the contents of segments, made when they are written: the head of a segment's chain
-//! suffices to prove a whole copy of it, and no reader has to read the original for that.
+//! Hashes of the contents of segments, computed when they are written: the head of a segment's
+//! chain suffices to prove a whole copy of it, without reading the original.
 //!
-//! A group has two hashes: of the part before its last stretch of upper blocks, which is leaves and
-//! blocks of the base level, and of the rest: upper blocks, checkpoint, footer. The chain of a
-//! segment begins with its header and takes in one group after the other.
+//! A group has two hashes: one of the part before its last stretch of upper blocks, which is leaves
+//! and blocks of the base level, and one of the rest: upper blocks, checkpoint, footer. The chain
+//! of a segment begins with its header and includes one group after the other.
 //!
 //! Invariants: two segments with the same head have the same bytes (SHA-256); hashes are of the
-//! bytes handed to the file, not of a later read.
-//! Concurrency: plain data.
-//! Format: docs/format/meta.md.
+//! bytes passed to the file, not of a later read. Concurrency: plain data. Format:
+//! docs/format/meta.md.
 
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use sha2::{Digest, Sha256};
@@ -23,13 +22,13 @@ const VERSION: u8 = 1;
 /// Hashes of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupHashes {
-    /// Where the upper blocks begin that stand behind everything else but checkpoint and footer.
+    /// Offset of the upper blocks after which only checkpoint and footer follow.
     pub(crate) upper_at: u64,
-    /// Where the group ends.
+    /// End offset of the group.
     pub(crate) end: u64,
-    /// Of the group's bytes before the upper blocks.
+    /// Hash of the group's bytes before the upper blocks.
     pub(crate) lower: Hash,
-    /// Of those from there on.
+    /// Hash of the group's bytes from the upper blocks on.
     pub(crate) upper: Hash,
 }
 
@@ -42,7 +41,7 @@ impl GroupHashes {
         out
     }
 
-    /// The hashes of the group that ends there.
+    /// Decodes the hashes of the group that ends at `end`.
     pub(crate) fn decode(end: u64, bytes: &[u8]) -> Result<GroupHashes, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("version of a group's hashes")? != VERSION {
@@ -60,7 +59,7 @@ impl GroupHashes {
     }
 }
 
-/// A hash that stands next.
+/// Reads a hash at the cursor.
 pub(crate) fn hash(cursor: &mut Cursor<'_>) -> Result<Hash, DecodeError> {
     let mut out = Hash::default();
     out.copy_from_slice(cursor.take(size_of::<Hash>(), "a SHA-256")?);
@@ -97,8 +96,8 @@ pub(crate) struct GroupHasher {
 }
 
 impl GroupHasher {
-    /// From this offset on stand upper blocks, checkpoint and footer. The last to say so counts
-    /// nothing: the first does.
+    /// Marks the offset from which only upper blocks, checkpoint and footer follow. The first call
+    /// counts, later ones are ignored.
     pub(crate) fn upper_from(&mut self, offset: u64) {
         self.upper.get_or_insert_with(|| (offset, Sha256::new()));
     }
@@ -110,7 +109,7 @@ impl GroupHasher {
         }
     }
 
-    /// The hashes of a group that ends there.
+    /// The hashes of a group that ends at `end`.
     pub(crate) fn finish(self, end: u64) -> GroupHashes {
         let (upper_at, upper) = self.upper.unwrap_or((end, Sha256::new()));
         GroupHashes {
@@ -131,11 +130,11 @@ pub struct SegmentLedger {
     pub bytes: u64,
     /// The head of its chain.
     pub head: [u8; 32],
-    /// Of its groups: where upper blocks begin, and where it ends; rising.
+    /// Groups: offset of the upper blocks, and end offset; sorted ascending.
     pub(crate) groups: Vec<(u64, u64)>,
 }
 
-/// Proves that bytes are those of a segment: takes all of them, in their order.
+/// Proves that bytes belong to a segment: accepts all of its bytes, in order.
 #[derive(Clone, Debug)]
 pub struct Proof {
     ledger: SegmentLedger,
@@ -146,7 +145,7 @@ pub struct Proof {
     group: GroupHasher,
 }
 
-/// Bytes that a proof takes at once.
+/// Maximum bytes that a proof accepts at once.
 const STEP_BYTES: u64 = 1 << 20;
 
 impl Proof {
@@ -161,13 +160,13 @@ impl Proof {
         }
     }
 
-    /// The ledger that it proves.
+    /// The ledger to prove.
     #[must_use]
     pub fn ledger(&self) -> &SegmentLedger {
         &self.ledger
     }
 
-    /// Which bytes it takes next, offset and length; `None` = it has taken all.
+    /// The next bytes to pass, offset and length; `None` = all bytes were passed.
     #[must_use]
     pub fn wants(&self) -> Option<(u64, u32)> {
         let end = self.next_border()?.min(self.at.saturating_add(STEP_BYTES));
@@ -175,7 +174,7 @@ impl Proof {
         Some((self.at, bytes))
     }
 
-    /// Where the header, or a part of a group, ends that is being taken.
+    /// End of the header or part of a group that is being hashed.
     fn next_border(&self) -> Option<u64> {
         if self.at < self.header_bytes {
             return Some(self.header_bytes);
@@ -188,7 +187,7 @@ impl Proof {
         borders.filter(|border| *border > self.at).min()
     }
 
-    /// Takes the next bytes.
+    /// Accepts the next bytes.
     pub fn take(&mut self, bytes: &[u8]) {
         let is_header = self.at < self.header_bytes;
         self.at = self
@@ -213,7 +212,7 @@ impl Proof {
         }
     }
 
-    /// Whether the bytes are those of the segment, once all are taken.
+    /// True when the bytes are those of the segment, once all were passed.
     #[must_use]
     pub fn is_equal(&self) -> bool {
         self.wants().is_none() && self.at == self.ledger.bytes && self.chain == self.ledger.head

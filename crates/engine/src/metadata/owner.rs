@@ -1,9 +1,9 @@
 //! The owner of a database: one process, by two locks.
 //!
 //! Invariants: an [`Owner`] has the lock of `DIR/lock`, which names it, and the lock of the
-//! metadata's file, once there is one; no other process changes the files of the database
-//! meanwhile, also when the first of them is removed.
-//! Failure: kind `locked`, which says whether it is this process or another one.
+//! metadata's file, once that exists; no other process changes the files of the database meanwhile,
+//! also when `DIR/lock` is removed. Failure: kind `locked`, which tells this process from another
+//! one.
 
 use crate::device::guard::{Guard, GuardedFiles};
 use crate::device::layout::meta_path;
@@ -15,15 +15,15 @@ use std::sync::Arc;
 /// Proof that this process owns a database: its locks.
 pub(crate) struct Owner {
     pub(crate) guard: Arc<Guard>,
-    /// Of the metadata's file, if there is one.
+    /// Lock of the metadata's file, if it exists.
     pub(crate) meta_lock: Option<Box<dyn Lock>>,
     pub(crate) lock: Box<dyn Lock>,
 }
 
 impl Owner {
-    /// Takes both locks, and lets files be changed only as the guard allows. The lock of `DIR/lock`
-    /// names the owner; should that file be removed, the lock of the metadata, without which there
-    /// is no database, still keeps all others out.
+    /// Takes both locks, and permits changes of files only as the guard allows. The lock of
+    /// `DIR/lock` names the owner; if that file is removed, the lock of the metadata, without which
+    /// no database exists, still excludes all others.
     pub(crate) fn of(env: &mut Env, dir: &Path) -> Result<Owner> {
         let lock = take_lock(env, dir)?;
         let meta_lock = lock_meta(env, dir)?;
@@ -38,7 +38,7 @@ impl Owner {
     }
 }
 
-/// Locks the metadata's file, if there is one.
+/// Locks the metadata's file, if it exists.
 pub(crate) fn lock_meta(env: &Env, dir: &Path) -> Result<Option<Box<dyn Lock>>> {
     let path = meta_path(dir);
     match env.index_files().lock_file(&path) {

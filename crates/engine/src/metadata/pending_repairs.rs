@@ -1,10 +1,10 @@
-//! `DIR/repairing`: which files a repair is about to write, so that an interrupted one leaves
-//! nothing that looks well and may vanish. See docs/format/repair.md.
+//! `DIR/repairing`: the files that a repair is about to write, so that an interrupted repair leaves
+//! no file that looks intact and may vanish. See docs/format/repair.md.
 //!
 //! Invariants: the list is durable, with its name, before the first of these files is changed, and
-//! is removed when all of them are durable. The next owner of the database writes them again as
-//! they are, and syncs them, before anything in them is believed.
-//! Failure: a list that is not whole was never finished, and nothing was changed.
+//! is removed when all of them are durable. The next owner of the database rewrites them unchanged,
+//! and syncs them, before their contents are used. Failure: an incomplete list was never finished,
+//! and no file was changed.
 
 use crate::device::layout::{files_of, log_dir, meta_path, segment_dir};
 use crate::metadata::tables::write_again;
@@ -64,7 +64,7 @@ pub(crate) fn encode(files: &[Changed]) -> Vec<u8> {
     bytes
 }
 
-/// `None` = it is not whole.
+/// `None` = the list is incomplete.
 pub(crate) fn decode(bytes: &[u8]) -> Option<std::result::Result<Vec<Changed>, DecodeError>> {
     let (content, crc) = bytes.split_last_chunk::<4>()?;
     if *crc != crc32c(content).to_le_bytes() {
@@ -102,12 +102,12 @@ fn decode_content(content: &[u8]) -> std::result::Result<Vec<Changed>, DecodeErr
     Ok(files)
 }
 
-/// True for the name of a file in its folder, which leads nowhere else.
+/// True for the name of a file in its folder, without a path to elsewhere.
 fn is_plain(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.contains(['/', '\\', '\0'])
 }
 
-/// Decodes a marker; `repair` puts the right checksum behind it.
+/// Decodes a marker; `repair` = appends the right checksum first.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(bytes: &[u8], repair: bool) {
     let mut bytes = bytes.to_vec();
@@ -137,7 +137,7 @@ fn remove_if_there(files: &dyn Files, path: &Path) -> Result<()> {
     }
 }
 
-/// Says which files are about to be changed.
+/// Records which files are about to be changed.
 pub(crate) fn begin(env: &Env, dir: &Path, files: &[Changed]) -> Result<()> {
     let path = marker_path(dir);
     remove_if_there(&*env.files, &path)?;
@@ -145,21 +145,21 @@ pub(crate) fn begin(env: &Env, dir: &Path, files: &[Changed]) -> Result<()> {
         .files
         .open(&path, OpenMode::CreateNew)
         .map_err(|e| Error::io("create", &path, e))?;
-    // The name first: a file that holds something has a name that stays.
+    // The name first: a file with contents has a durable name.
     sync_dir(&*env.files, dir)?;
     file.write_all_at(0, &encode(files))
         .map_err(|e| Error::io("write", &path, e))?;
     file.sync_data().map_err(|e| Error::io("sync", &path, e))
 }
 
-/// All of them are durable.
+/// Removes the list when all of the files are durable.
 pub(crate) fn end(env: &Env, dir: &Path) -> Result<()> {
     remove_if_there(&*env.files, &marker_path(dir))?;
     sync_dir(&*env.files, dir)
 }
 
 /// Makes durable the output of an interrupted repair, as far as it exists. For the owner, in an
-/// environment in which parts are found where they lie.
+/// environment that resolves the location of each part.
 pub(crate) fn settle(env: &Env, dir: &Path) -> Result<()> {
     let path = marker_path(dir);
     let read = |e| Error::io("read", &path, e);

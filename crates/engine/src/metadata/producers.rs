@@ -1,15 +1,14 @@
 //! Producers: writers that number their batches, so that a repeated one is recognised.
 //!
 //! A batch may carry a producer and a number. A batch whose number is at most the newest of that
-//! producer is acknowledged, when that newest one is, and not stored again. The number is part of
-//! the batch's log record, so both are there or neither is; jobs put the numbers of the records up
-//! to their sequence into the metadata, and the log keeps a record until they have.
+//! producer is acknowledged once the newest one is, and not stored again. The number is part of the
+//! batch's log record, so the two are stored together or not at all; jobs put the numbers of the
+//! records up to their sequence into the metadata, and the log keeps a record until then.
 //!
-//! Invariants: the metadata of a producer agree with the records that are on the medium, and never
-//! run ahead of them; numbers of a producer only rise. At most [`PRODUCERS_MAX`] are remembered:
-//! beyond, the one that wrote longest ago is forgotten.
-//! Concurrency: one lock, held from the look-up of a number until its record has its position in
-//! the log.
+//! Invariants: the metadata of a producer agree with the records that are on the medium, and are
+//! never newer; numbers of a producer only increase. At most [`PRODUCERS_MAX`] are remembered:
+//! beyond that, the producer with the oldest write is forgotten. Concurrency: one lock, held from
+//! the lookup of a number until its record has its position in the log.
 
 use crate::common::ids::Sequence;
 use crate::{Error, Result};
@@ -17,9 +16,9 @@ use headwater_types::Producer;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-/// Producers remembered.
+/// Maximum producers remembered.
 pub(crate) const PRODUCERS_MAX: usize = 4096;
-/// Longest name of a producer.
+/// Maximum bytes of the name of a producer.
 const NAME_BYTES_MAX: usize = 255;
 
 #[derive(Debug, Default)]
@@ -32,7 +31,7 @@ pub(crate) struct State {
     known: HashMap<String, KnownProducer>,
     /// By the sequence of their newest batch.
     by_age: BTreeSet<(Sequence, String)>,
-    /// Forgotten, and still in the metadata.
+    /// Forgotten producers that are still in the metadata.
     forgotten: BTreeMap<String, Sequence>,
 }
 
@@ -40,11 +39,11 @@ pub(crate) struct State {
 struct KnownProducer {
     number: u64,
     sequence: Sequence,
-    /// Sequences and numbers that the metadata do not have, oldest first.
+    /// Sequences and numbers that are not in the metadata, oldest first.
     unsaved: VecDeque<(Sequence, u64)>,
 }
 
-/// A producer's newest batch, for the metadata; no number = it is forgotten.
+/// A producer's newest batch, for the metadata; `None` = the producer is forgotten.
 pub(crate) type SavedProducer = (String, Option<(u64, Sequence)>);
 
 /// Checks the name of a producer.
@@ -121,7 +120,7 @@ impl Producers {
         newest.chain(forgotten).collect()
     }
 
-    /// The metadata have everything up to this sequence.
+    /// Marks the numbers up to this sequence as saved in the metadata.
     pub(crate) fn saved_up_to(&self, sequence: Sequence) {
         let mut state = self.state.lock();
         for known in state.known.values_mut() {
@@ -132,7 +131,7 @@ impl Producers {
         state.forgotten.retain(|_, at| *at > sequence);
     }
 
-    /// The smallest sequence of a batch whose number the metadata do not have.
+    /// The smallest sequence of a batch whose number is not in the metadata.
     pub(crate) fn first_unsaved(&self) -> Option<Sequence> {
         let state = self.state.lock();
         let first = |known: &KnownProducer| known.unsaved.front().map(|(s, _)| *s);

@@ -1,17 +1,18 @@
 //! Rows that a retention removed while the log still has them.
 //!
-//! The retention cutoff of a table may go back, and the covers of the rows were removed with them:
-//! without a mark those of the log would come back at the next opening, or beside the owner.
+//! The retention cutoff of a table may go back, and the covers of the rows were removed with the
+//! rows: without a record of the removal, rows in the log would reappear at the next opening, or in
+//! a reader beside the owner.
 //!
-//! Invariants: a mark is in the metadata by the commit that removes its rows, and memory loses the
-//! same rows; it is dropped when the log begins behind it.
+//! Invariants: the metadata get such a record in the commit that removes its rows, and memory loses
+//! the same rows; the record is dropped when the log begins after it.
 
 use crate::common::ids::{Sequence, ShardIndex, TableId};
 use crate::metadata::catalog::Horizon;
 use headwater_types::Timestamp;
 use parking_lot::Mutex;
 
-/// Removed rows of a table in a shard: those before an instant, of records up to one.
+/// Removed rows of a table in a shard: rows before an instant, of log records up to a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemovedMark {
     pub(crate) table: TableId,
@@ -25,7 +26,7 @@ impl RemovedMark {
         sequence <= self.sequence && self.before.ends(time)
     }
 
-    /// Says all that the other one does.
+    /// True when this record covers the other one.
     fn includes(&self, other: &RemovedMark) -> bool {
         (self.table, self.shard) == (other.table, other.shard)
             && self.sequence >= other.sequence
@@ -33,7 +34,7 @@ impl RemovedMark {
     }
 }
 
-/// Marks that come, and marks that go.
+/// Records to add, and records to remove.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RemovedChange {
     pub(crate) new: Vec<RemovedMark>,
@@ -44,19 +45,19 @@ pub(crate) struct RemovedChange {
 pub(crate) struct Removed(Mutex<Vec<RemovedMark>>);
 
 impl Removed {
-    /// Loads the marks of the metadata.
+    /// Loads the records from the metadata.
     pub(crate) fn of(saved: Vec<RemovedMark>) -> Removed {
         Removed(Mutex::new(saved))
     }
 
-    /// The marks of a table in a shard.
+    /// The records of a table in a shard.
     pub(crate) fn of_table(&self, table: TableId, shard: ShardIndex) -> Vec<RemovedMark> {
         let all = self.0.lock();
         let own = all.iter().filter(|m| (m.table, m.shard) == (table, shard));
         own.copied().collect()
     }
 
-    /// Change of the marks by a commit that makes these, when the log begins behind a record.
+    /// The change by a commit that adds `new`, when the log begins after `begins_behind`.
     pub(crate) fn change(&self, new: &[RemovedMark], begins_behind: Sequence) -> RemovedChange {
         let all = self.0.lock();
         let is_gone = |mark: &&RemovedMark| {
@@ -68,7 +69,7 @@ impl Removed {
         }
     }
 
-    /// Applies a change that was committed.
+    /// Applies a committed change.
     pub(crate) fn changed(&self, change: &RemovedChange) {
         let mut all = self.0.lock();
         all.retain(|mark| !change.gone.contains(mark));

@@ -1,6 +1,6 @@
 //! Opening: recovery by the owner, readers beside an owner, and states that named snapshots keep.
 //!
-//! Invariant: no setting takes part in recovery.
+//! Invariant: recovery does not depend on any setting.
 
 pub(crate) mod reader;
 pub(crate) mod recover;

@@ -20,11 +20,11 @@ use std::sync::Arc;
 /// A database opened to read only, also while another process owns it. A reader takes no lock and
 /// changes no file.
 ///
-/// Its view is one state of the database: everything acknowledged (with `Durability::Synced`)
+/// Its view is one state of the database: all writes acknowledged (with `Durability::Synced`)
 /// before it was opened or refreshed, and perhaps writes that were in progress then. After a power
 /// cut of the machine such a write may turn out not to have happened. Segment files stay open, up
 /// to [`Options::open_files_max`], so that the owner can replace them; a read that needs a replaced
-/// one beyond that number says `busy`. Cheap to clone; clones share the view.
+/// one beyond that number fails with `busy`. Cheap to clone; clones share the view.
 #[derive(Clone, Debug)]
 pub struct Reader {
     inner: Arc<Inner>,
@@ -35,7 +35,7 @@ struct Inner {
     core: RwLock<Arc<Core>>,
 }
 
-/// Opens the newest state that can be seen.
+/// Opens the newest visible state.
 type Look = Box<dyn Fn() -> Result<Core> + Send + Sync>;
 
 impl std::fmt::Debug for Inner {
@@ -46,14 +46,14 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// Opens a state of the database that may have an owner.
+/// Opens a state of a database that may have an owner.
 pub(crate) fn open_core(env: &Env, options: &Options) -> Result<(Core, Recovery)> {
     options.validate()?;
     let path = meta_path(&options.dir);
     look(env, &options.dir, |meta, copy| {
-        // With each look: the owner may have moved the log since the one before.
+        // At each attempt: the owner may have moved the log since the last one.
         let env = &located(env, &options.dir)?;
-        // Log files are freed after a commit: without one in between, all that are needed still
+        // Log files are freed after a commit: without a commit in between, all needed files still
         // exist.
         let nothing_freed = || copy.check_current(&**env.index_files(), &path);
         assemble(plan(env, options, meta, &nothing_freed))
@@ -84,7 +84,7 @@ fn plan<'a>(
 }
 
 impl Reader {
-    /// Opens the database in a directory of this machine, which must be there.
+    /// Opens the database in a directory of this machine, which must exist.
     ///
     /// ```
     /// use headwater_engine::{Database, Options, Reader};
@@ -102,12 +102,12 @@ impl Reader {
     ///
     /// # Errors
     /// `not_found` when there is no database, `corrupt` when files are damaged, `busy` when its
-    /// owner changes it too fast to be looked at, `invalid` for bad settings, `io`.
+    /// owner changes it too fast to be read, `invalid` for bad settings, `io`.
     pub fn open(options: Options) -> Result<Reader> {
         Reader::open_in(Env::system(), options)
     }
 
-    /// As [`Reader::open`], in another environment.
+    /// Opens like [`Reader::open`], in another environment.
     ///
     /// # Errors
     /// As [`Reader::open`].
@@ -116,7 +116,7 @@ impl Reader {
         Reader::looking(Box::new(move || Ok(open_core(&env, &options)?.0)))
     }
 
-    /// A reader of the state that `look` opens.
+    /// A reader of the states that `look` opens.
     pub(crate) fn looking(look: Look) -> Result<Reader> {
         let core = RwLock::new(Arc::new(look()?));
         Ok(Reader {
@@ -128,8 +128,8 @@ impl Reader {
         Arc::clone(&self.inner.core.read())
     }
 
-    /// Refreshes: later snapshots see the database as it is now. Snapshots taken before stay as
-    /// they are. When this fails, the previous view stays.
+    /// Refreshes: later snapshots see the present database. Earlier snapshots do not change. When
+    /// this fails, the previous view stays.
     ///
     /// # Errors
     /// As [`Reader::open`].
@@ -138,13 +138,14 @@ impl Reader {
         let mut seen = self.inner.core.write();
         // Memory of replays of earlier states continues to count.
         core.replays = Arc::clone(&seen.replays);
-        // Programs that prepared something for the tables of the old view must see another number.
+        // Programs that prepared something for the tables of the old view must see a different
+        // change number.
         core.catalog.come_after(seen.catalog.changes());
         *seen = Arc::new(core);
         Ok(())
     }
 
-    /// The state that was looked at last.
+    /// Snapshot of the state of the last refresh.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::open(self.core())
@@ -167,7 +168,7 @@ impl Reader {
     /// Counters and sizes. Work of the owner since its last job is not counted.
     ///
     /// # Errors
-    /// When a file cannot be looked at.
+    /// When the metadata of a file cannot be read.
     pub fn stats(&self) -> Result<Stats> {
         Stats::collect(&self.core())
     }

@@ -1,15 +1,15 @@
-//! Opens a database and puts it right after a crash, alone: one log line per action.
+//! Opens a database and repairs it after a crash, without help; each action is logged in one line.
 //!
-//! 1 open the metadata; 2 check that every segment it names is there and long enough; 3 replay the
-//! log; 4 delete segment files that the metadata do not name, truncate the rest to their committed
-//! lengths. Each kind of opener makes a plan ([`OpeningPlan`]), and [`assemble`] carries it out.
-//! Invariants: an event of the log is skipped if and only if a committed cover contains it; nothing
-//! else takes part. Where the covers of a partition cannot be read, no event of its span is
-//! skipped, and none is stored: see [`crate::read::unreadable`].
-//! Failure: a log record that was once synced and is not there is damage (kind `corrupt`), not
+//! 1 open the metadata; 2 check that every segment named in the metadata exists and is long enough;
+//! 3 replay the log; 4 delete segment files that the metadata do not name, truncate the rest to
+//! their committed lengths. Each kind of opener makes a plan ([`OpeningPlan`]), and [`assemble`]
+//! carries it out. Invariants: an event of the log is skipped if and only if a committed cover
+//! contains it; no other condition matters. Where the covers of a partition cannot be read, all
+//! events of its span are replayed, and they are not stored: see [`crate::read::unreadable`].
+//! Failure: a log record that was once synced and is missing is damage (kind `corrupt`), not
 //! something to repair silently. A damaged segment makes its partition unreadable; the database
-//! opens without it. Nothing is removed or truncated before everything has been checked, so that a
-//! database that does not open keeps all that it might be repaired from.
+//! opens without it. No file is removed or truncated before everything has been checked, so that a
+//! database that does not open keeps all data for a repair.
 
 mod assembly;
 mod copy_tail;
@@ -57,14 +57,14 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Counts of what recovery did.
+/// Counts of the actions of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Records read back from the log.
+    /// Records read from the log.
     pub log_records: u64,
-    /// Events put back into memory.
+    /// Events restored to memory.
     pub events_replayed: u64,
-    /// Bytes of a torn log tail were ignored.
+    /// True when bytes of a torn log tail were ignored.
     pub torn_tail: bool,
     /// Segment files removed because no commit names them.
     pub files_removed: u64,
@@ -87,8 +87,8 @@ struct Replayer<'a> {
     covers: Option<Covers>,
     held_max: usize,
     streams: HashMap<StreamId, (TableId, ShardIndex)>,
-    /// The only log is the tail of a copy, in which unknown streams may stand; and the part of it
-    /// that is shown.
+    /// Set when the only log is the tail of a copy, which may contain unknown streams; and the
+    /// visible part of that tail.
     tail: Option<TailShown>,
     memory: usize,
     events: u64,
@@ -257,7 +257,7 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// Rows without those that a retention removed.
+    /// Rows without the rows that a retention removed.
     fn without_removed(
         &self,
         rows: Rows,
@@ -278,7 +278,7 @@ impl Replayer<'_> {
         rows.gather(&kept)
     }
 
-    /// Reads the covers of the segments for the records behind `after`. A segment whose covers
+    /// Reads the covers of the segments for the records after `after`. A segment whose covers
     /// cannot be read becomes unreadable.
     fn read_covers(&self, after: Sequence) -> Result<Covers> {
         let mut covers = Vec::new();

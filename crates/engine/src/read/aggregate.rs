@@ -1,4 +1,4 @@
-//! Temporal aggregates and tiles: inner buckets from the pyramid, edges and disturbed buckets from
+//! Temporal aggregates and tiles: inner buckets from the pyramid, edges and dirty buckets from
 //! rows.
 //!
 //! Source: EVENT paper, section 2 (temporal aggregation on the TAB+-tree); RESPAWN paper, section
@@ -13,7 +13,7 @@ use crate::Result;
 use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, TILE_BUCKETS, Timestamp, Value};
 use std::collections::BTreeMap;
 
-/// Bins to allocate in advance: as many as a tile has.
+/// Number of bins to allocate in advance: the buckets of a tile.
 const BINS_AHEAD: i128 = TILE_BUCKETS as i128;
 
 /// An aggregation to compute.
@@ -23,15 +23,15 @@ pub struct AggregateSpec {
     pub range: ClosedRange,
     /// The bins.
     pub bins: Bins,
-    /// Give the first and the last value of each bin too. For bins of a few leaves or less this
-    /// reads every row of the range. Where only aggregates are retained there is neither.
+    /// Return the first and the last value of each bin too. For bins of a few leaves or less this
+    /// reads every row of the range. Absent where only aggregates are retained.
     pub first_last: bool,
 }
 
-/// One bin that holds a value.
+/// A bin that has a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bin {
-    /// Where it begins: its first instant, or the start of the range if that is later.
+    /// Its first instant, or the start of the range if that is later.
     pub start: Timestamp,
     /// Count, extremes, mean, deviation and mean time.
     pub aggregate: Aggregate,
@@ -41,7 +41,7 @@ pub struct Bin {
     pub last: Option<(Timestamp, Value)>,
 }
 
-/// The bins that hold a value, with their numbers.
+/// The bins that have a value, with their numbers.
 pub(crate) fn aggregate(
     view: &StreamView,
     field: FieldId,
@@ -67,8 +67,8 @@ pub(crate) fn aggregate(
         .collect())
 }
 
-/// Values that a bin must have on average for its ends to be looked for one by one: below, it is
-/// quicker to read all rows once.
+/// Average number of values per bin from which on first and last values are looked up bin by bin:
+/// below it, reading all rows once is faster.
 const SEARCHED: u64 = 8_192;
 
 #[derive(Default)]
@@ -125,12 +125,12 @@ impl Ends {
     }
 }
 
-/// Aggregates by bin. Bins arrive in rising order, except that bins read from rows follow the
+/// Aggregates by bin. Bins arrive in ascending order, except that bins read from rows follow the
 /// buckets of their partition.
 #[derive(Default)]
 struct ByBin {
     rising: Vec<(i128, Aggregate)>,
-    /// Bins that are not in `rising` and lie before its end.
+    /// Bins that are not in `rising` and are before its end.
     others: BTreeMap<i128, Aggregate>,
 }
 
@@ -183,7 +183,7 @@ impl Collector {
         self.bins.merge(bin, aggregate);
     }
 
-    /// Adds a bucket whose rows were aged away: only the average time of its values is known.
+    /// Adds a bucket whose rows were aged away: only the mean time of its values is known.
     fn add_final(&mut self, seen: &SeenBucket<'_>) {
         if let Some(aggregate) = seen.aggregate(self.field)
             && let Some(time) = aggregate.mean_time().map(Timestamp::from_nanos)
@@ -195,8 +195,8 @@ impl Collector {
 }
 
 impl Sink for Collector {
-    /// Takes a bucket that lies in one bin and of which nothing has expired; others must be looked
-    /// into.
+    /// Accepts a bucket that is inside one bin and has no expired value; other buckets must be
+    /// descended into.
     fn visit(&mut self, seen: &SeenBucket<'_>) -> Visit {
         if seen.is_final {
             self.add_final(seen);
@@ -227,7 +227,7 @@ impl Sink for Collector {
     }
 }
 
-/// The aggregates of a field by bin number, rising.
+/// The aggregates of a field by bin number, ascending.
 pub(crate) fn by_bin(
     view: &StreamView,
     field: FieldId,

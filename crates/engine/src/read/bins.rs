@@ -1,6 +1,6 @@
 //! Bins of time, and the rows of each.
 //!
-//! Invariants: bins do not overlap and leave nothing out; their numbers rise with time.
+//! Invariants: bins do not overlap and cover all time; their numbers ascend with time.
 
 use crate::memory::search;
 use crate::{Error, Result};
@@ -10,7 +10,7 @@ use std::ops::Range;
 /// The division of a range into bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bins {
-    /// Not at all: one bin.
+    /// No division: one bin.
     Whole,
     /// Bins of equal width; one begins at `origin_ns`.
     Every {
@@ -44,7 +44,7 @@ impl Bins {
         }
     }
 
-    /// The first instant of a bin that lies in the range.
+    /// The first instant of a bin within the range.
     pub(super) fn start(&self, bin: i128, range: &ClosedRange) -> Timestamp {
         let start = match self {
             Bins::Whole => i128::from(range.first.as_nanos()),
@@ -81,7 +81,7 @@ impl Bins {
         }
     }
 
-    /// Refuses widths that are none.
+    /// Returns `invalid` for a width that is not positive.
     pub(super) fn check(&self) -> Result<()> {
         match self {
             Bins::Every { width_ns, .. } if *width_ns <= 0 => Err(Error::invalid(format!(
@@ -91,7 +91,7 @@ impl Bins {
         }
     }
 
-    /// Where bin `number` begins, also where that lies before the first instant there is.
+    /// Start of bin `number`; may be before the first representable instant.
     #[must_use]
     pub fn begin(&self, number: i128) -> i128 {
         match self {
@@ -104,7 +104,7 @@ impl Bins {
         }
     }
 
-    /// The bins that sorted times fall into, rising, and which of the times those are.
+    /// The bins that sorted times fall into, ascending, each with the positions of its times.
     pub(super) fn stretches<'a>(&self, times: &'a [i64]) -> Stretches<'a> {
         Stretches {
             bins: *self,
@@ -119,15 +119,15 @@ impl Bins {
 pub(super) struct Stretches<'a> {
     bins: Bins,
     times: &'a [i64],
-    /// The rows handed out last.
+    /// The rows returned last.
     rows: Range<usize>,
     /// Their bin and its last instant.
     bin: Option<(i128, i64)>,
 }
 
 impl Stretches<'_> {
-    /// The bin of a time behind those handed out, and its last instant: mostly the next bin, which
-    /// takes no division to find.
+    /// The bin of a time after the rows returned last, and the bin's last instant: mostly the next
+    /// bin, which takes no division to find.
     fn bin_of(&self, time: i64) -> (i128, i64) {
         if let (Bins::Every { width_ns, .. }, Some((bin, last))) = (self.bins, self.bin)
             && let Some(next) = last.checked_add(width_ns)
@@ -146,7 +146,7 @@ impl Iterator for Stretches<'_> {
     fn next(&mut self) -> Option<(i128, Range<usize>)> {
         let start = self.rows.end;
         let (bin, last) = self.bin_of(*self.times.get(start)?);
-        // Mostly as many as in the bin before.
+        // The guess: as many rows as in the previous bin.
         let guess = start + self.rows.len().max(1);
         let ends = |at: usize| self.times.get(at).is_none_or(|time| *time > last);
         let holds = guess.checked_sub(1).is_some_and(|at| !ends(at));

@@ -1,10 +1,10 @@
-//! Which bytes of a stream are present in a copy with missing ranges, without reading a leaf of its
-//! main runs.
+//! Coverage: the bytes of a stream that a copy with missing ranges has, determined without reading
+//! a leaf of its main runs.
 //!
-//! Invariants: where the coverage says that everything is here, no read of the range is elsewhere.
-//! Of a database that is no copy everything is.
-//! Concurrency, failure: as in [`super`]; the metadata of the coverage may themselves be elsewhere,
-//! and then they are among the missing ranges.
+//! Invariants: where the coverage reports everything as present, no read of the range is
+//! `elsewhere`. In a database that is not a copy everything is present. Concurrency, failure: as in
+//! [`super`]; the metadata of the coverage may themselves be elsewhere, and then they are among the
+//! missing ranges.
 
 use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
@@ -20,22 +20,22 @@ pub struct Coverage {
     /// Of several databases, the part that the stretch is read from. `None` for one database, and
     /// where the owner of the stretch is not among the parts.
     pub part: Option<Arc<str>>,
-    /// The stretch; whole buckets, where buckets were requested.
+    /// The stretch, extended to whole buckets where buckets were requested.
     pub range: ClosedRange,
-    /// Everything requested can be read.
+    /// True when all requested data can be read.
     pub is_here: bool,
-    /// Up to which instant everything can be; `None` = from the beginning of the stretch on
-    /// something is missing.
+    /// The last instant up to which all requested data can be read; `None` = data is missing from
+    /// the beginning of the stream on.
     pub until: Option<Timestamp>,
-    /// Some of it is shown in an older version: later changes are not visible yet.
+    /// True when some data is shown in an older version: later changes are not visible yet.
     pub is_older: bool,
-    /// The missing ranges, by segment and offset, as far as is known: footers and late rows reveal
+    /// The missing ranges, by segment and offset, as far as known: footers and late rows may reveal
     /// more.
     pub missing: Vec<MissedRange>,
 }
 
 impl Coverage {
-    /// Everything of a stretch.
+    /// The coverage of a stretch that is completely present.
     pub(super) fn whole(range: ClosedRange) -> Coverage {
         Coverage {
             part: None,
@@ -47,7 +47,7 @@ impl Coverage {
         }
     }
 
-    /// Nothing of a stretch, whose owner is not here.
+    /// The coverage of a stretch whose owner is not among the parts.
     pub(super) fn elsewhere(range: ClosedRange) -> Coverage {
         Coverage {
             is_here: false,
@@ -56,14 +56,14 @@ impl Coverage {
         }
     }
 
-    /// From this instant on something is missing.
+    /// Records that data is missing from this instant on.
     fn ends_before(&mut self, at: Timestamp) {
         let before = at.previous().filter(|last| *last >= self.range.first);
         self.until = self.until.min(before);
     }
 }
 
-/// A range of a partition that is looked at.
+/// A range of a partition to examine.
 struct Look<'a> {
     view: &'a StreamView,
     here: &'a dyn Here,
@@ -104,7 +104,7 @@ impl Look<'_> {
             return Ok(());
         };
         if is_older {
-            // Later events lie behind the newest visible row, except late ones.
+            // Events that are not visible yet are after the newest visible row, except late ones.
             let ends = held.watermark().and_then(Timestamp::next);
             coverage.ends_before(ends.unwrap_or(span.first).max(span.first));
         }
@@ -132,7 +132,7 @@ impl Look<'_> {
     }
 }
 
-/// The buckets of a level that meet a range, or the range.
+/// The range extended to whole buckets of the level; unchanged without a level.
 pub(in crate::read) fn whole_buckets(range: ClosedRange, level: Option<Level>) -> ClosedRange {
     match level.filter(|_| !range.is_empty()) {
         Some(level) => level.span(level.bucket_of(range.first), level.bucket_of(range.last)),
@@ -140,7 +140,7 @@ pub(in crate::read) fn whole_buckets(range: ClosedRange, level: Option<Level>) -
     }
 }
 
-/// The parts of buckets of a level at the ends of a range: they are read as rows.
+/// The parts of buckets of a level at the ends of a range, which are read as rows.
 fn cut_buckets(range: ClosedRange, level: Level) -> impl Iterator<Item = ClosedRange> {
     let ends = [range.first, range.last].into_iter();
     let buckets = ends.map(move |at| level.bucket_span(level.bucket_of(at)));

@@ -1,10 +1,8 @@
-//! Several databases under one roof: parts that are put and taken out, and snapshots over all.
+//! Several databases read as one: parts that are put and removed, and snapshots over all.
 //!
-//! Invariants: a snapshot shows of each part the state of the part's own snapshot that was put
-//! last.
-//! Concurrency: shared freely; parts are looked through without the lock, so that a large one
-//! blocks no other.
-//! Failure: a part that cannot be looked through is not put, and the one before stays.
+//! Invariants: a snapshot shows each part as its own snapshot that was last put. Concurrency:
+//! shared freely; parts are read through without the lock, so that a large one blocks no other.
+//! Failure: a part that cannot be read through is not put, and the previous one stays.
 
 use super::across::{Change, Keeper, Owners};
 use super::snapshot::Snapshot;
@@ -15,24 +13,24 @@ use std::sync::Arc;
 /// A database among several that are read together.
 #[derive(Debug)]
 pub struct SnapshotPart {
-    /// Its name: the name of the node it comes from.
+    /// Its name: the name of the node that owns the data.
     pub name: Arc<str>,
-    /// The state that is shown of it. Not one of several databases.
+    /// The shown state. A snapshot of one database.
     pub snapshot: Snapshot,
 }
 
 /// Several databases that are read as one: a node that has copies of many, and perhaps a database
-/// of its own. Parts are put and removed as they change, at a cost of the changes only; a snapshot
-/// over all of them costs little. Cheap to clone; clones share the parts.
+/// of its own. Parts are put and removed as they change, at the cost of the changes only; a
+/// snapshot over all of them costs little. Cheap to clone; clones share the parts.
 ///
-/// Tables are the union of those of all parts, and so are their streams. A field is known by its
-/// name; where its type differs in a later part, it is also there as `field@part`. All other
-/// properties of a table are those of the first part that has it. Parts stand in the order in which
-/// their names were put first: a node's own database, then its oldest copy.
+/// Tables and streams are the union of the tables and streams of all parts. Fields are matched by
+/// name; a field that has another type in a later part also appears as `field@part`. All other
+/// properties of a table come from the first part that has it. Parts are ordered by when their
+/// names were first put: a node's own database, then its oldest copy.
 ///
-/// Each instant of a stream belongs to one part: as [`Owners`] say, otherwise the first part that
-/// has the stream. Data of other parts at that instant is not shown, and is reported by
-/// [`Snapshot::conflicts`]. Where the owner is not among the parts, reads are
+/// Each instant of a stream belongs to one part: as [`Owners`] determine, otherwise the first part
+/// that has the stream. Data of other parts at that instant is not shown, and is reported by
+/// [`Snapshot::conflicts`]. Where the owner is not among the parts, reads fail with
 /// [`crate::ErrorKind::Elsewhere`].
 ///
 /// ```
@@ -61,9 +59,9 @@ pub struct Across {
 }
 
 impl Across {
-    /// Puts a part behind the existing ones, or replaces the one of its name. Of one open database
-    /// the newest snapshot that was put stays. Its streams are looked through if its definitions
-    /// may have changed ([`Snapshot::definitions`]).
+    /// Puts a part after the existing ones, or replaces the part of the same name. Of one open
+    /// database the newest snapshot that was put stays. Its streams are read if its definitions may
+    /// have changed ([`Snapshot::definitions`]).
     ///
     /// # Errors
     /// `invalid` for a snapshot of several databases, `corrupt`, `io`.
@@ -73,7 +71,7 @@ impl Across {
         loop {
             let before = self.keeper.lock().known(change.name());
             change.look(before.as_deref())?;
-            // The thread that put the part in between has changed what it was compared with.
+            // Another thread has put the part in between, so `change` was compared with an old one.
             match self.keeper.lock().put(change)? {
                 None => return Ok(()),
                 Some(again) => change = again,
@@ -81,7 +79,7 @@ impl Across {
         }
     }
 
-    /// Removes a part; its data are `elsewhere` where [`Owners`] say so.
+    /// Removes a part; its data are `elsewhere` where [`Owners`] assign them to it.
     ///
     /// # Errors
     /// `internal`.
@@ -89,12 +87,12 @@ impl Across {
         self.keeper.lock().remove(name)
     }
 
-    /// Says whose streams are from now on; `None` = each belongs to the first part that has it.
+    /// Sets the rules of ownership; `None` = each stream belongs to the first part that has it.
     pub fn set_owners(&self, owners: Option<Owners>) {
         self.keeper.lock().set_owners(owners);
     }
 
-    /// All parts as they were put last.
+    /// A snapshot of all parts, each as it was last put.
     ///
     /// # Errors
     /// `internal`.
@@ -104,7 +102,7 @@ impl Across {
 }
 
 impl Snapshot {
-    /// Several databases as one, in the order of the parts; see [`Across`], which keeps them.
+    /// Several databases as one, in the order of the parts; see [`Across`], which can be updated.
     ///
     /// ```
     /// # use headwater_engine::{Database, Options, Snapshot, SnapshotPart};

@@ -1,8 +1,8 @@
-//! Counts the rows that filters read in vain, and those that indexes spare them, for tables that
-//! make indexes by themselves.
+//! Counts the rows that filters read in vain, and the rows that indexes spare, for tables that
+//! create indexes automatically.
 //!
-//! Invariants: counting changes no answer.
-//! Concurrency: a scan counts for itself and reports the counts when it ends.
+//! Invariants: counting changes no answer. Concurrency: a scan has its own counts and reports them
+//! when it ends.
 
 use super::filter::{Clause, Condition};
 use super::indexed::Usable;
@@ -13,8 +13,8 @@ use headwater_types::FieldId;
 use std::fmt;
 use std::sync::Arc;
 
-/// Rows that a scan reads of a table, and rows that match, where an index over a field could have
-/// served it.
+/// Number of rows that a scan reads of a table, and of rows that match, where an index over a field
+/// could have served the scan.
 pub(super) struct Counting {
     core: Arc<Core>,
     place: (TableId, FieldId),
@@ -23,7 +23,8 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    /// `None` where indexes are not chosen by use, no index could serve the scan, or one may.
+    /// `None` where indexes are not chosen by use, where no index could serve the scan, or where an
+    /// existing index may.
     pub(super) fn of(
         view: &StreamView,
         conditions: &[Clause],
@@ -71,7 +72,7 @@ impl Drop for Counting {
     }
 }
 
-/// Indexes over these fields first have spared a scan so many rows.
+/// Records that indexes whose first fields are these have spared a scan this number of rows.
 pub(super) fn spared(view: &StreamView, fields: &[FieldId], rows: u64) {
     let now = view.core.env.clock.monotonic();
     let mut demand = view.core.indexes.demand();

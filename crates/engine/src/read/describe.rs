@@ -12,12 +12,12 @@ use headwater_types::{ClosedRange, FieldType, Level, StreamName, Timestamp, push
 /// Description of a stream: its events and their span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// Its earliest event; where rows have been aged away, the beginning of the earliest bucket.
+    /// Its earliest event; where rows have been aged away, the start of the earliest bucket.
     pub first: Option<Timestamp>,
     /// Its latest event; where rows have been aged away, the end of the latest bucket.
     pub last: Option<Timestamp>,
-    /// Its rows. While rewritten rows or deletes wait to be merged it includes the rows that they
-    /// replace or remove.
+    /// Number of its rows. While rewritten rows or deletes wait to be merged, the rows that they
+    /// replace or remove are included.
     pub rows: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct StreamInfo {
 pub struct StreamPage {
     /// The requested streams, in the order of the catalog.
     pub streams: Vec<StreamName>,
-    /// The last one that was looked at, to go on behind it; `None` at the end of the table.
+    /// The last examined stream, to continue after it; `None` at the end of the table.
     pub next: Option<StreamName>,
 }
 
@@ -177,17 +177,17 @@ pub struct PartitionInfo {
     pub table: String,
     /// Its file.
     pub file: std::path::PathBuf,
-    /// The span it owns.
+    /// The span of time of the partition.
     pub range: ClosedRange,
-    /// Its length, including bytes that nothing refers to any more.
+    /// Length of the file in bytes, including dead bytes.
     pub bytes: u64,
     /// Its events, including late runs.
     pub events: u64,
-    /// Late runs that wait to be folded.
+    /// Late runs that wait to be merged.
     pub late_runs: u64,
-    /// Its rows were aged away and left their aggregates.
+    /// True when its rows were aged away and only their buckets remain.
     pub is_aged: bool,
-    /// Why nothing of it can be read; `None` = no such damage is known.
+    /// The damage that makes it unreadable; `None` = none known.
     pub unreadable: Option<Damage>,
 }
 
@@ -220,7 +220,7 @@ pub(crate) fn partitions(core: &Core) -> Vec<PartitionInfo> {
     out
 }
 
-/// The ends and the sum so far.
+/// The first and last event and the number of rows so far.
 #[derive(Default)]
 struct Extent(StreamInfo);
 

@@ -1,13 +1,13 @@
 //! Differences between two states of a database: per stream, stretches of time and numbers of rows.
 //!
-//! Leaves that both states have are the same, since committed bytes never change: they are not
-//! read. Where one of the two has others, since rows came, went, or were rewritten, the rows are
-//! compared.
+//! Leaves that both states have at the same location are equal, since committed bytes never change:
+//! they are not read. Where the leaves differ, since rows were added, removed or rewritten, the
+//! rows are compared.
 //!
-//! Invariants: a row that differs lies in a reported stretch; a stretch begins and ends with rows
+//! Invariants: a row that differs is inside a reported stretch; a stretch begins and ends with rows
 //! that differ. Only rows are compared: buckets whose rows were aged away are not reported.
-//! Concurrency: no lock is held over I/O.
-//! Failure: `corrupt` where rows that have to be compared cannot be read.
+//! Concurrency: no lock is held over I/O. Failure: `corrupt` where rows that have to be compared
+//! cannot be read.
 
 use super::scan::ScanSpec;
 use super::single::SingleSnapshot;
@@ -23,8 +23,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Stretches of a stream that are reported separately: the last one includes every difference
-/// behind it.
+/// Maximum number of stretches of a stream; the last one includes every later difference.
 const STRETCHES_MAX: usize = 1000;
 /// Names per page.
 const PAGE: usize = 4_096;
@@ -36,7 +35,7 @@ const INSTANTS_AT_ONCE: u64 = 4_096;
 pub struct DiffSpec {
     /// The table; `None` = all.
     pub table: Option<String>,
-    /// Tags that the streams must have; of a key that comes several times any of its values.
+    /// Required tags of the streams; a key that appears several times may have any of its values.
     pub tags: Vec<(String, String)>,
     /// The instants, both ends included.
     pub range: ClosedRange,
@@ -55,13 +54,13 @@ impl Default for DiffSpec {
 /// A stretch of time in which rows of a stream differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiffStretch {
-    /// From the first to the last row that differs, with no row between them that does not.
+    /// From the first to the last row that differs; every row between them differs too.
     pub range: ClosedRange,
     /// Rows that only the first state has.
     pub removed: u64,
     /// Rows that only the second state has.
     pub added: u64,
-    /// Rows that both have at the same instant, with other values.
+    /// Rows at the same instant in both states, with other values.
     pub changed: u64,
 }
 
@@ -70,27 +69,26 @@ pub struct DiffStretch {
 pub struct StreamDiff {
     /// The stream.
     pub stream: StreamName,
-    /// The stretches, by time: at most 1,000, of which the last one includes every difference
-    /// behind it.
+    /// The stretches, by time: at most 1,000; the last one includes every later difference.
     pub stretches: Vec<DiffStretch>,
 }
 
 /// Receiver of differences.
 pub trait Differences {
-    /// Whether a table is looked at, where none was named.
+    /// True to compare a table, where `DiffSpec` names none.
     fn accepts_table(&mut self, _table: &str) -> bool {
         true
     }
 
-    /// Whether a stream is compared.
+    /// True to compare a stream.
     fn accepts(&mut self, _stream: &StreamName) -> bool {
         true
     }
 
-    /// Called repeatedly while rows are compared.
+    /// Called repeatedly while rows are compared; an error ends the comparison.
     ///
     /// # Errors
-    /// The error that ends the comparison.
+    /// Any error ends the comparison.
     fn goes_on(&mut self) -> Result<()> {
         Ok(())
     }
@@ -98,11 +96,11 @@ pub trait Differences {
     /// Receives the differences of a stream.
     ///
     /// # Errors
-    /// The error that ends the comparison.
+    /// Any error ends the comparison.
     fn found(&mut self, found: StreamDiff) -> Result<()>;
 }
 
-/// Takes everything, and hands it to a function.
+/// Accepts every stream, and passes its differences to a function.
 struct Each<F>(F);
 
 impl<F: FnMut(StreamDiff) -> Result<()>> Differences for Each<F> {
@@ -112,8 +110,8 @@ impl<F: FnMut(StreamDiff) -> Result<()>> Differences for Each<F> {
 }
 
 impl Snapshot {
-    /// Compares this state with another one of the same database, mostly a later one: passes the
-    /// differences to `each`, stream by stream. Rows that both states have stored at the same
+    /// Compares this state with another one of the same database, usually a later one, and passes
+    /// the differences to `each`, stream by stream. Rows that both states have stored at the same
     /// location are not read.
     ///
     /// ```
@@ -140,7 +138,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` for a table that neither has; `invalid` for states of several databases;
+    /// `not_found` for a table that neither state has; `invalid` for states of several databases;
     /// `corrupt` where rows that have to be compared cannot be read; any error of `each`.
     pub fn diff(
         &self,
@@ -155,7 +153,7 @@ impl Snapshot {
     /// Names of streams are loaded a few thousand at a time.
     ///
     /// # Errors
-    /// As there, and any error of `to` ends it.
+    /// As for [`Snapshot::diff`]; any error of `to` ends the comparison.
     pub fn diff_to(
         &self,
         other: &Snapshot,
@@ -186,7 +184,7 @@ impl Snapshot {
 
 type Pair<'a> = (&'a SingleSnapshot, &'a SingleSnapshot);
 
-/// The tables that one of the two has, by name.
+/// The tables of either state, by name.
 fn tables((a, b): Pair<'_>, spec: &DiffSpec) -> Result<BTreeSet<String>> {
     let all = a.tables().iter().chain(b.tables());
     let names: BTreeSet<String> = all.map(|t| t.name.clone()).collect();
@@ -199,7 +197,7 @@ fn tables((a, b): Pair<'_>, spec: &DiffSpec) -> Result<BTreeSet<String>> {
     }
 }
 
-/// The values that each key may have.
+/// The accepted values of each key.
 fn by_key(tags: &[(String, String)]) -> Vec<(String, Vec<String>)> {
     let mut wanted: Vec<(String, Vec<String>)> = Vec::new();
     for (key, value) in tags {
@@ -215,14 +213,14 @@ fn by_key(tags: &[(String, String)]) -> Vec<(String, Vec<String>)> {
 struct Names<'a> {
     snapshot: &'a Snapshot,
     page: std::vec::IntoIter<StreamName>,
-    /// The next stream, with its position in the order.
+    /// The next stream, with its key bytes, which define the order.
     next: Option<(Vec<u8>, StreamName)>,
     last: Option<StreamName>,
     is_at_end: bool,
 }
 
 impl Names<'_> {
-    /// Looks up the next stream, unless it is known.
+    /// Looks up the next stream, unless it is loaded.
     fn look(&mut self, table: &str, wanted: &[(String, Vec<String>)]) -> Result<()> {
         while self.next.is_none() {
             if let Some(name) = self.page.next() {
@@ -245,7 +243,7 @@ impl Names<'_> {
     }
 }
 
-/// Streams of a table that one of two states has, each once, in the order of the catalog.
+/// Streams of a table in either state, each once, in the order of the catalog.
 struct Both<'a> {
     sides: [Names<'a>; 2],
     table: &'a str,
@@ -294,7 +292,7 @@ impl<'a> Both<'a> {
     }
 }
 
-/// The value, or `None` where a state does not have it: it may exist in one of two states only.
+/// The value, or `None` for `not_found`: a stream or table may exist in only one of two states.
 fn there<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -302,7 +300,7 @@ fn there<T>(found: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Where the rows of a stream differ.
+/// The stretches in which the rows of a stream differ.
 fn between(
     (a, b): (&Snapshot, &Snapshot),
     stream: &StreamName,
@@ -343,7 +341,7 @@ fn between(
                 },
             }
         }
-        // Rows between two candidates are the same in both.
+        // Rows between two candidates are the same in both states.
         found.is_open = false;
     }
     Ok(found.stretches)
@@ -358,16 +356,16 @@ fn view(
     found.map(|found| one.view(found, range)).transpose()
 }
 
-/// Where rows are stored: a leaf of a segment, and the rows of it.
+/// Location of rows: segment, offset of the leaf, and first row in the leaf.
 type RowsLocation = (SegmentId, u64, u32);
 
-/// The stretches in which rows may differ: all others are stored at the same locations.
+/// The stretches in which rows may differ: all other rows are stored at the same locations.
 fn candidates((a, b): (&StreamView, &StreamView), range: &ClosedRange) -> Result<Vec<ClosedRange>> {
     let mut out: Vec<ClosedRange> = Vec::new();
     for view in [a, b] {
         out.extend(view.chunks.iter().map(|chunk| chunk.span));
     }
-    // Where values expire, stored values may have expired in one of them.
+    // Where values expire, stored values may have expired in only one of the states.
     let expires = a.now != b.now;
     let of = |view: &StreamView| -> BTreeMap<SegmentId, Arc<Partition>> {
         let partitions = view.partitions_in(range).into_iter();
@@ -408,12 +406,12 @@ fn candidates((a, b): (&StreamView, &StreamView), range: &ClosedRange) -> Result
 
 type Seen<'a> = (&'a StreamView, &'a Partition);
 
-/// True when both show the same of a partition.
+/// True when both states show the same of a partition.
 fn is_same((a, in_a): Seen<'_>, (b, in_b): Seen<'_>) -> bool {
     in_a.record.footer_offset == in_b.record.footer_offset && a.hidden(in_a).0 == b.hidden(in_b).0
 }
 
-/// Stretches that one of the two hides and the other does not, and some more.
+/// A superset of the stretches that only one of the two states hides.
 fn hidden_in_one((a, in_a): Seen<'_>, (b, in_b): Seen<'_>) -> Vec<ClosedRange> {
     let (a, b) = (a.hidden(in_a), b.hidden(in_b));
     match a.0 == b.0 {
@@ -456,17 +454,17 @@ fn names(scans: [&Option<Scan>; 2]) -> Vec<String> {
     names
 }
 
-/// A row's values, in the order of names that both sides share.
+/// The values of a row, in the order of names that both states share.
 type Row = Vec<Option<Value>>;
 
-/// Rows of a scan, all of one instant at a time.
+/// Rows of a scan, read one instant at a time.
 struct RowsAt {
     scan: Option<Scan>,
     times: Vec<i64>,
     columns: Vec<Column>,
-    /// The row that comes next.
+    /// Position of the next row.
     next: usize,
-    /// For each name the column.
+    /// The column of each name.
     places: Vec<Option<usize>>,
 }
 
@@ -497,7 +495,7 @@ impl RowsAt {
         Ok(time.map(Timestamp::from_nanos))
     }
 
-    /// All rows of an instant, which come next.
+    /// All rows of an instant, which must be the next one.
     fn take(&mut self, at: Timestamp) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         while self.time()? == Some(at) {
@@ -516,12 +514,12 @@ impl RowsAt {
 #[derive(Default)]
 struct DiffCollector {
     stretches: Vec<DiffStretch>,
-    /// Nothing that is the same came since the last row that differs.
+    /// True when no equal row was met since the last row that differs.
     is_open: bool,
 }
 
 impl DiffCollector {
-    /// The rows of an instant, on either side.
+    /// Compares the rows of an instant in the two states.
     fn rows(&mut self, at: Timestamp, (a, b): (&[Row], &[Row])) {
         let mut rest: Vec<&Row> = b.iter().collect();
         let mut removed = 0u64;
@@ -556,8 +554,8 @@ impl DiffCollector {
     }
 }
 
-/// Whether two rows have the same values, bit for bit; an integer is the number that it became in
-/// a field that was widened.
+/// True when two rows have the same values, bit for bit; in a field that was widened, an integer
+/// equals the float that it became.
 fn is_equal(a: &Row, b: &Row) -> bool {
     let same = |(a, b): (&Option<Value>, &Option<Value>)| match (a, b) {
         (None, None) => true,

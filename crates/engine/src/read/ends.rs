@@ -1,15 +1,15 @@
 //! The first and the last value of fields in a range, and the first and the last row, without
-//! reading the rows between.
+//! reading the rows between them.
 //!
 //! From the requested end the range is read in stretches that begin and end where leaves and chunks
-//! in memory do. Each stretch has twice as many of them as the one before. Behind [`WALKED`] of
-//! them the field is obviously rare, and the pyramid says which parts to pass over.
+//! in memory do. Each stretch has twice as many leaves and chunks as the one before. After
+//! [`WALKED`] of them the field is obviously rare, and the pyramid determines the parts to pass
+//! over.
 //!
-//! Invariants: the result is what a scan of the range gives first or last, so of several rows of
-//! one instant the one that comes first or last there; late rows, deleted rows, expired values and
-//! absent values are treated as a scan treats them. No instant lies in two stretches. Where only
-//! aggregates are left there is neither.
-//! Failure: `corrupt` for damage that is met before the value is.
+//! Invariants: the result is the row or value that a scan of the range returns first or last, also
+//! among several rows of one instant; late rows, deleted rows, expired values and absent values are
+//! treated as a scan treats them. No instant is in two stretches. Where only aggregates are left
+//! there is no result. Failure: `corrupt` for damage that is met before the result.
 
 use super::merge::{Merge, Source};
 use super::scan::{ScanStretch, segments};
@@ -21,7 +21,7 @@ use headwater_types::{ClosedRange, FieldId, Rows, Timestamp, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Leaves and chunks that are read before the pyramid is asked which parts to pass over.
+/// Number of leaves and chunks that are read before the pyramid is consulted.
 const WALKED: usize = 16;
 
 /// The end of a range to look from.
@@ -33,21 +33,21 @@ pub(super) enum RangeEnd {
     Last,
 }
 
-/// An instant and the value there.
+/// An instant and the value at it.
 pub(super) type End = (Timestamp, Value);
 
-/// The target of the search, and the match found so far.
+/// The target of the search, and its match so far.
 trait Target {
-    /// Takes a stretch's next rows, which come by time.
+    /// Adds the next rows of a stretch, sorted by time.
     fn take(&mut self, rows: &Rows, side: RangeEnd);
 
-    /// The stretch is over: its match is further out than all that follows.
+    /// Ends a stretch: its match is closer to the end than all later stretches.
     fn settle(&mut self);
 
-    /// Whether nothing more is looked for.
+    /// True when nothing more is searched.
     fn is_done(&self) -> bool;
 
-    /// The fields of which a value is still looked for; `None` where any row will do.
+    /// The fields without a value yet; `None` where any row will do.
     fn missing(&self) -> Option<Vec<FieldId>>;
 }
 
@@ -55,7 +55,7 @@ trait Target {
 struct Values<'a> {
     fields: &'a [FieldId],
     found: Vec<Option<End>>,
-    /// Of the stretch that is being read.
+    /// Values of the stretch that is being read.
     fresh: Vec<Option<End>>,
 }
 
@@ -133,10 +133,10 @@ impl Target for AnyRow {
 
 struct Search<'a> {
     view: &'a StreamView,
-    /// Fields to read, rising.
+    /// Fields to read, sorted.
     read: Vec<FieldId>,
     side: RangeEnd,
-    /// Leaves and chunks that were read.
+    /// Number of leaves and chunks that were read.
     passed: usize,
 }
 
@@ -179,7 +179,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// A range within which the stream lies in one partition, or in memory only.
+    /// A range within which the rows of the stream are in one partition, or only in memory.
     fn segment(
         &mut self,
         held: InPartition<'_>,
@@ -194,7 +194,7 @@ impl Search<'_> {
         {
             let taken = (self.passed + 1).min(cuts.len());
             let (stretch, behind) = match (self.side, taken) {
-                // Behind the last boundary there may still be rows of late runs that reach over it.
+                // After the last boundary there may still be rows of late runs that extend over it.
                 (_, 0) => (open, None),
                 (RangeEnd::First, taken) => {
                     let (these, others) = cuts.split_at(taken);
@@ -216,8 +216,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Where leaves and chunks that meet the range end, for [`RangeEnd::First`], or begin, for
-    /// [`RangeEnd::Last`]: rising, inside it.
+    /// The instants at which leaves and chunks that meet the range end, for [`RangeEnd::First`], or
+    /// begin, for [`RangeEnd::Last`]: sorted ascending, inside the range.
     fn cuts(&self, held: InPartition<'_>, range: &ClosedRange) -> Result<Vec<Timestamp>> {
         let (mut main, mut late) = (Cow::default(), <&[Vec<LeafEntry>]>::default());
         if let Some((_, state)) = held {
@@ -320,7 +320,7 @@ impl Search<'_> {
     }
 }
 
-/// A range up to an instant, and the rest behind it.
+/// A range up to an instant, and the rest after it.
 fn split_behind(range: ClosedRange, at: Timestamp) -> (ClosedRange, Option<ClosedRange>) {
     let next = at.next().filter(|next| *next <= range.last);
     let behind = next.map(|next| ClosedRange::new(next, range.last));
@@ -334,7 +334,7 @@ fn split_before(range: ClosedRange, at: Timestamp) -> (ClosedRange, Option<Close
     (ClosedRange::new(at, range.last), before)
 }
 
-/// For each of the fields its value at one end of a range.
+/// The value of each field at one end of a range.
 pub(super) fn values(
     view: &StreamView,
     fields: &[FieldId],

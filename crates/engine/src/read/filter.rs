@@ -10,9 +10,8 @@ use std::cmp::Ordering;
 
 /// Comparison of a field with a value.
 ///
-/// The `Total` ones compare floats in an order of all of them, as PostgreSQL does: NaN of either
-/// sign equals itself and lies above all numbers, and -0 equals 0. Other types they compare as the
-/// plain ones do.
+/// The `Total` comparisons order all floats, as PostgreSQL does: NaN of either sign equals itself
+/// and is above all numbers, and -0 equals 0. For other types they equal the plain comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Comparison {
@@ -31,7 +30,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// The comparison without its order of floats, and whether that is the total one.
+    /// The plain comparison, and true if floats are compared by their total order.
     fn plain(self) -> (Comparison, bool) {
         match self {
             Comparison::TotalEqual => (Comparison::Equal, true),
@@ -45,26 +44,26 @@ impl Comparison {
     }
 }
 
-/// A condition on one field. Rows without a value in it never match, and neither does NaN (except
-/// [`Comparison::NotEqual`] and those of the total order).
+/// A condition on one field. Rows without a value in the field never match, and neither does NaN
+/// (except with [`Comparison::NotEqual`] and the comparisons by total order).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     /// The field.
     pub field: String,
     /// The comparison.
     pub comparison: Comparison,
-    /// The value to compare with, of the field's type; an i64 is taken for an f64 field too.
+    /// The value to compare with, of the field's type; an i64 is accepted for an f64 field too.
     pub value: Value,
 }
 
-/// Conditions of which one must hold; without any, no row does.
+/// Alternative conditions, of which at least one must match; an empty clause matches no row.
 #[derive(Clone, Debug)]
 pub(crate) struct Clause {
     alternatives: Vec<Condition>,
 }
 
 impl Clause {
-    /// The clauses of a scan: each of the filters, and one of each list.
+    /// The clauses of a scan: one for each filter, and one for each list of alternatives.
     pub(crate) fn all(
         filters: &[Filter],
         any_of: &[Vec<Filter>],
@@ -90,7 +89,7 @@ impl Clause {
         self.alternatives.iter().map(|condition| condition.field)
     }
 
-    /// The condition, where there is but one.
+    /// The condition, if there is exactly one.
     pub(super) fn single(&self) -> Option<&Condition> {
         match &*self.alternatives {
             [one] => Some(one),
@@ -98,7 +97,7 @@ impl Clause {
         }
     }
 
-    /// Of the rows in `picked`, which rise, those that match.
+    /// Retains in `picked`, which is sorted, the rows that match.
     pub(crate) fn retain(&self, rows: &Rows, picked: &mut Vec<u32>) {
         let retain =
             |condition: &Condition, picked: &mut Vec<u32>| match rows.column(condition.field) {
@@ -108,7 +107,7 @@ impl Clause {
         if let Some(one) = self.single() {
             return retain(one, picked);
         }
-        // Each is evaluated for rows that none before it has taken.
+        // Each condition is evaluated for the rows that no earlier one has matched.
         let mut left = std::mem::take(picked);
         for condition in &self.alternatives {
             let mut taken = left.clone();
@@ -125,7 +124,7 @@ impl Clause {
         picked.sort_unstable();
     }
 
-    /// False when no row can match, by the known bounds of each field's values there.
+    /// False when no row can match, by the bounds of each field's values in `known`.
     pub(crate) fn may_match(&self, known: impl Fn(FieldId) -> Option<Aggregate>) -> bool {
         let mut all = self.alternatives.iter();
         all.any(|condition| condition.may_match(known(condition.field).as_ref()))
@@ -135,9 +134,9 @@ impl Clause {
 #[derive(Clone, Debug)]
 pub(crate) struct Condition {
     pub(crate) field: FieldId,
-    /// Never one of the total order.
+    /// Always a plain comparison.
     comparison: Comparison,
-    /// Floats are compared by their total order.
+    /// True when floats are compared by their total order.
     total: bool,
     value: Value,
 }
@@ -174,7 +173,7 @@ impl Condition {
         })
     }
 
-    /// The ends of the values that meet it; `None` when they lie on both sides of others.
+    /// Bounds of the values that match; `None` when matching values are on both sides of others.
     pub(super) fn bounds(&self) -> Option<FieldBounds<'_>> {
         let bound = |inclusive| {
             let value = self.value.as_ref();
@@ -214,13 +213,13 @@ impl Condition {
             Comparison::LessOrEqual => ordering != Ordering::Greater,
             Comparison::Greater => ordering == Ordering::Greater,
             Comparison::GreaterOrEqual => ordering != Ordering::Less,
-            // Not among them after `plain`.
+            // `plain` returns no other comparison.
             _ => true,
         }
     }
 
-    /// Of the rows in `picked`, those that match. Numbers are compared as slices, without a check
-    /// of each value's type.
+    /// Retains in `picked` the rows that match. Numbers are compared as slices, without a check of
+    /// each value's type.
     fn retain(&self, column: &Column, picked: &mut Vec<u32>) {
         let presence = column.presence();
         let present = |row: u32| presence.is_none_or(|bits| bits.get(row as usize));
@@ -252,7 +251,7 @@ impl Condition {
             (ValueRef::F64(a), ValueRef::F64(b)) => self.floats(a, b),
             (ValueRef::I64(a), ValueRef::I64(b)) => Some(a.cmp(&b)),
             (ValueRef::U64(a), ValueRef::U64(b)) => Some(a.cmp(&b)),
-            // Of a field that became one of floats: the operands may be older or newer than that.
+            // The field was widened to floats: either operand may be older than that.
             (ValueRef::I64(a), ValueRef::F64(b)) => self.floats(a as f64, b),
             (ValueRef::F64(a), ValueRef::I64(b)) => self.floats(a, b as f64),
             (ValueRef::Bool(a), ValueRef::Bool(b)) => Some(a.cmp(&b)),
@@ -263,7 +262,7 @@ impl Condition {
         self.holds(ordering)
     }
 
-    /// False when no value behind the aggregate can match. `None` = the field has no value there.
+    /// False when no value in the aggregate can match. `None` = no value of the field.
     fn may_match(&self, aggregate: Option<&Aggregate>) -> bool {
         let Some(aggregate) = aggregate.filter(|a| a.count > 0) else {
             return false;

@@ -1,4 +1,4 @@
-//! Conditions as people write them: `temp >= 90`.
+//! Parses conditions as people write them: `temp >= 90`.
 
 use super::filter::{Comparison, Filter};
 use crate::{Error, Result};
@@ -15,8 +15,8 @@ const OPERATORS: [(&str, Comparison); 6] = [
 ];
 
 impl Filter {
-    /// Reads `FIELD OP VALUE`, with OP one of `=`, `!=`, `<`, `<=`, `>`, `>=`, of one of these
-    /// fields. The value is in the type of the field; text is taken as it stands, without quotes.
+    /// Parses `FIELD OP VALUE`, with OP one of `=`, `!=`, `<`, `<=`, `>`, `>=`, for one of these
+    /// fields. The value has the type of the field; text is taken literally, without quotes.
     ///
     /// ```
     /// use headwater_engine::{Comparison, Filter};
@@ -29,7 +29,8 @@ impl Filter {
     /// ```
     ///
     /// # Errors
-    /// `invalid` for other texts, other fields, a value of another type, and fields of bytes.
+    /// `invalid` for texts of another form, unknown fields, values of another type, and fields of
+    /// bytes.
     pub fn parse(text: &str, fields: &[(String, FieldType)]) -> Result<Filter> {
         let text = text.trim();
         let found = fields

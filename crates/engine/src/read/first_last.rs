@@ -1,8 +1,8 @@
 //! Ends of a range: its first and its last value, and its first and its last row.
 //!
-//! Invariant: each is what a scan of the range gives first or last (`ends`); the newest value of
-//! all, the most frequent request, is known without a leaf (`last`).
-//! Failure: `not_found` for an unknown stream or field, `corrupt` for damage that is met.
+//! Invariant: each is the value or row that a scan of the range returns first or last (`ends`); the
+//! newest value of all, the most frequent request, is known without a leaf (`last`). Failure:
+//! `not_found` for an unknown stream or field, `corrupt` for damage that is met.
 
 use super::ends::{self, End, RangeEnd};
 use super::last;

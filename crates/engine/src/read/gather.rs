@@ -1,8 +1,8 @@
 //! Gathers the inputs of an aggregate of a stream: whole buckets of the pyramid, and rows for the
 //! rest.
 //!
-//! Invariants: every row of the range reaches the sink once: in a bucket that it took, or as a row,
-//! merged with all of its time and without expired values.
+//! Invariants: every row of the range reaches the sink once: in a bucket that the sink accepted, or
+//! as a row, merged with all rows of its time and without expired values.
 
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
@@ -11,34 +11,34 @@ use crate::Result;
 use crate::storage::segment::{LeafCaching, Partition, StreamContents};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 
-/// Takes buckets and rows.
+/// Receiver of buckets and rows.
 pub(super) trait Sink {
-    /// A bucket: taken, or to be looked into.
+    /// Visits a bucket: accepts it, or requests a descent into it.
     fn visit(&mut self, seen: &SeenBucket<'_>) -> Visit;
 
     /// Rows, by time.
     fn add(&mut self, rows: &Rows);
 
-    /// True when it would recognise the state of a partition that it has seen.
+    /// True when the sink caches results of partitions by their state.
     fn remembers(&self) -> bool {
         false
     }
 
-    /// A partition follows, of which all stored rows count and nothing else does. True when the
-    /// sink had its result, and took it.
+    /// Announces a partition whose stored rows all count, and no others. True when the sink had a
+    /// cached result, and used it.
     fn knows(&mut self, partition: &Partition) -> bool {
         let _ = partition;
         false
     }
 
-    /// All of that partition was handed out.
+    /// Ends that partition: all of its rows were passed to the sink.
     fn learned(&mut self, partition: &Partition) {
         let _ = partition;
     }
 }
 
-/// Whether all stored rows of a stream in a partition count, and nothing else does: no events in
-/// memory, no deletes, no expired values.
+/// True when all stored rows of a stream in a partition count, and no others: no events in memory,
+/// no deletes, no expired values.
 fn stands_alone(
     view: &StreamView,
     partition: &Partition,
@@ -58,7 +58,7 @@ fn stands_alone(
         && !view.hidden(partition).touches(&span)
 }
 
-/// Position up to which memory outside of partitions was returned.
+/// Position up to which rows in memory outside of partitions were passed on.
 struct Outside {
     next: Option<i64>,
     last: i64,
@@ -95,7 +95,7 @@ impl Outside {
     }
 }
 
-/// Hands out the rows of a part of a partition, with those in memory there.
+/// Passes the rows of a part of a partition to the sink, merged with the rows in memory there.
 fn merged(
     view: &StreamView,
     read: &[FieldId],
@@ -117,7 +117,7 @@ fn merged(
     Ok(())
 }
 
-/// Hands out all rows of a range, with the fields in `read`.
+/// Passes all rows of a range to the sink, with the fields in `read`.
 pub(super) fn rows(
     view: &StreamView,
     read: &[FieldId],
@@ -146,8 +146,8 @@ pub(super) fn rows(
     Ok(())
 }
 
-/// Hands out the buckets of a range that lie in bins of this width, and the rows of the rest with
-/// the fields in `read`.
+/// Passes the buckets of a range that are inside bins of this width to the sink, and the remaining
+/// rows with the fields in `read`.
 pub(super) fn buckets_and_rows(
     view: &StreamView,
     read: &[FieldId],
@@ -184,7 +184,7 @@ pub(super) fn buckets_and_rows(
         };
         for part in to_read {
             let sources = run_sources(view, &partition, &state, &part)?;
-            // Mostly buckets that straddle a bin's border: some rows of a leaf.
+            // Mostly buckets that straddle the border of a bin: some rows of a leaf.
             let sources = (sources, LeafCaching::UnlessSmall);
             merged(view, read, part, sources, &memory, &mut |rows| {
                 sink.add(rows)

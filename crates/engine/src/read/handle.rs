@@ -1,9 +1,8 @@
 //! A stream that is looked up once and read many times.
 //!
-//! Invariants: a handle gives the same as its name, in every snapshot: where the stream it
-//! remembers may not be the one that a snapshot sees under the name, the name is looked up. Stream
-//! numbers are never used twice.
-//! Concurrency: immutable.
+//! Invariants: a handle resolves to the same stream as its name, in every snapshot: the name is
+//! looked up again where a snapshot may see another stream under it. Stream numbers are never
+//! reused. Concurrency: immutable.
 
 use super::single::{ResolvedStream, SingleSnapshot};
 use crate::common::ids::{ShardIndex, StreamId, TableId};
@@ -13,8 +12,9 @@ use headwater_types::StreamName;
 use std::sync::{Arc, Weak};
 
 /// A stream that was looked up once ([`crate::Snapshot::handle`]), for programs that read the same
-/// streams repeatedly: a read with it needs no lookup of the name. Any snapshot accepts it, and
-/// gives the same as for the name; it keeps neither data nor the database open.
+/// streams repeatedly: a read with a handle needs no lookup of the name. Any snapshot accepts a
+/// handle, with the same results as for the name. A handle pins no data and does not keep the
+/// database open.
 #[derive(Clone, Debug)]
 pub struct StreamHandle {
     name: StreamName,
@@ -37,8 +37,8 @@ impl SingleSnapshot {
         let (Some(table), true) = (table, handle.is_of(&self.core)) else {
             return self.find(handle.name());
         };
-        // One that was dropped is still there for older snapshots, and may have a successor for
-        // newer ones.
+        // A dropped stream still exists for older snapshots, and newer ones may have a successor of
+        // it.
         if self.core.catalog.any_dropped([handle.stream].into_iter()) {
             return self.find(handle.name());
         }
@@ -76,8 +76,8 @@ impl StreamHandle {
         &self.name
     }
 
-    /// True for the database it was looked up in. The weak reference keeps the address from being
-    /// used again.
+    /// True for the database that the stream was looked up in. The weak reference prevents reuse of
+    /// the address.
     pub(super) fn is_of(&self, core: &Arc<Core>) -> bool {
         std::ptr::eq(self.database.as_ptr(), Arc::as_ptr(core))
     }

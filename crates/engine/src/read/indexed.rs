@@ -1,12 +1,12 @@
-//! Use of heavy indexes in a filtered scan: the instants of a stream in a partition at which rows
-//! may meet all conditions.
+//! Use of indexes in a filtered scan: the instants of a stream in a partition at which rows may
+//! meet all conditions.
 //!
-//! Invariants: every instant at which a row meets all conditions is handed out. A row's values may
-//! come from several versions of it, in leaves of the main run, of late runs, and in memory; so
-//! each condition has its own instants, of every version anywhere that meets it, and only instants
-//! are compared. Of a leaf in no run all of its span counts. Of alternatives over several fields
-//! each has an index of its own, and the instants of all of them count.
-//! Concurrency, failure: a run that cannot be read is passed over, as if it were not there.
+//! Invariants: every instant at which a row meets all conditions is returned. The values of a row
+//! may come from several versions of it, in leaves of the main run, of late runs, and in memory; so
+//! the instants of a condition are the instants of every version that meets it, and only instants
+//! are intersected. A leaf in no run counts with its whole span. Of alternatives over several
+//! fields each has its own index, and the instants of all alternatives count. Concurrency, failure:
+//! a run that cannot be read is ignored.
 
 use super::filter::{Clause, Condition};
 use super::view::StreamView;
@@ -24,35 +24,36 @@ use headwater_types::invariant::wide;
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::sync::Arc;
 
-/// An index is used where it names at most one row of so many: beyond, nearly every page of a leaf
-/// would have to be read all the same, and in smaller parts.
+/// An index is used where it returns at most one row in this number: with more, nearly every page
+/// of a leaf would have to be read all the same, and in smaller parts.
 const ROWS_PER_CANDIDATE: u64 = 256;
-/// Bytes that an entry counts for, where entries are looked up and not cached.
+/// Bytes charged for an entry, where entries are looked up and not cached.
 const ENTRY_BYTES: u64 = 8;
 /// A second index is used as well when the first one leaves more candidates than this.
 const CANDIDATES_FEW: u64 = 64;
-/// More alternatives than these are not looked up one by one.
+/// Maximum number of alternatives that are looked up one by one.
 const ALTERNATIVES_MAX: usize = 64;
-/// Candidates of a leaf that are no further apart than so many rows are read at once.
+/// Candidates of a leaf at most this number of rows apart are read at once.
 const ROWS_APART: u32 = 16;
 
-/// Indexes that can answer conditions: one alone, or several for alternatives.
+/// Indexes that can answer conditions: a single one, or several for alternatives.
 pub(super) struct Usable {
-    /// A row matches if any part names it: one index, or one for each field of alternatives over
+    /// A row matches if any part returns it: one index, or one for each field of alternatives over
     /// several fields.
     parts: Vec<Part>,
-    /// The clauses that are answered, as positions in the list of all.
+    /// The answered clauses, as positions in the list of all.
     answers: Vec<usize>,
 }
 
 /// An index with the keys to look up.
 struct Part {
     definition: Arc<IndexDefinition>,
-    /// The key ranges to look up; for several fields also the range of rows with only some of them.
+    /// The key ranges to look up; for several fields including the range of rows that have only
+    /// some of the fields.
     ranges: Vec<KeyRange>,
 }
 
-/// Instants that indexes leave, and whether other ways may leave fewer.
+/// Instants that remain after the indexes, and whether other access paths may leave fewer.
 pub(super) struct Candidates {
     pub(super) spans: Vec<ClosedRange>,
     pub(super) worth_narrowing: bool,
@@ -60,7 +61,7 @@ pub(super) struct Candidates {
     pub(super) fields: Vec<FieldId>,
 }
 
-/// The indexes of a table that can say something of these conditions.
+/// The indexes of a table that can answer some of these conditions.
 pub(super) fn usable(core: &Core, table: TableId, conditions: &[Clause]) -> Vec<Usable> {
     if conditions.is_empty() {
         return Vec::new();
@@ -101,8 +102,8 @@ impl Usable {
         }
     }
 
-    /// Alternatives over several fields, each of which an index has an answer to: of those that
-    /// begin with its field the one with the fewest fields. `None` when one has none.
+    /// Alternatives over several fields, each with an index: of the indexes that begin with its
+    /// field the one with the fewest fields. `None` when an alternative has no index.
     fn union(
         definitions: &[Arc<IndexDefinition>],
         at: usize,
@@ -150,8 +151,8 @@ impl Part {
     }
 }
 
-/// The keys of alternatives in an index over these fields, the first of which all of them are
-/// about; `None` when they are about another, or when one of them has no bounds.
+/// The key ranges of alternatives in an index over these fields; `None` unless every alternative is
+/// on the first field and has bounds.
 fn ranges_of(list: &Clause, all: &[Clause], fields: &[FieldId]) -> Option<Vec<KeyRange>> {
     let first = *fields.first()?;
     let alternatives = list.alternatives();
@@ -164,8 +165,8 @@ fn ranges_of(list: &Clause, all: &[Clause], fields: &[FieldId]) -> Option<Vec<Ke
     ranges.collect()
 }
 
-/// The keys of an alternative in an index over these fields, the first of which it is about; `None`
-/// when it has no bounds.
+/// The key range of an alternative in an index whose first field is the alternative's field; `None`
+/// when the alternative has no bounds.
 fn range_of(condition: &Condition, all: &[Clause], fields: &[FieldId]) -> Option<KeyRange> {
     let own = condition.bounds()?;
     KeyRange::of(fields, |field| match field == condition.field {
@@ -174,7 +175,7 @@ fn range_of(condition: &Condition, all: &[Clause], fields: &[FieldId]) -> Option
     })
 }
 
-/// Bounds that conditions set for a field together; the filter of the scan checks the rest.
+/// Combined bounds of all conditions on a field; the filter of the scan checks the rest.
 fn bounds_of(conditions: &[Clause], field: FieldId) -> FieldBounds<'_> {
     let mut found = FieldBounds::default();
     let own = conditions.iter().filter_map(Clause::single);
@@ -203,7 +204,7 @@ pub(super) struct Filtered<'a> {
 /// An index, or several for alternatives, with the approximate number of candidates.
 struct Weighed<'a> {
     usable: &'a Usable,
-    /// Of each part.
+    /// The runs of each part.
     runs: Vec<Arc<SegmentRuns>>,
     entries: u64,
 }
@@ -249,7 +250,7 @@ impl Filtered<'_> {
         }))
     }
 
-    /// `None` when there is no run, it cannot be read, or the look-up does not pay.
+    /// `None` when there is no run, it cannot be read, or the lookup does not pay.
     fn weigh<'a>(&self, usable: &'a Usable, always: bool) -> Result<Option<Weighed<'a>>> {
         let (mut entries, mut rows, mut runs) = (0u64, 0, Vec::new());
         for part in &usable.parts {
@@ -268,7 +269,7 @@ impl Filtered<'_> {
         }))
     }
 
-    /// The entries that an index names, about, of how many rows, and its runs.
+    /// The approximate number of entries that an index returns, the number of rows, and its runs.
     fn weigh_part(
         &self,
         part: &Part,
@@ -276,7 +277,8 @@ impl Filtered<'_> {
     ) -> Result<Option<(u64, u64, Arc<SegmentRuns>)>> {
         let indexes = &self.view.core.indexes;
         let runs = indexes.runs(self.partition.id(), part.definition.id);
-        // Where a field was widened since, the keys were made from values of another type.
+        // Where a field was widened after the run was written, the keys have values of another
+        // type.
         let types = types_in(&self.view.table, &part.definition);
         if runs.runs.is_empty() || runs.runs.iter().any(|run| run.record.types != types) {
             return Ok(None);
@@ -311,7 +313,7 @@ impl Filtered<'_> {
         Ok(Some((entries, rows, runs)))
     }
 
-    /// Bytes of the leaves that are read without indexes, about.
+    /// Approximate bytes of the leaves that are read without indexes.
     fn bytes_of_leaves(&self) -> Result<u64> {
         let leaves = self.state.leaves_in(&self.view.core.store, &self.range)?;
         let own = leaves.iter().map(|leaf| {
@@ -321,12 +323,12 @@ impl Filtered<'_> {
         Ok(own.sum())
     }
 
-    /// True when the runs hold every leaf that the scan may read.
+    /// True when the runs include every leaf that the scan may read.
     fn is_complete(&self, runs: &SegmentRuns) -> bool {
         runs.complete_to == self.partition.record.committed_bytes
     }
 
-    /// The instants at which some version of a row meets the conditions that indexes answer.
+    /// The instants at which some version of a row meets the conditions of the index.
     fn instants(&self, weighed: &Weighed<'_>) -> Result<Option<Vec<ClosedRange>>> {
         let indexes = &self.view.core.indexes;
         let mut found = Vec::new();
@@ -355,7 +357,7 @@ impl Filtered<'_> {
         Ok(Some(union(inside.collect())))
     }
 
-    /// The instants of those rows of a leaf that are among these.
+    /// Appends the instants of these rows of a leaf.
     fn of_leaf(&self, leaf: &LeafSlot, rows: &[u32], out: &mut Vec<ClosedRange>) -> Result<()> {
         if !leaf.entry.range().overlaps(&self.range) {
             return Ok(());
@@ -372,7 +374,7 @@ impl Filtered<'_> {
         let store = &self.view.core.store;
         let times = match store.leaf_times(self.partition.id(), &leaf.entry, start..end) {
             Ok(times) => times,
-            // The reader of the rows gets the error.
+            // The error is reported where the rows are read.
             Err(error) if error.kind() == crate::ErrorKind::Corrupt => {
                 out.push(leaf.entry.range());
                 return Ok(());
@@ -385,14 +387,15 @@ impl Filtered<'_> {
             let ends = (group.first().and_then(time), group.last().and_then(time));
             out.push(match ends {
                 (Some(first), Some(last)) => ClosedRange::nanos(first, last),
-                // A leaf with fewer rows than its entry says: its reader gets the error.
+                // A leaf with fewer rows than its entry states: the error is reported where the
+                // rows are read.
                 _ => leaf.entry.range(),
             });
         }
         Ok(())
     }
 
-    /// The spans of leaves that are in none of the runs.
+    /// Appends the spans of leaves that are in none of the runs.
     fn not_held(&self, fronts: &[Arc<Front>], out: &mut Vec<ClosedRange>) -> Result<()> {
         let stream = self.view.stream;
         let is_held = |leaf: &LeafEntry| fronts.iter().any(|front| front.holds(stream, leaf));
@@ -404,8 +407,8 @@ impl Filtered<'_> {
         Ok(())
     }
 
-    /// The instants of rows in memory that may meet the conditions that indexes answer: with an
-    /// index over several fields also those that have only some of them.
+    /// Appends the instants of rows in memory that may meet the conditions of the indexes: for an
+    /// index over several fields, including rows that have only some of them.
     fn in_memory(&self, usable: &Usable, out: &mut Vec<ClosedRange>) {
         let times = &self.memory.times;
         let from = times.partition_point(|t| *t < self.range.first.as_nanos());

@@ -23,7 +23,7 @@ pub struct LastValue {
     pub value: Value,
 }
 
-/// The best value found so far of one field. A later source with the same time wins.
+/// The best value of one field so far. A later source with the same time wins.
 #[derive(Clone, Debug, Default)]
 struct Best(Option<(Timestamp, Value)>);
 
@@ -41,7 +41,7 @@ impl Best {
         self.offer_column(&rows.times, column, 0, |value| value)
     }
 
-    /// Offers the newest present value of a column, whose rows from `start` on have these times.
+    /// Offers the newest present value of a column; its rows from `start` on have these times.
     fn offer_column(
         &mut self,
         times: &[i64],
@@ -94,7 +94,7 @@ pub(super) fn newest(
         // Decoded once for all fields.
         let newest = newest_row(view, partition, &state)?;
         for (field, best) in fields.iter().zip(&mut stored) {
-            // Partitions are apart in time: the newest one with a value has the newest value.
+            // Partitions are disjoint in time: the newest one with a value has the newest value.
             if best.0.is_none() {
                 *best = in_partition(view, partition, &state, newest.as_ref(), *field)?;
             }
@@ -132,7 +132,7 @@ fn named_values<'a>(
 }
 
 fn newest_in_memory(view: &StreamView, fields: &[FieldId]) -> Vec<Best> {
-    // By time, sequence, row.
+    // Sort key: time, sequence, row.
     type Key = (Timestamp, u64, usize);
     let mut best: Vec<(Option<Key>, Best)> = vec![(None, Best::default()); fields.len()];
     for chunk in &view.chunks {
@@ -177,7 +177,7 @@ fn in_table_type(view: &StreamView, field: FieldId, value: Value) -> Value {
 }
 
 /// The newest value of a field in a partition: main run first, then late runs, each of which wins
-/// over those before.
+/// over the runs before it.
 fn in_partition(
     view: &StreamView,
     partition: &Arc<Partition>,
@@ -233,7 +233,7 @@ fn main_run(
     if newest.is_some_and(|rows| best.offer_rows(rows, field)) {
         return Ok(());
     }
-    // The newest bucket in which the field has a value says where to look.
+    // The newest bucket in which the field has a value bounds the search.
     if let Some(walk) = Walk::of_main_run(view, partition, state, ClosedRange::ALL) {
         let mut newest: Option<ClosedRange> = None;
         let fields = [field];
@@ -262,7 +262,7 @@ fn main_run(
     Ok(())
 }
 
-/// Looks through leaves from the newest to the oldest; true when a value was found.
+/// Searches leaves from the newest to the oldest; true when there is a value.
 fn backwards(
     view: &StreamView,
     partition: &Partition,
@@ -275,7 +275,7 @@ fn backwards(
     let hidden = view.hidden(partition);
     for leaf in leaves.iter().rev() {
         if !hidden.touches(&leaf.range()) {
-            // A leaf's rows are in order, and merged, already; and mostly the newest one has a
+            // The rows of a leaf are sorted and merged already, and mostly the newest one has a
             // value.
             let count = leaf.count as usize;
             let newest = count.saturating_sub(1);

@@ -1,10 +1,10 @@
-//! The streams of a table a page at a time: by number, ready to be read, or those whose tags have
-//! certain values.
+//! Lists the streams of a table a page at a time: by number, ready to be read, or by the values of
+//! their tags.
 //!
-//! Invariants: a snapshot finds what it would find by name: also streams dropped since, and none
-//! dropped before. By number, streams lie as they do in segments: a reader of all of them goes
-//! through each page of a segment once.
-//! Concurrency: no state is pinned between two pages.
+//! Invariants: a snapshot lists the streams that it finds by name: including streams dropped after
+//! it, and excluding streams dropped before it. By number, streams have the order of segments: a
+//! reader of all of them goes through each page of a segment once. Concurrency: no state is pinned
+//! between two pages.
 
 use super::handle::StreamHandle;
 use super::single::SingleSnapshot;
@@ -16,22 +16,22 @@ use headwater_types::StreamName;
 /// Some streams of a table, looked up.
 #[derive(Clone, Debug, Default)]
 pub struct HandlePage {
-    /// In the order in which they were made.
+    /// In the order in which the streams were created.
     pub streams: Vec<StreamHandle>,
-    /// Where to go on; `None` at the end of the table.
+    /// Start of the next page; `None` at the end of the table.
     pub next: Option<PageStart>,
 }
 
-/// Where a page of streams begins.
+/// Start of a page of streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageStart {
-    /// Of several databases, the one.
+    /// Number of the part, of several databases.
     pub(super) part: u32,
     stream: StreamId,
 }
 
 impl PageStart {
-    /// The same position in a part of several.
+    /// The same position in part `part`.
     pub(super) fn in_part(self, part: u32) -> PageStart {
         PageStart { part, ..self }
     }

@@ -2,9 +2,10 @@
 //! arrival.
 //!
 //! Invariants: a source's rows are sorted; sources are ordered by age, the oldest first, so that of
-//! equal times the later source's are the newer ones. Output rows are in the types the table has
-//! now, every equal time merged when the table's duplicates are `last`. Whole ranges of rows are
-//! copied while one source is alone in time; rows are merged one by one only where sources meet.
+//! equal times the rows of the later source are the newer ones. Output rows have the current types
+//! of the table, and rows of equal time are merged when the table's duplicates are `last`. Whole
+//! ranges of rows are copied while one source is alone in time; rows are merged one by one only
+//! where sources meet.
 
 use crate::Result;
 use crate::common::ids::SegmentId;
@@ -17,15 +18,15 @@ use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Rows handed out at once, about.
+/// Approximate number of rows returned at once.
 pub(crate) const CHUNK_ROWS: usize = 2048;
 
-/// Stretches of time whose stored events do not exist any more; sorted, apart.
+/// Stretches of time whose stored events are deleted or expired; sorted, disjoint.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hidden(pub(crate) Arc<[ClosedRange]>);
 
 impl Hidden {
-    /// True when no event of the range exists.
+    /// True when all events of the range are hidden.
     pub(crate) fn swallows(&self, range: &ClosedRange) -> bool {
         swallows(&self.0, range)
     }
@@ -34,7 +35,7 @@ impl Hidden {
         !overlapping(&self.0, range).is_empty()
     }
 
-    /// The rows that exist.
+    /// The rows that are not hidden.
     fn remaining(&self, rows: Rows) -> Rows {
         let (Some(first), Some(last)) = (rows.times.first(), rows.times.last()) else {
             return rows;
@@ -51,7 +52,7 @@ impl Hidden {
     }
 }
 
-/// One sorted sequence of rows: leaves still to be read, and rows at hand.
+/// One sorted sequence of rows: leaves still to be read, and decoded rows.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     leaves: VecDeque<(SegmentId, LeafEntry)>,
@@ -62,7 +63,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Rows at hand.
+    /// A source of decoded rows.
     pub(crate) fn rows(rows: Rows) -> Source {
         Source {
             rows,
@@ -81,13 +82,13 @@ impl Source {
         }
     }
 
-    /// Leaves out the events of the leaves that lie in these stretches.
+    /// Hides the events of the leaves in these stretches.
     pub(crate) fn without(mut self, hidden: Hidden) -> Source {
         self.hidden = hidden;
         self
     }
 
-    /// True when every row was handed out.
+    /// True when every row was returned.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.leaves.is_empty() && self.at >= self.rows.len()
     }
@@ -96,12 +97,12 @@ impl Source {
         self.rows.times.get(self.at).copied()
     }
 
-    /// True when a leaf may hold rows of the range.
+    /// True when a leaf may have rows of the range.
     fn is_to_be_read(&self, entry: &LeafEntry, range: &ClosedRange) -> bool {
         entry.range().overlaps(range) && !self.hidden.swallows(&entry.range())
     }
 
-    /// Reads the requested part of the next leaf, after leaves behind it were read.
+    /// Reads the requested part of the next leaf, and prefetches leaves after it.
     fn go_on(&mut self, store: &Store, range: &ClosedRange) -> Option<LeafAhead> {
         let mut ahead = std::mem::take(&mut self.ahead);
         let leaves = self.leaves.iter();
@@ -143,18 +144,18 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Sets the caching of the leaves that it decodes.
+    /// Sets the caching of the leaves that the merge decodes.
     pub(crate) fn keeping(self, keep: LeafCaching) -> Merge<'a> {
         Merge { keep, ..self }
     }
 
-    /// Gives the sources back, with the rows that were not returned yet.
+    /// Returns the sources, with their rows that were not returned yet.
     pub(crate) fn into_sources(self) -> Vec<Source> {
         self.sources
     }
 
-    /// Makes sure that source `index` has a row at hand, unless it is at its end. A damaged leaf is
-    /// dropped from the source, so that the next call goes on behind it.
+    /// Ensures that source `index` has a decoded row, unless it is exhausted. A damaged leaf is
+    /// dropped from the source, so that the next call continues after it.
     fn fill(&mut self, index: usize) -> Result<()> {
         let Some(source) = self.sources.get_mut(index) else {
             return Ok(());
@@ -186,13 +187,13 @@ impl<'a> Merge<'a> {
 
     /// The next rows, at least one and about [`CHUNK_ROWS`]; `None` at the end.
     ///
-    /// After an error of kind corrupt the next call continues behind the damaged leaf.
+    /// After an error of kind `corrupt` the next call continues after the damaged leaf.
     pub(crate) fn next_rows(&mut self) -> Result<Option<Rows>> {
         let mut out = Rows::default();
         while out.len() < CHUNK_ROWS {
             for index in 0..self.sources.len() {
                 if let Err(error) = self.fill(index) {
-                    // Rows that are merged must not be lost: put them back in front.
+                    // Rows that are merged must not be lost: they are put back at the front.
                     if !out.is_empty() {
                         self.sources.insert(0, Source::rows(out));
                     }
@@ -253,8 +254,8 @@ impl<'a> Merge<'a> {
             same.extend_from(&source.rows, source.at..source.at + count);
             source.at += count;
             if self.table.keeps_duplicates() && source.at >= source.rows.len() {
-                // More rows of this time may follow in the source's next leaf, and they come before
-                // the newer sources': stop here, the next round goes on with this source.
+                // The source's next leaf may have more rows of this time, which precede the rows of
+                // newer sources: the next round continues with this source.
                 break;
             }
         }
@@ -266,7 +267,7 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// The rows of a leaf that lie in a range.
+/// The rows of a leaf within a range.
 fn read_leaf(
     store: &Store,
     leaf: (SegmentId, &LeafEntry, Option<LeafAhead>),

@@ -1,17 +1,16 @@
 //! Rows of many streams as one sequence in the order of time.
 //!
 //! The range is read in slabs of time, each small enough that its rows of all streams fit into the
-//! memory allowed: a slab that turns out to be larger ends earlier, and rows read behind its end
-//! are read again with the next one. The width of a slab follows from the size of the previous one.
-//! The memory is the caller's limit, or a share of the database's memory for replays, taken for
-//! each slab.
+//! permitted memory: a slab that turns out to be larger ends earlier, and rows read after its end
+//! are read again with the next slab. The width of a slab follows from the size of the previous
+//! one. The memory is the caller's limit, or a share of the database's memory for replays, reserved
+//! for each slab.
 //!
-//! Invariants: a row comes once, at its time; of rows of one time those of a stream stand together
-//! and as a scan of the stream gives them, and streams stand as [`Snapshot::streams`] lists them. A
-//! chunk ends between two rows of different time or stream. Memory is bounded, but for the rows of
-//! one instant and the size of one chunk of a scan.
-//! Concurrency: one reader; nothing is pinned between two slabs but the snapshot.
-//! Failure: the first error ends it; nothing behind it is given.
+//! Invariants: a row is returned once, at its time. Rows of equal time are grouped by stream, in
+//! the order of [`Snapshot::streams`]; within a stream they have the order of a scan. A chunk ends
+//! between two rows of different time or stream. Memory is bounded, except for the rows of one
+//! instant and the size of one chunk of a scan. Concurrency: one reader; between two slabs only the
+//! snapshot is pinned. Failure: the first error ends the replay; no later row is returned.
 
 use super::filter::Filter;
 use super::handle::StreamHandle;
@@ -25,13 +24,13 @@ use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Column, FieldType, StreamName, Timestamp};
 use std::sync::Arc;
 
-/// Rows of a chunk, about.
+/// Approximate number of rows of a chunk.
 const CHUNK_ROWS: usize = 8_192;
 /// Names per page.
 const PAGE: usize = 4_096;
-/// Growth of the slab behind an empty one: a gap takes few slabs.
+/// Growth of the slab after an empty one, so that a gap takes few slabs.
 const EMPTY_GROWTH: u64 = 64;
-/// A row besides its values: time and stream, and its position in the order while it is sorted.
+/// Bytes of a row besides its values: time, stream, and position in the order while it is sorted.
 const ROW_BYTES: usize = 32;
 
 /// A replay to make.
@@ -39,20 +38,20 @@ const ROW_BYTES: usize = 32;
 pub struct ReplaySpec {
     /// The table.
     pub table: String,
-    /// Tags of the streams, each with the values that it may have; none = all streams.
+    /// Tags of the streams, each with its accepted values; empty = all streams.
     pub tags: Vec<(String, Vec<String>)>,
     /// The fields, in this order; `None` = all.
     pub fields: Option<Vec<String>>,
     /// Conditions that must all hold.
     pub filters: Vec<Filter>,
-    /// Lists of conditions: of each list one must hold.
+    /// Lists of conditions: at least one of each list must hold.
     pub any_of: Vec<Vec<Filter>>,
     /// The instants, both ends included.
     pub range: ClosedRange,
-    /// To go on behind the row that this names.
+    /// Continues after the row of this cursor.
     pub after: Option<ReplayCursor>,
-    /// Bytes of rows in memory at once, about; 0 = a share of the quarter of the memory budget that
-    /// all replays of the database have together.
+    /// Approximate bytes of rows in memory at once; 0 = a share of the quarter of the memory budget
+    /// that all replays of the database have together.
     pub memory_bytes: usize,
 }
 
@@ -72,15 +71,15 @@ impl ReplaySpec {
     }
 }
 
-/// A row of a replay, to continue behind it: in the same snapshot or in a later one, which does not
-/// show rows inserted before it since.
+/// A row of a replay, to continue after it: in the same snapshot or in a later one, which does not
+/// show rows that were inserted before it in the meantime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayCursor {
     /// Its time.
     pub time: Timestamp,
     /// Its stream.
     pub stream: StreamName,
-    /// Which of the rows of this stream and time it is, from 1 on.
+    /// Number of the row among the rows of this stream and time, from 1 on.
     pub row: u64,
 }
 
@@ -93,7 +92,7 @@ pub struct ReplayChunk {
     pub streams: Vec<u32>,
     /// One column per field of [`Replay::fields`].
     pub columns: Vec<Column>,
-    /// Rows of the first row's stream and time that came before.
+    /// Number of earlier rows with the stream and time of the first row.
     before: u64,
 }
 
@@ -103,9 +102,9 @@ struct Slab {
     streams: Vec<u32>,
     columns: Vec<Column>,
     order: Vec<u32>,
-    /// Number of rows of the order that were given.
+    /// Number of rows of the order that were returned.
     given: usize,
-    /// Rows of the first row's stream and time that a cursor passed over.
+    /// Number of rows with the stream and time of the first row that a cursor passed over.
     before: u64,
 }
 
@@ -121,7 +120,7 @@ impl StreamRows {
         columns + self.chunk.times.len() * ROW_BYTES
     }
 
-    /// Removes the rows behind an instant.
+    /// Removes the rows after an instant.
     fn cut(&mut self, last: Timestamp) {
         let last = last.as_nanos();
         let keep = self.chunk.times.partition_point(|time| *time <= last);
@@ -140,17 +139,17 @@ pub struct Replay<'a> {
     steps: ReplaySteps,
 }
 
-/// A replay apart from its snapshot, for callers that keep both. See [`Snapshot::replay_steps`].
+/// A replay without its snapshot, for callers that store both. See [`Snapshot::replay_steps`].
 pub struct ReplaySteps {
     streams: Vec<StreamHandle>,
     fields: Vec<(String, FieldType)>,
     scan: ScanSpec,
     /// The caller's limit; 0 = a share of `memory`.
     memory_bytes: usize,
-    /// The database's memory for replays, and the share of it that the slab has.
+    /// The database's memory for replays, and the slab's share of it.
     memory: Option<Arc<ReplayMemory>>,
     share: Option<ReplayShare>,
-    /// Where the next slab begins; `None` = everything was read.
+    /// Start of the next slab; `None` = everything was read.
     next: Option<Timestamp>,
     /// Width of the next slab, in nanoseconds.
     width: u64,
@@ -174,10 +173,10 @@ impl std::fmt::Debug for ReplaySteps {
 }
 
 impl Snapshot {
-    /// The rows of many streams of a table as one sequence in the order of time. Of rows of one
-    /// time those of a stream stand together, as a scan gives them, and streams stand in the order
-    /// of [`Snapshot::streams`]. Of the streams with the requested tags those come that `accepts`
-    /// says yes to; `None` accepts all.
+    /// The rows of many streams of a table as one sequence in the order of time. Rows of equal time
+    /// are grouped by stream, in the order of [`Snapshot::streams`]; within a stream they have the
+    /// order of a scan. Of the streams with the requested tags, those that `accepts` returns true
+    /// for are read; `None` accepts all.
     ///
     /// ```
     /// use headwater_engine::{Database, Options, ReplaySpec};
@@ -205,9 +204,9 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` without such a table or field, `invalid` for a filter of another type than its
-    /// field or a cursor of another table. The iterator yields the errors of a scan, and ends
-    /// after the first.
+    /// `not_found` for an unknown table or field, `invalid` for a filter of another type than its
+    /// field or a cursor of another table. The iterator yields the errors of a scan, and ends after
+    /// the first.
     pub fn replay(
         &self,
         spec: &ReplaySpec,
@@ -219,11 +218,11 @@ impl Snapshot {
         })
     }
 
-    /// As [`Snapshot::replay`], for callers that keep the snapshot beside the replay and pass it to
-    /// each call.
+    /// As [`Snapshot::replay`], for callers that store the snapshot beside the replay and pass it
+    /// to each call.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::replay`].
     pub fn replay_steps(
         &self,
         spec: &ReplaySpec,
@@ -272,7 +271,7 @@ impl Snapshot {
             after: spec.after.clone(),
         };
         if let Some(stream) = replay.streams.first() {
-            // Filters are looked at before anything is read.
+            // Filters are checked before anything is read.
             let nothing = ClosedRange::EMPTY;
             let spec = ScanSpec {
                 range: nothing,
@@ -326,7 +325,7 @@ impl Replay<'_> {
         self.steps.stream_count()
     }
 
-    /// Names a row of a chunk, to go on behind it. `None` where there is no such row.
+    /// Cursor of a row of a chunk, to continue after it. `None` if the chunk does not have the row.
     #[must_use]
     pub fn cursor(&self, chunk: &ReplayChunk, row: usize) -> Option<ReplayCursor> {
         self.steps.cursor(chunk, row)
@@ -340,7 +339,7 @@ impl ReplaySteps {
         &self.fields
     }
 
-    /// The next rows, of the snapshot that the replay was made of; `None` at the end, and behind an
+    /// The next rows, of the snapshot that the replay was made of; `None` at the end, and after an
     /// error.
     pub fn next_chunk(&mut self, snapshot: &Snapshot) -> Option<Result<ReplayChunk>> {
         if self.slab.is_none() {
@@ -377,7 +376,7 @@ impl ReplaySteps {
         self.streams.len()
     }
 
-    /// Names a row of a chunk, to go on behind it. `None` where there is no such row.
+    /// Cursor of a row of a chunk, to continue after it. `None` if the chunk does not have the row.
     #[must_use]
     pub fn cursor(&self, chunk: &ReplayChunk, row: usize) -> Option<ReplayCursor> {
         let (time, stream) = chunk.group(row)?;
@@ -396,9 +395,9 @@ impl ReplaySteps {
         })
     }
 
-    /// Bytes that the next slab may take.
+    /// Maximum bytes of the next slab.
     fn allowed(&mut self) -> usize {
-        // First the share of the slab before.
+        // The share of the previous slab is released first.
         self.share = None;
         match (self.memory_bytes, &self.memory) {
             (0, Some(memory)) => {
@@ -411,7 +410,7 @@ impl ReplaySteps {
         }
     }
 
-    /// Reads the next slab that holds a row; `None` at the end.
+    /// Reads the next slab that has a row; `None` at the end.
     fn read(&mut self, snapshot: &Snapshot) -> Result<Option<Slab>> {
         while let Some(first) = self.next {
             let range = self.scan.range;
@@ -436,8 +435,8 @@ impl ReplaySteps {
         Ok(None)
     }
 
-    /// Reads the rows of all streams from the beginning of a range on, as far as they fit into so
-    /// much memory, and returns up to which instant that is.
+    /// Reads the rows of all streams from the beginning of a range on, as far as they fit into this
+    /// memory, and returns the last instant that was read.
     fn read_streams(
         &self,
         snapshot: &Snapshot,
@@ -460,7 +459,7 @@ impl ReplaySteps {
                 };
                 part.cut(last);
                 if part.chunk.times.is_empty() {
-                    // The slab has come to end before.
+                    // The slab ends before this stream's rows.
                     break;
                 }
                 held += part.bytes();
@@ -478,7 +477,7 @@ impl ReplaySteps {
         Ok((parts, last))
     }
 
-    /// Puts rows of streams one behind the other and in order.
+    /// Concatenates the rows of streams, and sorts them.
     fn slab_of(&self, parts: Vec<StreamRows>) -> Result<Slab> {
         let rows: usize = parts.iter().map(|part| part.chunk.times.len()).sum();
         let count = u32::try_from(rows).map_err(|_| {
@@ -495,8 +494,8 @@ impl ReplaySteps {
                 into.extend_from(column, 0..len);
             }
         }
-        // Rows stand stream by stream, each by time: equal ones stay in this order. A sort without
-        // indirect comparisons of times is several times as fast.
+        // Rows are grouped by stream, each group sorted by time: rows of equal time stay in this
+        // order. A sort without indirect comparisons of times is several times as fast.
         let mut by_time: Vec<(i64, u32)> = times.iter().copied().zip(0..count).collect();
         by_time.sort_by_key(|(time, _)| *time);
         let order: Vec<u32> = by_time.into_iter().map(|(_, row)| row).collect();
@@ -510,7 +509,7 @@ impl ReplaySteps {
         })
     }
 
-    /// Passes over the rows up to the one that a cursor names.
+    /// Passes over the rows up to and including the row of a cursor.
     fn pass_over(&self, slab: &mut Slab, after: &ReplayCursor) {
         let key = |name: &StreamName| {
             let mut key = Vec::with_capacity(64);
@@ -587,12 +586,12 @@ pub struct ReplayRow {
     pub time: Timestamp,
     /// Its stream, by its position in [`Replay::stream`].
     pub stream: u32,
-    /// Which of the rows of this stream and time it is, from 1 on: for a [`ReplayCursor`].
+    /// Number of the row among the rows of this stream and time, from 1 on: for a [`ReplayCursor`].
     pub number: u64,
 }
 
 impl ReplayChunk {
-    /// Its rows, in order.
+    /// The rows of the chunk, in order.
     pub fn rows(&self) -> impl Iterator<Item = ReplayRow> + '_ {
         let mut number = self.before;
         let mut group = self.group(0);
@@ -631,7 +630,7 @@ fn stream_of(streams: &[u32], row: u32) -> usize {
         .unwrap_or(usize::MAX)
 }
 
-/// An instant before `last`, and not before `first`, up to which lies about half of the rows read.
+/// An instant from `first` on and before `last`, up to which there are about half of the rows read.
 fn middle(parts: &[StreamRows], first: Timestamp, last: Timestamp) -> Timestamp {
     let mut times: Vec<i64> = Vec::new();
     for part in parts {
@@ -646,7 +645,7 @@ fn middle(parts: &[StreamRows], first: Timestamp, last: Timestamp) -> Timestamp 
     Timestamp::from_nanos(middle.min(before).max(first.as_nanos()))
 }
 
-/// Width of the next slab, after one from `first` to `last` of so many bytes.
+/// Width of the next slab in nanoseconds, after a slab from `first` to `last` of `held` bytes.
 fn next_width(first: Timestamp, last: Timestamp, held: usize, memory: usize) -> u64 {
     let width = last.as_nanos().abs_diff(first.as_nanos()).saturating_add(1);
     if held == 0 {

@@ -24,7 +24,7 @@ pub struct ScanSpec {
     pub fields: Option<Vec<String>>,
     /// Conditions that must all hold.
     pub filters: Vec<Filter>,
-    /// Lists of conditions: of each list one must hold. No row meets an empty one.
+    /// Lists of conditions: at least one of each list must hold. An empty list matches no row.
     pub any_of: Vec<Vec<Filter>>,
 }
 
@@ -54,11 +54,11 @@ pub(crate) struct SingleScan {
     /// Names and types of `wanted`, made on first use.
     fields: OnceLock<Vec<(String, FieldType)>>,
     wanted: Vec<FieldId>,
-    /// Fields to read: the requested ones and those of conditions, rising; empty = the requested
-    /// ones.
+    /// Fields to read: the requested ones and the fields of conditions, sorted; empty = the
+    /// requested ones.
     read: Vec<FieldId>,
     conditions: Vec<Clause>,
-    /// Indexes that can say something of the conditions.
+    /// Indexes that can answer some of the conditions.
     usable: Vec<Usable>,
     /// Counts of rows read in vain, where indexes are chosen by use.
     counting: Option<Counting>,
@@ -69,12 +69,12 @@ pub(crate) struct SingleScan {
     spans: VecDeque<ClosedRange>,
     partition: Option<(Arc<Partition>, StreamContents)>,
     current: Option<(Vec<Source>, ClosedRange)>,
-    /// Rows that are all there is, when no partition meets the range.
+    /// The complete result, when no partition meets the range.
     ready: Option<Rows>,
 }
 
 pub(super) enum ScanStretch {
-    /// Only memory can hold something here.
+    /// A range in which only memory may have rows.
     Between(ClosedRange),
     Partition(Arc<Partition>, ClosedRange),
 }
@@ -131,7 +131,7 @@ impl SingleScan {
         })
     }
 
-    /// Rows in memory that lie in a range; `last` = no later range will follow.
+    /// Rows in memory within a range; `last` = no later range will follow.
     fn memory_in(&mut self, range: &ClosedRange, last: bool) -> Rows {
         let from = self
             .memory
@@ -147,7 +147,7 @@ impl SingleScan {
         self.memory.slice(from..to.max(from))
     }
 
-    /// Goes on to the next range that may hold rows. False at the end.
+    /// Advances to the next range that may have rows. False at the end.
     fn advance(&mut self) -> Result<bool> {
         loop {
             if let Some(span) = self.spans.pop_front() {
@@ -168,7 +168,7 @@ impl SingleScan {
                 None => return Ok(false),
                 Some(ScanStretch::Between(range)) => self.spans.push_back(range),
                 Some(ScanStretch::Partition(partition, range)) => {
-                    // Memory may have rows there whatever the state of the partition.
+                    // Memory may have rows there, whatever the state of the partition.
                     self.spans.push_back(range);
                     let Some(state) = self.view.state(&partition)? else {
                         continue;
@@ -218,7 +218,7 @@ impl SingleScan {
         Ok((spans.into(), LeafCaching::UnlessSmall))
     }
 
-    /// The parts of a partition that may hold matching rows, by the bounds in the pyramid.
+    /// The parts of a partition that may have matching rows, by the bounds in the pyramid.
     fn spans_by_pyramid(
         &self,
         partition: &Partition,
@@ -242,7 +242,7 @@ impl SingleScan {
         })
     }
 
-    /// The ranges outside of which no row meets the conditions; sorted, and apart.
+    /// The ranges outside of which no row meets the conditions; sorted, disjoint.
     pub(crate) fn spans(mut self) -> Result<Vec<ClosedRange>> {
         if let Some(rows) = self.ready.take() {
             return Ok(union(self.matching(rows)));
@@ -269,8 +269,7 @@ impl SingleScan {
         Ok(union(out))
     }
 
-    /// The instants of these rows that meet the conditions; the rows are all that exist at their
-    /// times.
+    /// The instants of these rows that meet the conditions; no other rows exist at their times.
     fn matching(&self, rows: Rows) -> Vec<ClosedRange> {
         let rows = self.view.settled_rows(rows);
         let mut picked: Vec<u32> = (0u32..).take(rows.len()).collect();
@@ -386,7 +385,7 @@ impl Iterator for SingleScan {
     }
 }
 
-/// The fields a question is for, in its order.
+/// The requested fields, in the order of the request.
 pub(super) fn requested_fields(table: &Table, spec: &ScanSpec) -> Result<Vec<FieldId>> {
     match &spec.fields {
         None => Ok((0..table.fields.len()).map(|i| FieldId(i as u32)).collect()),
@@ -400,7 +399,7 @@ pub(super) fn requested_field(table: &Table, name: &str) -> Result<FieldId> {
         .ok_or_else(|| Error::not_found(format!("table `{}` has no field `{name}`", table.name)))
 }
 
-/// The range split at the borders of partitions, by time; empty when no partition meets it.
+/// The range split at the borders of partitions, by time; empty when no partition meets the range.
 pub(super) fn segments(view: &StreamView, range: &ClosedRange) -> VecDeque<ScanStretch> {
     let mut out = VecDeque::new();
     let mut next = Some(range.first);

@@ -26,10 +26,11 @@ pub(crate) struct SingleSnapshot {
     sequence: Sequence,
     pub(super) shards: Vec<ShardSnapshot>,
     pub(super) tables: Arc<Tables>,
-    /// When values of tables expire: which have. `None` = none does.
+    /// The instant up to which values have expired, by table; `None` = no table has values that
+    /// expire.
     now: Option<Moment>,
-    /// The number of changes to definitions that it sees; `None` when there was one while it was
-    /// opened.
+    /// The number of changes to definitions that the snapshot sees; `None` when a change was in
+    /// progress while it was opened.
     definitions: Option<u64>,
 }
 
@@ -52,8 +53,8 @@ impl SingleSnapshot {
         loop {
             let deletes = core.write_barrier.deletes();
             let definitions = core.catalog.changes();
-            // Shards first, the sequence after: every job in the shards' versions is at or below
-            // the sequence then.
+            // Shards first, the sequence afterwards: every job in the shards' versions is then at
+            // or below the sequence.
             let shards: Vec<ShardSnapshot> = core
                 .shards
                 .iter()
@@ -74,8 +75,8 @@ impl SingleSnapshot {
                 now,
                 definitions: Some(definitions).filter(|d| *d == core.catalog.changes()),
             };
-            // A delete that came in between may be at or below the sequence and yet unknown to a
-            // shard's list.
+            // A concurrent delete may be at or below the sequence and still be missing in a shard's
+            // list.
             if core.write_barrier.deletes() == deletes {
                 return snapshot;
             }
@@ -132,7 +133,7 @@ impl SingleSnapshot {
         let table = self.table(table)?;
         let catalog = &self.core.catalog;
         let mut records = catalog.streams_of(&*self.core.meta, table.id, Some(self.sequence))?;
-        // One that was dropped since and its successor have one name.
+        // A dropped stream and its successor have the same name.
         records.dedup_by(|b, a| a.key == b.key);
         let mut out = Vec::new();
         for record in records {
@@ -145,12 +146,12 @@ impl SingleSnapshot {
         Ok(out)
     }
 
-    /// Key bytes of the streams of a table, rising.
+    /// Key bytes of the streams of a table, sorted.
     pub(super) fn stream_keys(&self, table: &Table) -> Result<Vec<Box<[u8]>>> {
         let catalog = &self.core.catalog;
         let records = catalog.streams_of(&*self.core.meta, table.id, Some(self.sequence))?;
         let mut keys: Vec<Box<[u8]>> = records.into_iter().map(|record| record.key).collect();
-        // One that was dropped since and its successor have one name.
+        // A dropped stream and its successor have the same name.
         keys.dedup();
         Ok(keys)
     }
@@ -172,7 +173,7 @@ impl SingleSnapshot {
         self.sequence
     }
 
-    /// Where a stream is.
+    /// Looks up a stream by name.
     pub(super) fn find(&self, name: &StreamName) -> Result<ResolvedStream<'_>> {
         let table = self.table(name.table())?;
         let mut key = Vec::with_capacity(64);
@@ -196,10 +197,11 @@ impl SingleSnapshot {
         })
     }
 
-    /// The stream; of its events in memory, those that may lie in `range`.
+    /// The view of a stream, with its events in memory that may be in `range`.
     ///
     /// # Errors
-    /// When events that were stored since were moved to a file, and it cannot be read.
+    /// When events that were stored after the snapshot was opened were moved to a file that cannot
+    /// be read.
     pub(super) fn view(
         &self,
         found: ResolvedStream<'_>,
@@ -228,8 +230,8 @@ impl SingleSnapshot {
         })
     }
 
-    /// The events of a stream in memory that may lie in a range, versions merged as far as an
-    /// earlier reader has done it, or here when they have become so many.
+    /// The events of a stream in memory that may be in a range. Versions are merged as far as an
+    /// earlier reader has done it, or here when there are too many of them.
     pub(super) fn chunks_to_read(
         &self,
         found: &ResolvedStream<'_>,
@@ -281,7 +283,7 @@ impl SingleSnapshot {
             .collect()
     }
 
-    /// True when something of a stream is deleted and perhaps still there.
+    /// True when deleted events of a stream may still be stored.
     pub(super) fn has_deletes(&self, found: &ResolvedStream<'_>) -> bool {
         let mut deletes = found.seen.tombstones.iter();
         deletes.any(|t| t.sequence <= self.sequence && t.concerns(found.table.id, found.stream))
@@ -418,7 +420,7 @@ impl SingleSnapshot {
     }
 }
 
-/// A stream as a snapshot finds it.
+/// A stream as resolved in a snapshot.
 #[derive(Clone, Copy)]
 pub(super) struct ResolvedStream<'a> {
     pub(super) table: &'a Arc<Table>,
@@ -429,7 +431,7 @@ pub(super) struct ResolvedStream<'a> {
 }
 
 impl ResolvedStream<'_> {
-    /// The chunks of the stream that the snapshot sees and that may hold something in a range.
+    /// The chunks of the stream that the snapshot sees and that may have events in a range.
     pub(super) fn chunks(&self, range: &ClosedRange) -> Result<Vec<Arc<Chunk>>> {
         let held = {
             let state = self.shard.state.lock();

@@ -1,7 +1,7 @@
 //! The table of stats: each number of [`Stats`] with its name, unit and help, described once.
 //!
-//! `headwater stat`, `/metrics`, the JSON of C, the fields of Go and the dictionary of Python are
-//! made from this table, and so is the list in `docs/operate/metrics.md`.
+//! `headwater stat`, `/metrics`, the JSON of C, the fields of Go, the dictionary of Python and the
+//! list in `docs/operate/metrics.md` are made from this table.
 //!
 //! Invariants: a name, once released, keeps its meaning; every field of [`Stats`] is in the table.
 //! Concurrency: constants and pure functions.
@@ -13,12 +13,12 @@ use std::time::Duration;
 /// One number of a database.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
-    /// Name in JSON, C, Go, Python and `headwater stat`; a duration gets a suffix for its unit
+    /// Name in JSON, C, Go, Python and `headwater stat`; durations get a suffix for their unit
     /// there.
     pub name: &'static str,
     /// Metric without the prefix `headwater_`; a counter gets the suffix `_total`.
     pub metric: MetricName,
-    /// Whether the number only grows, and since when.
+    /// Kind of the number: the present state, or a sum since an instant.
     pub kind: StatKind,
     /// Unit of the number.
     pub unit: StatUnit,
@@ -33,11 +33,11 @@ pub struct Stat {
 pub enum MetricName {
     /// A metric of its own.
     Plain(&'static str),
-    /// One of a family: the family's name, a label and its value.
+    /// A member of a family: the family's name, a label and its value.
     Labelled(&'static str, &'static str, &'static str),
 }
 
-/// Whether a number only grows.
+/// Kind of a number: the present state, or a sum that only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatKind {
     /// The present state.
@@ -51,7 +51,7 @@ pub enum StatKind {
 /// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatUnit {
-    /// Things of the name.
+    /// A count of the things in the name.
     Count,
     /// A size in bytes.
     Bytes,
@@ -337,7 +337,7 @@ mod tests {
         }
     }
 
-    /// Each field of [`Stats`] changes one number of the table at least.
+    /// Each field of [`Stats`] changes at least one number of the table.
     #[test]
     fn every_field_is_in_the_table() {
         let text = format!("{:?}", Stats::default());

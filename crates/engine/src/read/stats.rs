@@ -1,4 +1,4 @@
-//! Sizes, counts and write amplification of a database; `stat_table` names each of them.
+//! Sizes, counts and write amplification of a database; `stat_table` describes each of them.
 
 use crate::Result;
 use crate::common::counters::Cause;
@@ -8,7 +8,8 @@ use headwater_types::invariant::wide;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Counters and sizes of a database. Sums since it was made, unless they say "since opening".
+/// Counters and sizes of a database. Sums are since the database was created, unless they say
+/// "since opening".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Events stored or in memory; an event with several fields counts once.
@@ -25,23 +26,23 @@ pub struct Stats {
     pub partitions: u64,
     /// Leaves of main runs.
     pub leaves: u64,
-    /// Late runs that wait to be folded.
+    /// Late runs that wait to be merged.
     pub late_runs: u64,
     /// Bytes of all files.
     pub disk_bytes: u64,
     /// Bytes of segments up to their committed lengths.
     pub segment_bytes: u64,
-    /// Bytes of log files, those kept for recycling included.
+    /// Bytes of log files, including files retained for recycling.
     pub log_bytes: u64,
     /// Bytes of all files in the fast tier; 0 without one. Part of `disk_bytes`.
     pub fast_bytes: u64,
-    /// Limit of the log in the fast tier; 0 without one.
+    /// Maximum bytes of the log in the fast tier; 0 without one.
     pub fast_bytes_max: u64,
     /// Bytes written to the fast tier since opening.
     pub fast_written_bytes: u64,
     /// Bytes written to all other media since opening.
     pub bulk_written_bytes: u64,
-    /// Bytes of records in the log of a fast tier that its copy in bulk does not have; 0 without
+    /// Bytes of records in the log of a fast tier that are missing in its copy in bulk; 0 without
     /// such a copy.
     pub log_mirror_behind_bytes: u64,
     /// Bytes of the index of segments that the fast tier repeats. Part of `fast_bytes`.
@@ -50,31 +51,31 @@ pub struct Stats {
     pub fast_index_reads: u64,
     /// Parts of the fast index that were invalid and dropped since opening.
     pub fast_index_dropped: u64,
-    /// Times since opening that the fast tier had no room for more of the index.
+    /// Number of times since opening that the fast tier had no space for more of the index.
     pub fast_index_refused: u64,
-    /// Bytes of the newest segments that the fast tier has whole. Part of `fast_bytes`.
+    /// Bytes of the newest segments that are completely in the fast tier. Part of `fast_bytes`.
     pub fast_newest_bytes: u64,
-    /// Segments of which the fast tier has a copy.
+    /// Segments with a copy in the fast tier.
     pub fast_newest_segments: u64,
     /// Reads of segments that these copies answered since opening, in place of bulk.
     pub fast_newest_reads: u64,
     /// Copies that were invalid and dropped since opening.
     pub fast_newest_dropped: u64,
-    /// Times since opening that the fast tier had no room for more copies.
+    /// Number of times since opening that the fast tier had no space for more copies.
     pub fast_newest_refused: u64,
     /// Named snapshots.
     pub snapshots: u64,
-    /// Bytes of segments that are there for named snapshots only. Part of `disk_bytes`.
+    /// Bytes of segments that only named snapshots retain. Part of `disk_bytes`.
     pub snapshot_bytes: u64,
-    /// Limit of these; 0 without one.
+    /// Maximum of `snapshot_bytes`; 0 without one.
     pub snapshot_bytes_max: u64,
-    /// Partitions whose rows were freed: they are elsewhere ([`crate::Database::free_rows`]).
+    /// Partitions whose rows were freed, as another node has them ([`crate::Database::free_rows`]).
     pub partitions_freed: u64,
-    /// Bytes of them that were freed. Not part of `disk_bytes` and `segment_bytes`.
+    /// Freed bytes of these partitions. Not part of `disk_bytes` and `segment_bytes`.
     pub freed_bytes: u64,
-    /// Bytes of segments that nothing refers to any more.
+    /// Dead bytes of segments: nothing refers to them any more.
     pub dead_bytes: u64,
-    /// Bytes of memory that events occupy.
+    /// Bytes of events in memory.
     pub memory_bytes: u64,
     /// Bytes of memory that only open snapshots still read; not part of the writers' budget.
     pub pinned_bytes: u64,
@@ -84,17 +85,17 @@ pub struct Stats {
     pub events_accepted: u64,
     /// Bytes accepted: 8 for a timestamp or number, 1 for a boolean, the length of text.
     pub bytes_accepted: u64,
-    /// Events written to leaves because of: first storage in order.
+    /// Events written to leaves by their first storage, in order.
     pub events_flush: u64,
     /// Events written by merges of late events.
     pub events_merge: u64,
     /// Events written as late runs.
     pub events_late_run: u64,
-    /// Events written when late runs were folded.
+    /// Events written when late runs were merged into main runs.
     pub events_fold: u64,
     /// Events written by compaction and splits.
     pub events_compaction: u64,
-    /// Events written by deletes that took part of a leaf.
+    /// Events written by deletes that removed part of a leaf.
     pub events_delete: u64,
     /// Bytes written to the log.
     pub bytes_log: u64,
@@ -104,9 +105,9 @@ pub struct Stats {
     pub bytes_index: u64,
     /// Bytes of metadata written.
     pub bytes_meta: u64,
-    /// Steps that stored something.
+    /// Jobs that stored something.
     pub flushes: u64,
-    /// Merges of late events into main runs, folds of late runs among them.
+    /// Merges of late events and late runs into main runs.
     pub merges: u64,
     /// Syncs of the log since opening.
     pub log_syncs: u64,
@@ -122,8 +123,7 @@ pub struct Stats {
     pub bytes_read: u64,
     /// Damaged leaves and blocks met since opening.
     pub damaged_parts: u64,
-    /// Partitions of which nothing can be read, as far as is known: [`crate::admin::check`] looks
-    /// at all.
+    /// Partitions known to be unreadable: [`crate::admin::check`] checks all.
     pub partitions_unreadable: u64,
 }
 
@@ -146,7 +146,7 @@ impl Stats {
         ratio(self.events_written(), self.events_accepted)
     }
 
-    /// Bytes written to the medium, of any kind, per byte accepted. 0 before the first event.
+    /// Bytes written to the device, of any kind, per byte accepted. 0 before the first event.
     #[must_use]
     pub fn wa_bytes(&self) -> f64 {
         ratio(
@@ -235,7 +235,7 @@ impl Stats {
         Ok(stats)
     }
 
-    /// Counts freed rows, which take no room here.
+    /// Counts freed rows, which take no space here.
     fn count_freed(&mut self, core: &Core) -> Result<()> {
         let freed = core.freed_rows()?;
         self.partitions_freed = freed.partitions;
@@ -244,7 +244,7 @@ impl Stats {
         Ok(())
     }
 
-    /// Counts bytes in the fast tier, and bytes written to either device.
+    /// Counts bytes in the fast tier, and bytes written to each device.
     fn count_tiers(&mut self, core: &Core) {
         let placed = core.placing.now();
         let media = &placed.env.media;

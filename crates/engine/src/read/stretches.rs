@@ -1,12 +1,11 @@
-//! The stretches where a table has rows, and whether they are unchanged, by numbers that outlive
-//! the process: for programs that keep a copy of the rows in another form.
+//! The stretches where a table has rows, with imprints that outlive the process and show whether a
+//! stretch is unchanged: for programs that maintain a copy of the rows in another form.
 //!
-//! Invariants: every row that the snapshot shows lies in a stretch. Where two snapshots, also of
+//! Invariants: every row that the snapshot shows is in a stretch. Where two snapshots, also of
 //! different openings of a database or of different databases, show the same set of stretches with
-//! imprints for a range, and types of fields are the same, a read of the range gives the same rows:
-//! an imprint is the head of a segment's chain of hashes. The reverse does not hold.
-//! Concurrency: no lock is held over I/O.
-//! Failure: nothing of a segment is read, so damage is not met here.
+//! imprints for a range, and types of fields are the same, reads of the range return the same rows:
+//! an imprint is the head of a segment's chain of hashes. The reverse does not hold. Concurrency:
+//! no lock is held over I/O. Failure: no segment is read, so damage is not met here.
 
 use super::single::SingleSnapshot;
 use crate::core::shard::ShardSnapshot;
@@ -15,28 +14,29 @@ use crate::storage::segment::Partition;
 use crate::{Error, Result};
 use headwater_types::{ClosedRange, Timestamp};
 
-/// Where a table has something: a span of time, of some of its streams. Stretches may overlap.
+/// A span of time in which a table has rows or buckets of some of its streams. Stretches may
+/// overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The span, without the part before the table's retention cutoff.
     pub range: ClosedRange,
-    /// A hash of its stored form. `None` = it may change without being stored again (events in
-    /// memory, deletes that are not carried out, values that expire, parts of a copy), or was
-    /// stored before there were hashes: its content can only be learnt by reading.
+    /// A hash of its stored form. `None` = the content may change without being stored again
+    /// (events in memory, deletes that are not carried out, values that expire, parts of a copy),
+    /// or was stored before there were hashes: only a read shows whether it changed.
     pub imprint: Option<[u8; 32]>,
-    /// Its rows were aged away and left their aggregates.
+    /// True when its rows were aged away and only their buckets remain.
     pub is_aged: bool,
-    /// Nothing of it can be read.
+    /// True when it is unreadable.
     pub is_unreadable: bool,
 }
 
-/// Where a table has something.
+/// The stretches of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretches {
-    /// The number of the database, which no other has, but one that was made of a backup of it.
+    /// The identity of the database, shared only with databases restored from a backup of it.
     pub identity: u64,
-    /// Before this instant rows have been removed because of their age, or will be shortly, and
-    /// none can be written; `None` = nowhere.
+    /// Rows before this instant are removed because of their age, or will be shortly, and cannot be
+    /// written; `None` = there is no such instant.
     pub floor: Option<Timestamp>,
     /// The stretches, by their first instants.
     pub all: Vec<Stretch>,

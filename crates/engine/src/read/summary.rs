@@ -1,8 +1,7 @@
 //! Rows and aggregates of several fields by bins, in one walk, for grouped queries.
 //!
-//! Invariants: a bin is there when it has a row, also one without any of the requested fields; its
-//! rows are counted as a scan would count them. Where rows have been aged away they count as they
-//! did before.
+//! Invariants: a bin is returned when it has a row, even a row without any of the requested fields;
+//! its rows are counted as a scan would count them. Aged rows count as they did before.
 
 use super::bins::Bins;
 use super::gather::{Sink, buckets_and_rows};
@@ -23,14 +22,14 @@ pub struct SummarySpec {
     pub range: ClosedRange,
     /// The bins.
     pub bins: Bins,
-    /// The fields, in the order of their aggregates; none = rows only.
+    /// The fields, in the order of their aggregates; empty = rows only.
     pub fields: Vec<String>,
 }
 
-/// A bin that holds a row.
+/// A bin that has a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SummaryBin {
-    /// The number of the bin: bin 0 of [`Bins::Every`] begins at the origin. Its start may lie
+    /// The number of the bin: bin 0 of [`Bins::Every`] begins at the origin. The bin may start
     /// before the range.
     pub number: i128,
     /// Its rows.
@@ -39,20 +38,19 @@ pub struct SummaryBin {
     pub aggregates: Vec<Aggregate>,
 }
 
-/// Bins come in rising order except those read from rows, which come after the buckets of their
-/// partition.
+/// Bins in ascending order, except that bins read from rows follow the buckets of their partition.
 struct Collector<'a> {
     spec: &'a SummarySpec,
     fields: &'a [FieldId],
-    /// All fields of the table where values expire, else none.
+    /// All fields of the table where values expire, otherwise empty.
     expiring: &'a [FieldId],
     rising: Vec<SummaryBin>,
     others: BTreeMap<i128, SummaryBin>,
-    /// Where there is one bin for everything: totals of partitions are cached.
+    /// Set for a single bin over everything: totals of partitions are cached.
     whole: Option<Whole<'a>>,
 }
 
-/// The one bin of a stream as a whole.
+/// The only bin of a stream, over everything.
 struct Whole<'a> {
     view: &'a StreamView,
     fields: WantedFields,
@@ -61,7 +59,7 @@ struct Whole<'a> {
 }
 
 impl<'a> Whole<'a> {
-    /// For these fields; `None` where a definition is missing.
+    /// Collector for these fields; `None` where a definition is missing.
     fn new(view: &'a StreamView, fields: &[FieldId]) -> Option<Whole<'a>> {
         let typed = fields
             .iter()
@@ -107,7 +105,7 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds rows and aggregates to the one bin there is.
+    /// Adds rows and aggregates to the only bin.
     fn add_totals(&mut self, rows: u64, aggregates: &[Aggregate]) {
         let bin = self.bin(0);
         bin.rows += rows;
@@ -138,8 +136,8 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds a bucket whose rows were aged away: only the average time of its values is known. Its
-    /// rows count where those of its first field do.
+    /// Adds a bucket whose rows were aged away: only the mean time of its values is known. Its rows
+    /// count in the bin of the mean time of its first field.
     fn take_final(&mut self, seen: &SeenBucket<'_>) {
         if let Some(time) = seen.mean_time()
             && seen.counts_at(time)
@@ -190,7 +188,7 @@ impl Sink for Collector<'_> {
             self.add_totals(known.rows, &known.aggregates);
             return true;
         }
-        // The partition is collected by itself.
+        // The partition is collected separately.
         whole.before = std::mem::take(&mut self.rising);
         false
     }
@@ -229,8 +227,8 @@ impl Sink for Collector<'_> {
     }
 }
 
-/// The rows in a range, counted from the entries of leaves: only those at its ends are read. `None`
-/// where rows may replace others, are deleted or have expired, or have left their aggregates only.
+/// The number of rows in a range, counted from the entries of leaves: only leaves at the ends of
+/// the range are read. `None` where rows may replace others, are deleted, expired or aged away.
 fn count(view: &StreamView, range: &ClosedRange) -> Result<Option<u64>> {
     if view.now.is_some() {
         return Ok(None);
@@ -243,7 +241,7 @@ fn count(view: &StreamView, range: &ClosedRange) -> Result<Option<u64>> {
         };
         let span = partition.span();
         let keeps = view.table.keeps_duplicates();
-        // In memory there may be newer values of stored rows, unless all of it is behind them.
+        // Memory may have newer values of stored rows, unless all of its rows are after them.
         let stored_to = state.main_end().unwrap_or(Timestamp::MIN).min(span.last);
         let from = memory.times.partition_point(|t| *t < span.first.as_nanos());
         let replaces = memory
@@ -316,7 +314,8 @@ fn summary(view: &StreamView, fields: &[FieldId], spec: &SummarySpec) -> Result<
     let width = spec.bins.width_ns();
     buckets_and_rows(view, &wanted, &spec.range, width, &mut collector)?;
     let mut bins = collector.sorted();
-    // A bucket without rows, or one of which aging left none here.
+    // Drops bins without rows and values, made by empty buckets or by aged ones that count in
+    // another bin.
     bins.retain(|bin| bin.rows > 0 || bin.aggregates.iter().any(|a| a.count > 0));
     Ok(bins)
 }

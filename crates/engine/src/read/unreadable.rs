@@ -1,21 +1,19 @@
-//! Partitions of which nothing can be read, and the events that belong into them.
+//! Unreadable partitions, and the events in their spans.
 //!
 //! A partition is unreadable when its file is missing or shorter than committed, or its header or a
-//! footer is damaged. Its span stays reserved: reads that meet it fail with the location of the
-//! damage, all others go on.
+//! footer is damaged. Its span stays reserved: reads that meet the span fail with the location of
+//! the damage, all others continue.
 //!
-//! Invariants: an unreadable partition takes no groups, and is not rewritten, aged, swept or
-//! removed; its file stays as it is until a repair. Records of the log in its span may be in it or
-//! not, since its covers cannot be read: the log keeps every such record, and so every write into
-//! the span that was accepted since. Memory has those of these events that fit into [`held_max`];
-//! the others are *parked*: they stand in the log only, and come back when the database is opened
-//! after a repair. So nothing is lost, and nothing can be counted twice, since nothing is stored
-//! until the covers are known.
-//! Concurrency: a partition becomes unreadable while the database is opened, or under its shard's
-//! step lock.
-//! Failure: writes into the span are refused row by row ([`crate::REFUSED_UNREADABLE`]) when more
-//! is parked than the memory budget, which an opening after the repair has to take in; other spans
-//! are not affected.
+//! Invariants: an unreadable partition accepts no groups, and is not rewritten, aged, swept or
+//! removed; its file stays unchanged until a repair. Records of the log in its span may be in it or
+//! not, since its covers cannot be read: the log retains every such record, and so every later
+//! write into the span that was accepted. Memory has as many of these events as fit into
+//! [`held_max`]; the others are *parked*: they are only in the log, and are loaded when the
+//! database is opened after a repair. So nothing is lost, and nothing can be counted twice, since
+//! nothing is stored until the covers are known. Concurrency: a partition becomes unreadable while
+//! the database is opened, or under its shard's step lock. Failure: writes into the span are
+//! refused row by row ([`crate::REFUSED_UNREADABLE`]) when more is parked than the memory budget,
+//! into which an opening after the repair has to load it; other spans are not affected.
 
 use crate::common::ids::{Sequence, ShardIndex, TableId};
 use crate::common::ranges::holds;
@@ -27,10 +25,10 @@ use crate::{Error, ErrorKind, Result};
 use headwater_types::Timestamp;
 use std::sync::Arc;
 
-/// Sets the partition aside in whose file an error found damage. True if it was counted as
-/// readable up to now.
+/// Marks the partition as unreadable in whose file `error` reports damage. True if it was counted
+/// as readable before.
 ///
-/// The shard's step lock must be held: no job is at work on the partition then.
+/// The shard's step lock must be held, so that no job is working on the partition.
 pub(crate) fn set_aside(core: &Core, shard: &Shard, error: &Error) -> bool {
     let Some(damage) = error
         .damaged()
@@ -52,7 +50,7 @@ pub(crate) fn set_aside(core: &Core, shard: &Shard, error: &Error) -> bool {
         };
         state.version += 1;
         state.set_unreadable(&partition, error.clone());
-        // The records in the log may be all that is left of it.
+        // The records in the log may be all that is left of the partition.
         if partition.record.sequence > kept_after {
             state.parked.from(Sequence(kept_after.0 + 1));
         }
@@ -68,7 +66,7 @@ pub(crate) fn set_aside(core: &Core, shard: &Shard, error: &Error) -> bool {
     true
 }
 
-/// Refuses rows that lie where nothing can be stored, when the log may not keep more of them.
+/// Refuses rows in unreadable spans, when the log may not retain more of them.
 pub(crate) fn refuse_unreadable(
     core: &Core,
     (shard, table): (ShardIndex, TableId),
@@ -105,7 +103,7 @@ pub(crate) fn refuse_unreadable(
     Ok(())
 }
 
-/// Logs a partition that cannot be read from now on.
+/// Logs a partition that has become unreadable.
 fn report(core: &Core, partition: &Partition, error: &Error) {
     let table = core.catalog.table(partition.record.table);
     let span = partition.record.span();

@@ -1,13 +1,12 @@
-//! The version of a range of a stream, as a number: equal numbers, equal data. For caches and for
-//! `ETag`.
+//! The version of a range of a stream, as a number: equal numbers mean equal data. For caches and
+//! for `ETag`.
 //!
 //! Invariants: two versions of one open database, stream and range are equal only if every read of
-//! the range gives the same in both; the reverse does not hold (a flush changes the version and not
-//! the data). The number means nothing after the database was closed: it is keyed at random, so
-//! that versions of another process are not taken for equal. For a copy it means the same as long
-//! as the copy is open, however often it is refreshed.
-//! Concurrency: [`quick`] takes no lock that is ever held over I/O, and gives up where the catalog
-//! is busy.
+//! the range returns the same in both; the reverse does not hold (a flush changes the version and
+//! not the data). The number has no meaning after the database was closed: its hash has a random
+//! key, so that versions of another process are not taken for equal. For a copy it has the same
+//! meaning as long as the copy is open, however often the copy is refreshed. Concurrency: [`quick`]
+//! takes no lock that is ever held over I/O, and gives up where the catalog is busy.
 
 use super::single::{ResolvedStream, SingleSnapshot};
 use crate::Result;
@@ -25,8 +24,8 @@ use std::hash::{Hash, Hasher};
 pub struct DataVersion {
     /// A keyed hash of the contents of the range.
     pub number: u64,
-    /// No write can change the range: it lies before the times that the table accepts. Deletes,
-    /// retention and drops still can, and writes can again when retention or aging goes back.
+    /// No write can change the range: it is before the times that the table accepts. Deletes,
+    /// retention and drops still can, and so can writes once retention or aging moves back.
     pub is_closed: bool,
 }
 
@@ -38,12 +37,12 @@ pub(super) struct VersionInputs<'a> {
     pub(super) sequence: Sequence,
     pub(super) partitions: &'a PartitionSet,
     pub(super) tombstones: &'a [Tombstone],
-    /// Chunks in memory that may hold something in the range.
+    /// Chunks in memory that may have events in the range.
     pub(super) chunks: Vec<&'a Chunk>,
 }
 
 impl VersionInputs<'_> {
-    /// `None` where time alone changes the contents: a table in which values expire.
+    /// `None` for a table in which values expire: time alone changes its contents.
     pub(super) fn version(&self, range: &ClosedRange) -> Option<DataVersion> {
         let life = &self.table.life;
         if life.expires {
@@ -73,7 +72,7 @@ impl VersionInputs<'_> {
         for tombstone in deletes {
             hasher.write_u64(tombstone.sequence.0);
         }
-        // Rows in memory are known by their sequences: a sequence has one content.
+        // Rows in memory are identified by their sequences: a sequence has one content.
         hasher.write_u64(u64::MAX);
         for chunk in &self.chunks {
             if let Some(rows) = visible_rows(chunk, range, self.sequence) {
@@ -84,21 +83,21 @@ impl VersionInputs<'_> {
         }
         Some(DataVersion {
             number: hasher.finish(),
-            // Of a copy a newer version may be on its way.
+            // A copy may receive a newer version.
             is_closed: self.core.store.here().is_none() && life.floor().ends(range.last),
         })
     }
 }
 
-/// Rows of a chunk in a range that a reader sees.
+/// The visible rows of a chunk in a range.
 struct VisibleRows {
     first_sequence: Sequence,
     last_sequence: Sequence,
     count: usize,
 }
 
-/// `None` for none. So that a range before the end of a chunk that grows keeps its version, its
-/// rows are looked at one by one.
+/// `None` without any. Rows are examined one by one, so that a range before the end of a chunk that
+/// grows keeps its version.
 fn visible_rows(chunk: &Chunk, range: &ClosedRange, at: Sequence) -> Option<VisibleRows> {
     let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
     if range.intersect(&chunk.span) == chunk.span && chunk.last_sequence <= at {
@@ -164,8 +163,8 @@ impl SingleSnapshot {
 }
 
 /// The version that a snapshot taken now would have, without waiting for anything that could wait
-/// for I/O. `None` when it cannot be determined so: the stream was not used since opening,
-/// definitions are being changed, values expire.
+/// for I/O. `None` when the version cannot be determined that way: the stream was not used since
+/// opening, definitions are being changed, or values expire.
 pub(crate) fn quick(core: &Core, name: &StreamName, range: &ClosedRange) -> Option<DataVersion> {
     let mut key = Vec::with_capacity(64);
     loop {
@@ -175,7 +174,7 @@ pub(crate) fn quick(core: &Core, name: &StreamName, range: &ClosedRange) -> Opti
         let stream = core.catalog.try_known_stream(&key)?;
         let shard = core.shards.get(core.shards.of_key(&key)).ok()?;
         let state = shard.state.lock();
-        // As for a snapshot: the shard first, the sequence after.
+        // As for a snapshot: the shard first, the sequence afterwards.
         let seen = VersionInputs {
             core,
             table: &table,

@@ -1,4 +1,4 @@
-//! One stream as one snapshot sees it.
+//! A stream in a snapshot.
 
 use crate::Result;
 use crate::common::ids::{Sequence, StreamId};
@@ -21,7 +21,7 @@ pub(crate) struct StreamView {
     pub(crate) stream: StreamId,
     pub(crate) sequence: Sequence,
     pub(crate) partitions: Arc<PartitionSet>,
-    /// Without deleted rows.
+    /// Chunks without deleted rows.
     pub(crate) chunks: Vec<Arc<Chunk>>,
     /// Deletes that may not be carried out in a partition yet.
     pub(crate) deletes: Vec<(Sequence, ClosedRange)>,
@@ -36,7 +36,7 @@ impl StreamView {
         sorted_rows(&self.chunks, range, self.sequence, &self.table, fields)
     }
 
-    /// The fields to read in order to know these fields.
+    /// The fields to read in order to compute these fields.
     pub(crate) fn fields_to_read(&self, fields: &[FieldId]) -> Vec<FieldId> {
         if self.now.is_some() {
             with_expiries(fields)
@@ -45,8 +45,8 @@ impl StreamView {
         }
     }
 
-    /// Rows as a reader sees them, after everything of one time has been merged: without expired
-    /// values.
+    /// Rows as a reader sees them: without expired values, which are removed after all rows of one
+    /// time have been merged.
     pub(crate) fn settled<'a>(&self, rows: &'a Rows) -> Cow<'a, Rows> {
         match self.now {
             None => Cow::Borrowed(rows),
@@ -62,9 +62,9 @@ impl StreamView {
         }
     }
 
-    /// Partitions that may hold something in a range, by time.
+    /// Partitions that may have events in a range, by time.
     pub(crate) fn partitions_in(&self, range: &ClosedRange) -> Vec<Arc<Partition>> {
-        // Partitions that are deleted, or lie before the retention cutoff, need not be read.
+        // Partitions that are deleted, or before the retention cutoff, need not be read.
         let is_gone = |p: &Partition| {
             p.unreadable.is_some() && self.hidden(p).swallows(&p.span().intersect(range))
         };
@@ -75,7 +75,7 @@ impl StreamView {
             .collect()
     }
 
-    /// Stretches of a partition whose stored events do not exist any more; sorted, apart.
+    /// Stretches of a partition whose stored events are deleted or expired; sorted, disjoint.
     pub(crate) fn hidden(&self, partition: &Partition) -> Hidden {
         let cut = self.table.life.cut;
         let piece = partition.piece.as_deref();
@@ -120,7 +120,7 @@ pub(crate) fn run_sources(
     Ok(sources)
 }
 
-/// As [`run_sources`], the late runs alone.
+/// As [`run_sources`], only the late runs.
 pub(crate) fn late_sources(
     view: &StreamView,
     partition: &Partition,

@@ -1,15 +1,14 @@
-//! Rows handed out where they lie, for programs that copy them once, to where they want them.
+//! Reads rows in place, for programs that copy them once, to their own memory.
 //!
-//! A scan makes rows that are the reader's own. Of a small read that is most of the work, and of a
-//! large one from memory half of it. Where a stream's rows in a range only have to be put one
-//! behind the other (leaves of main runs, and chunks of memory behind them, as events in order make
-//! them), they are handed out as they stand in the cache of decoded leaves and in memory.
-//! Everything else (late events, deletes, expiry, filters, fields that were widened) is scanned.
+//! A scan makes rows that the reader owns. Of a small read that is most of the work, and of a large
+//! one from memory half of it. Where a stream's rows in a range only have to be concatenated
+//! (leaves of main runs, followed by chunks of memory, as events in order make them), they are
+//! passed on as they are in the cache of decoded leaves and in memory. Everything else (late
+//! events, deletes, expiry, filters, widened fields) is scanned.
 //!
-//! Invariants: the chunks, put end to end, are what a scan gives.
-//! Concurrency: chunks and decoded columns are shared by reference count; no lock is held while the
-//! reader's code runs.
-//! Failure: the first error ends the read.
+//! Invariants: the concatenated chunks equal the result of a scan. Concurrency: chunks and decoded
+//! columns are shared by reference count; no lock is held while the reader's code runs. Failure:
+//! the first error ends the read.
 
 use super::scan::{ScanChunk, ScanSpec, requested_field, requested_fields};
 use super::single::{ResolvedStream, SingleSnapshot};
@@ -26,11 +25,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Some rows of a read, by time, for as long as [`crate::Snapshot::visit`] hands them out.
+/// Some rows of a read, by time, valid during the call by [`crate::Snapshot::visit`].
 #[derive(Clone, Debug)]
 pub struct RowBlock<'a> {
     times: &'a [i64],
-    /// The rows of the columns that are meant.
+    /// The rows of the columns that belong to the block.
     rows: Range<usize>,
     columns: Columns<'a>,
 }
@@ -50,7 +49,7 @@ struct RequestedFields<'a> {
 }
 
 impl<'a> RowBlock<'a> {
-    /// The rows of a chunk, of which there is one at least.
+    /// The rows of a chunk, which has at least one.
     pub(super) fn of(chunk: &'a ScanChunk) -> RowBlock<'a> {
         RowBlock {
             times: &chunk.times,
@@ -81,7 +80,7 @@ impl<'a> RowBlock<'a> {
         }
     }
 
-    /// The type of a field, by its position among the requested ones.
+    /// The type of a field, by its position among the requested fields.
     #[must_use]
     pub fn field_type(&self, place: usize) -> Option<FieldType> {
         match self.columns {
@@ -93,8 +92,8 @@ impl<'a> RowBlock<'a> {
         }
     }
 
-    /// The values of a field, by its position among the requested ones; `None` when no row here has
-    /// one.
+    /// The values of a field, by its position among the requested fields; `None` when no row of the
+    /// block has a value.
     #[must_use]
     pub fn column(&self, place: usize) -> Option<ColumnSlice<'a>> {
         let column = match self.columns {
@@ -112,7 +111,7 @@ impl<'a> RowBlock<'a> {
     }
 }
 
-/// Values of one field: a slot for each row of a [`RowBlock`], of which some may have no value.
+/// Values of one field: a slot for each row of a [`RowBlock`]; some rows may have no value.
 #[derive(Clone, Debug)]
 pub struct ColumnSlice<'a> {
     column: &'a Column,
@@ -120,13 +119,13 @@ pub struct ColumnSlice<'a> {
 }
 
 impl<'a> ColumnSlice<'a> {
-    /// The type.
+    /// The type of the field.
     #[must_use]
     pub fn field_type(&self) -> FieldType {
         self.column.field_type()
     }
 
-    /// True when it is known that every row has a value.
+    /// True when every row is known to have a value.
     #[must_use]
     pub fn has_all(&self) -> bool {
         self.column.presence().is_none()
@@ -221,9 +220,9 @@ impl SingleSnapshot {
     }
 }
 
-/// Rows that only have to be put one behind the other.
+/// Rows that only have to be concatenated.
 struct RowsInPlace {
-    /// Before the chunks, in order.
+    /// Leaves before the chunks, in order.
     leaves: Vec<(SegmentId, LeafEntry)>,
     chunks: Vec<Arc<Chunk>>,
 }
@@ -280,7 +279,7 @@ impl RowsInPlace {
         range: &ClosedRange,
         each: &mut impl FnMut(RowBlock<'_>),
     ) -> Result<()> {
-        // Each field once: it may be requested twice.
+        // Each field once: a request may name it twice.
         let mut read = Cow::Borrowed(wanted.fields);
         if !self.leaves.is_empty() && !read.is_sorted_by(|a, b| a < b) {
             let fields = read.to_mut();

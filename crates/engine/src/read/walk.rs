@@ -1,12 +1,11 @@
 //! Walks the pyramid of a stream in a partition from the coarsest level down.
 //!
-//! Invariants: every row of the main run in the range is either in a bucket the visitor took or
-//! skipped, or in a base bucket that is handed back for reading; buckets that late runs or memory
-//! touch, and buckets not wholly inside the range, are always handed back; levels above the base
-//! are not trusted where they are stale. Where the rows have been aged away, base buckets are shown
-//! as they are, also those that are only partly in the range.
-//! Failure: a damaged block is replaced by reading the rows behind it; where these were removed it
-//! is an error of the read.
+//! Invariants: every row of the main run in the range is either in a bucket that the visitor
+//! accepted or skipped, or in a base bucket that is returned for reading. Buckets with rows of late
+//! runs or memory, and buckets only partly in the range, are always returned; levels above the base
+//! are not used where they are stale. Where the rows have been aged away, base buckets are shown
+//! unchanged, also buckets only partly in the range. Failure: a damaged block is replaced by
+//! reading its rows; where these were removed it is an error of the read.
 
 use super::bins::Bins;
 use super::merge::{Hidden, Merge};
@@ -24,22 +23,22 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Blocks that are looked for at a time: a tile at a stored level has 8 or 9.
+/// Number of blocks that are looked up at a time: a tile at a stored level has 8 or 9.
 const BLOCKS_AHEAD: usize = 16;
 
 /// Decision about a bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Visit {
-    /// The bucket is dealt with.
+    /// The bucket is done.
     Done,
     /// Visit its children.
     Descend,
 }
 
-/// One bucket shown to the visitor.
+/// A bucket shown to the visitor.
 pub(crate) struct SeenBucket<'a> {
     pub(crate) span: ClosedRange,
-    /// There are no rows behind it any more: the visitor must decide now.
+    /// True when its rows do not exist any more: the visitor must decide now.
     pub(crate) is_final: bool,
     range: &'a ClosedRange,
     block: &'a BucketBlock,
@@ -59,7 +58,7 @@ impl SeenBucket<'_> {
         })
     }
 
-    /// The bin that holds all of the bucket, if one does.
+    /// The bin that contains the whole bucket, if there is one.
     pub(crate) fn bin(&self, bins: &Bins) -> Option<i128> {
         if let Bins::Level(level) = bins
             && *level >= self.block.level
@@ -70,19 +69,19 @@ impl SeenBucket<'_> {
         (self.span.last <= bins.end(bin)).then_some(bin)
     }
 
-    /// True when an aged bucket, whose values came at this instant on average, is in the range and
-    /// exists. The bucket counts as a whole before or behind the retention cutoff; deletes take it
-    /// only where they swallow it, and such a bucket is not shown.
+    /// True when an aged bucket, whose values have this mean time, is in the range and exists. The
+    /// bucket counts as a whole before or after the retention cutoff; a delete removes it only if
+    /// it covers the whole bucket, and such a bucket is not shown.
     pub(crate) fn counts_at(&self, time: Timestamp) -> bool {
         self.range.contains(time) && !self.view.table.life.cut.ends(time)
     }
 
-    /// Rows of the bucket, also those without a value of some field.
+    /// Number of rows of the bucket, including rows without a value of some field.
     pub(crate) fn rows(&self) -> u64 {
         self.block.rows.get(self.index).copied().unwrap_or(0)
     }
 
-    /// When the values of its first field came on average.
+    /// Mean time of the values of its first field.
     pub(crate) fn mean_time(&self) -> Option<Timestamp> {
         let fields = self.block.fields.iter();
         let mut times = fields.filter_map(|(_, _, aggregates)| {
@@ -92,7 +91,7 @@ impl SeenBucket<'_> {
         times.next()
     }
 
-    /// The aggregate of a field, in the type the table has now.
+    /// The aggregate of a field, in the current type of the table.
     pub(crate) fn aggregate(&self, field: FieldId) -> Option<Aggregate> {
         let at = self
             .block
@@ -105,17 +104,17 @@ impl SeenBucket<'_> {
     }
 }
 
-/// A block decoded last at its level, by its offset: of buckets that are looked into many follow
-/// each other in one block.
+/// The block decoded last at its level, by its offset: many consecutive buckets that are descended
+/// into are in one block.
 struct DecodedBlock {
     level: Level,
     offset: u64,
-    /// `None` = only a part was.
+    /// `None` = only a part was decoded.
     whole: Option<Arc<BucketBlock>>,
 }
 
-/// Levels above the base from which on blocks are cached decoded: one of them stands for a few
-/// hundred base blocks.
+/// Number of levels above the base from which on decoded blocks are cached: one of them covers a
+/// few hundred base blocks.
 const COARSE: i32 = 8;
 
 /// A block, or the requested part of it.
@@ -124,8 +123,8 @@ struct LoadedBlock {
     is_whole: bool,
 }
 
-/// A block of which no more than one in so many buckets is requested is decoded in part, unless it
-/// is read again.
+/// A block is decoded in part when at most one in this number of its buckets is requested, unless
+/// it is read again.
 const PART: u64 = 4;
 
 pub(crate) struct Walk<'a> {
@@ -134,14 +133,14 @@ pub(crate) struct Walk<'a> {
     state: &'a StreamContents,
     base: Level,
     aged: bool,
-    /// Where it begins.
+    /// The level where the walk begins.
     top: Level,
     /// The fields that the visitor reads; `None` = any.
     fields: Option<&'a [FieldId]>,
     range: ClosedRange,
-    /// Base buckets that late runs or memory touch.
+    /// Base buckets with rows of late runs or memory.
     dirty: BTreeSet<i64>,
-    /// Where stored events do not exist any more.
+    /// Stretches whose stored events are deleted or expired.
     hidden: Hidden,
     /// Base buckets whose rows must be read.
     to_read: BTreeSet<i64>,
@@ -152,8 +151,8 @@ pub(crate) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// `None` when the stream has no pyramid here. `memory_times` are the times of events in
-    /// memory, sorted.
+    /// `None` when the stream has no pyramid in the partition. `memory_times` are the times of
+    /// events in memory, sorted.
     pub(crate) fn new(
         view: &'a StreamView,
         partition: &'a Partition,
@@ -172,7 +171,7 @@ impl<'a> Walk<'a> {
         Ok(Some(walk))
     }
 
-    /// As [`Walk::new`], as if there were neither late runs nor anything in memory.
+    /// As [`Walk::new`], ignoring late runs and memory.
     pub(crate) fn of_main_run(
         view: &'a StreamView,
         partition: &'a Partition,
@@ -201,7 +200,7 @@ impl<'a> Walk<'a> {
         self.base
     }
 
-    /// True when the rows were aged away and left their buckets.
+    /// True when the rows were aged away and only their buckets remain.
     pub(crate) fn is_aged(&self) -> bool {
         self.aged
     }
@@ -213,15 +212,15 @@ impl<'a> Walk<'a> {
         self
     }
 
-    /// For a visitor that reads no other field's aggregate: the others need not be decoded.
+    /// Decodes only the aggregates of these fields, for a visitor that reads no others.
     pub(crate) fn only(mut self, fields: &'a [FieldId]) -> Walk<'a> {
         // Buckets of aged rows get their time from their first field.
         self.fields = (!self.aged).then_some(fields);
         self
     }
 
-    /// Shows buckets to the visitor and gives the ranges whose rows must be read, by time and
-    /// apart.
+    /// Shows buckets to the visitor and returns the ranges whose rows must be read, by time,
+    /// disjoint.
     pub(crate) fn run(
         mut self,
         visit: &mut impl FnMut(&SeenBucket<'_>) -> Visit,
@@ -248,8 +247,8 @@ impl<'a> Walk<'a> {
         Ok(out)
     }
 
-    /// Visits the buckets of `level` in `range`; the part that this level does not have yet is left
-    /// to the level below.
+    /// Visits the buckets of `level` in `range`; the part that this level does not have yet is
+    /// visited at the level below.
     fn level(
         &mut self,
         level: Level,
@@ -280,7 +279,7 @@ impl<'a> Walk<'a> {
                         self.remember(level, entry, is_whole.then(|| Arc::clone(&block)));
                         self.block(level, &block, &range, &stale, visit)?;
                     }
-                    // Where the rows were removed nothing else has the content of this block.
+                    // Where the rows were removed, the content of this block exists nowhere else.
                     Err(error)
                         if error.kind() == ErrorKind::Corrupt
                             && !(self.aged && level == self.base) =>
@@ -338,7 +337,7 @@ impl<'a> Walk<'a> {
         known.whole.clone().filter(|_| known.offset == entry.offset)
     }
 
-    /// The buckets of a block to decode when `first` to `last` are requested, and whether these are
+    /// The buckets of a block to decode when `first` to `last` are requested, and true if these are
     /// all.
     fn part(
         &self,
@@ -468,7 +467,7 @@ fn mark(dirty: &mut BTreeSet<i64>, level: Level, times: &[i64], range: &ClosedRa
     }
 }
 
-/// Times of the events in late runs that lie in a range.
+/// Times of the events in late runs within a range.
 fn late_times(
     view: &StreamView,
     partition: &Partition,

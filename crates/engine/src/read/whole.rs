@@ -1,13 +1,13 @@
-//! Questions about a whole table that need no names of streams: how many rows, and which streams
-//! have the newest or the oldest ones.
+//! Queries over a whole table that need no names of streams: the number of rows, and the streams
+//! with the newest or the oldest rows.
 //!
 //! Reads go through the pages of the table's segments, not through its streams. Spans that are not
 //! plain (rows that may replace others, are deleted, have expired or were aged away, events in
-//! memory) are read by stream, so the answers are those of one stream after the other.
+//! memory) are read by stream, with the same answers.
 //!
 //! Invariants: as `Snapshot::summary` counts rows and `Snapshot::last_row_in` finds them;
-//! partitions of a shard share no instant, so the rows of a stream in one count for themselves.
-//! Concurrency, failure: as in [`super`].
+//! partitions of a shard share no instant, so the rows of a stream in a partition are counted
+//! independently. Concurrency, failure: as in [`super`].
 
 use super::Bins;
 use super::ends::RangeEnd;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// disconnected.
 pub(super) type GoesOn<'a> = &'a mut dyn FnMut() -> bool;
 
-/// Which streams may be taken, by name.
+/// Returns true for a stream that may be in the result, by name.
 pub(super) type Accepts<'a> = &'a mut dyn FnMut(&StreamName) -> Result<bool>;
 
 /// A request for the outermost rows of a table.
@@ -33,7 +33,7 @@ pub(super) type Accepts<'a> = &'a mut dyn FnMut(&StreamName) -> Result<bool>;
 pub struct OutermostSpec {
     /// The requested instants, both ends included.
     pub range: ClosedRange,
-    /// The newest rows, not the oldest.
+    /// True for the newest rows, false for the oldest.
     pub newest: bool,
     /// Maximum number of streams.
     pub limit: usize,
@@ -44,7 +44,7 @@ impl OutermostSpec {
     pub(super) fn far(&self, at: Timestamp) -> i64 {
         match self.newest {
             true => at.as_nanos(),
-            // The order of instants the other way round, without an overflow.
+            // The reverse order of instants, without an overflow.
             false => !at.as_nanos(),
         }
     }
@@ -77,7 +77,7 @@ impl Search<'_, '_> {
         Ok(at.map(|at| spec.far(at)))
     }
 
-    /// Takes a stream, if it is accepted.
+    /// Adds a stream to the result, if it is accepted.
     fn take(&mut self, shard: &OfShard<'_>, stream: StreamId, far: i64) -> Result<()> {
         if !self.found.wants(far) {
             return Ok(());
@@ -92,7 +92,7 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Takes the streams in memory: the newest rows are mostly there.
+    /// Adds the streams in memory, which mostly have the newest rows.
     fn memory(&mut self, shards: &[OfShard<'_>], goes_on: &mut dyn FnMut() -> bool) -> Result<()> {
         let range = self.found.spec.range;
         let mut in_memory: Vec<(i64, &OfShard<'_>, StreamId)> = Vec::new();
@@ -114,7 +114,7 @@ impl Search<'_, '_> {
         Ok(())
     }
 
-    /// Takes the streams of a partition; false when the caller cancelled.
+    /// Adds the streams of a partition; false when the caller cancelled.
     fn partition(
         &mut self,
         shard: &OfShard<'_>,
@@ -157,14 +157,14 @@ impl Search<'_, '_> {
     }
 }
 
-/// A shard as a question about a table sees it.
+/// A shard, as seen by a query over a table.
 struct OfShard<'a> {
     snapshot: &'a SingleSnapshot,
     table: &'a Arc<Table>,
     index: ShardIndex,
-    /// Streams with something in memory, by number.
+    /// Streams with events in memory, by number.
     in_memory: Vec<(StreamId, ClosedRange)>,
-    /// Something of the table may be deleted and still be there.
+    /// True when deleted events of the table may still be stored.
     has_deletes: bool,
 }
 
@@ -219,7 +219,7 @@ impl<'a> OfShard<'a> {
         Ok(left.cloned().collect())
     }
 
-    /// True when all rows of this partition that a reader finds are in its leaves, for streams
+    /// True when all rows of this partition that a reader sees are in its leaves, for streams
     /// without an entry in `state`.
     fn is_plain(&self, partition: &Partition) -> bool {
         !self.has_deletes
@@ -250,9 +250,9 @@ fn leaves(state: &StreamState) -> impl Iterator<Item = &LeafEntry> {
     state.main.iter().chain(state.late.iter().flatten())
 }
 
-/// The streams found so far, those furthest to a side.
+/// The result so far: the streams with the outermost rows.
 struct Outermost {
-    /// By how far they lie, the nearest first.
+    /// By distance, the nearest first.
     held: BTreeSet<(i64, StreamId, ShardIndex)>,
     spec: OutermostSpec,
     /// Distance that a row must reach to be among the results.
@@ -260,7 +260,7 @@ struct Outermost {
 }
 
 impl Outermost {
-    /// The end of a span at the side, inside the range.
+    /// The outermost instant of a span at the requested end, inside the range.
     fn end(&self, span: &ClosedRange) -> i64 {
         let inside = span.intersect(&self.spec.range);
         self.spec.far(if self.spec.newest {
@@ -365,8 +365,8 @@ impl SingleSnapshot {
         Ok(names.map(|(_, name)| name).collect())
     }
 
-    /// The streams with their distances, the furthest first; only those beyond `floor`. `None` when
-    /// the caller cancelled.
+    /// The streams with their distances, the furthest first; only distances beyond `floor`. `None`
+    /// when the caller cancelled.
     pub(super) fn outermost(
         &self,
         table: &str,

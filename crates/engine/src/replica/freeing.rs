@@ -1,9 +1,9 @@
-//! Frees rows that another node has for sure, at the request of embedders.
+//! Frees rows that another node is known to have, at the request of embedders.
 //!
-//! Invariants: nothing is freed but what the caller says to be elsewhere, byte by byte and whatever
-//! happens to this machine; [`crate::maintenance::jobs::free_partition`] defines what stays.
-//! Concurrency: a partition at a time, beside writers and readers.
-//! Failure: a partition that could not be freed stays as it is, and is tried again the next time.
+//! Invariants: only bytes are freed that the caller declares to be elsewhere durably, even if this
+//! machine is lost; [`crate::maintenance::jobs::free_partition`] defines the remaining parts.
+//! Concurrency: a partition at a time, beside writers and readers. Failure: a partition that could
+//! not be freed does not change, and is retried the next time.
 
 use crate::common::ids::{SegmentId, ShardIndex};
 use crate::core::{Core, FreedRows};
@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 impl Database {
     /// Frees the rows of partitions that another node has completely: segments, and the number of
     /// bytes of each. Their aggregates stay, at and above the stored buckets, and so do the newest
-    /// rows; reads of other rows fail with [`ErrorKind::Elsewhere`]. Only partitions are freed that
-    /// end before an instant, that need no compaction, and of which no named snapshot has the rows,
-    /// and `most` of them at once. Returns what was freed now.
+    /// rows; reads of other rows fail with [`ErrorKind::Elsewhere`]. Frees only partitions that end
+    /// before an instant, that need no compaction, and whose rows are not in a named snapshot, at
+    /// most `most` of them in one call. Returns the result of this call.
     ///
-    /// The caller guarantees that the rows survive elsewhere. There is no way back.
+    /// The caller guarantees that the rows survive elsewhere. This cannot be undone.
     ///
     /// # Errors
     /// `closed`, `corrupt`, `full` and `io`: rows freed before stay freed.
@@ -76,7 +76,7 @@ impl Database {
     }
 }
 
-/// In which shard each segment is.
+/// The shard of each segment.
 fn shards_of(core: &Core) -> BTreeMap<SegmentId, ShardIndex> {
     let mut shards = BTreeMap::new();
     for (index, shard) in (0u16..).zip(&core.shards) {

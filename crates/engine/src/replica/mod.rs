@@ -1,7 +1,7 @@
 //! Replicas: copies of other databases with missing ranges, and states pinned for copies of this
 //! one.
 //!
-//! Invariant: a copy answers from verified bytes only, and names the ranges that are missing.
+//! Invariant: a copy answers from verified bytes only, and reports missing ranges.
 
 pub(crate) mod copy;
 pub(crate) mod freeing;

@@ -1,15 +1,13 @@
 //! Pinned states of an open database: their files are kept open, so that others can fetch them a
-//! range at a time, however the database goes on.
+//! range at a time, while the database continues to change.
 //!
-//! Invariants: a state is what one transaction of the metadata names, with every definition and
-//! delete up to a record that is on the disk: a power cut takes nothing of it away. Files that a
+//! Invariants: a state is the content of one transaction of the metadata, with every definition and
+//! delete up to a record that is on the disk: it survives a power cut completely. Files that a
 //! pinned state names exist until it is released ([law 4]); a pinned state never blocks a job, a
-//! compaction or a writer. Only bytes below a committed length are returned.
-//! Concurrency: a pinned state is immutable; [`PinnedStates`] has a lock of its own, under which
-//! nothing
-//! else is locked and nothing is read.
-//! Failure: `busy` when the database changes faster than it can be looked at; `gone` for states
-//! that were released.
+//! compaction or a writer. Only bytes below a committed length are returned. Concurrency: a pinned
+//! state is immutable; [`PinnedStates`] has its own lock, under which no other lock is taken and no
+//! file is read. Failure: `busy` when the database changes faster than it can be read; `gone` for
+//! states that were released.
 //!
 //! [law 4]: ../../../../ARCHITECTURE.md#laws
 
@@ -32,25 +30,25 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Looks that are taken before giving up.
+/// Maximum attempts.
 const LOOKS_MAX: usize = 64;
 
 /// A pinned state with the bytes that it names: of an open database, with its files, or of a copy
-/// that passes on what it has.
+/// that passes on its data.
 #[derive(Debug)]
 pub struct PinnedState {
     state: Arc<State>,
     bytes: PinnedBytes,
 }
 
-/// Where the bytes are.
+/// Source of the bytes.
 #[derive(Debug)]
 enum PinnedBytes {
     Database {
         core: Arc<Core>,
         files: FilesById,
     },
-    /// Pinning keeps neither the copy open, nor bytes that the copy releases.
+    /// A pinned state of a copy keeps neither the copy open, nor bytes that the copy releases.
     Copy(WeakCopy),
 }
 
@@ -58,17 +56,18 @@ impl Database {
     /// Pins the current state of the database, and its files. With the state of an earlier call,
     /// unchanged parts are not read again.
     ///
-    /// Rows that are only in the log and memory are no part of it: [`Database::flush`] stores them.
+    /// Rows that are only in the log and memory are not part of it: [`Database::flush`] stores
+    /// them.
     ///
     /// # Errors
-    /// `busy` when the database changes faster than it can be looked at, `corrupt` when a footer
-    /// cannot be read, `closed`, `io`.
+    /// `busy` when the database changes faster than it can be read, `corrupt` when a footer cannot
+    /// be read, `closed`, `io`.
     pub fn hold_state(&self, before: Option<&State>) -> Result<PinnedState> {
         self.hold_state_of(before, &Rules::default())
     }
 
-    /// As [`Database::hold_state`], without the tables that the rules withhold: nothing of them is
-    /// in the state, neither their names nor a byte of their segments.
+    /// Pins a state like [`Database::hold_state`], without the tables that the rules withhold:
+    /// neither their names nor any bytes of their segments are in the state.
     ///
     /// # Errors
     /// As [`Database::hold_state`].
@@ -90,8 +89,8 @@ impl Database {
         ))
     }
 
-    /// The number of the state that the database is in: when it has risen,
-    /// [`Database::hold_state`] gives another state.
+    /// The number of the present state of the database: when it has increased,
+    /// [`Database::hold_state`] returns another state.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -100,7 +99,7 @@ impl Database {
     }
 
     /// Identifies the database and its history: its identity, and the incarnation, which a restore
-    /// or a repair replaces. Both are created by the first call, if nothing was stored before.
+    /// or a repair replaces. Both are created by the first call, if they were not stored before.
     ///
     /// # Errors
     /// When the metadata cannot be read or written, or another process owns the database.
@@ -116,8 +115,8 @@ impl Database {
         Ok((lineage.identity, lineage.incarnation))
     }
 
-    /// Whether the database was in a state of this name once, or is: else the name is of another
-    /// history of it, or of another database. Definitions and deletes are not looked at.
+    /// True when the database is or was in a state of this name: otherwise the name is from another
+    /// history of it, or from another database. Definitions and deletes are not checked.
     ///
     /// # Errors
     /// When the metadata cannot be read.
@@ -129,12 +128,12 @@ impl Database {
 }
 
 impl Database {
-    /// The records in the log behind those that a copy knows that are on the disk, without the
-    /// tables that the rules withhold. With the location that an earlier call left, nothing before
-    /// it is read again.
+    /// The records in the log, on the disk, after the point that a copy knows, without the tables
+    /// that the rules withhold. With the location from an earlier call, the log before it is not
+    /// read again.
     ///
     /// A tail that does not begin at the requested point replaces the known one: the log is of
-    /// another history, or the requested records are not in it any more.
+    /// another history, or does not have the requested records any more.
     ///
     /// # Errors
     /// `busy` when the log changes faster than it can be read, `closed`, `corrupt`, `io`.
@@ -148,8 +147,8 @@ impl Database {
     }
 
     /// Registers a copy of the database under this name, which is sent every delete until it has
-    /// confirmed it: also those that are carried out here before it connects. To be called before
-    /// the copy receives anything; stored with the database. Does nothing when the name is known.
+    /// confirmed it: also deletes that are carried out here before it connects. Call this before
+    /// the copy receives any data; stored with the database. Does nothing when the name is known.
     ///
     /// # Errors
     /// `invalid` when there are 64 copies, `closed`, `io`.
@@ -178,8 +177,8 @@ impl Database {
         change.map_or(Ok(()), |change| put_ends(core, &change))
     }
 
-    /// Confirms that the copy of this name has a state on its disk: the deletes that are part of it
-    /// are not sent again. Nothing is written for that alone.
+    /// Confirms that the copy of this name has a state on its disk: the deletes of that state are
+    /// not sent again. The confirmation alone causes no write.
     pub fn confirm_copy(&self, name: &str, state: &StateName) {
         self.core().ends.confirm(name, Sequence(state.sequence));
     }
@@ -194,7 +193,7 @@ fn put_ends(core: &Core, change: &EndsChange) -> Result<()> {
     Ok(())
 }
 
-/// Partitions of all shards in memory, by segment, and the deletes that wait.
+/// Partitions of all shards in memory, by segment, and the pending deletes.
 struct Seen {
     partitions: BTreeMap<SegmentId, Arc<Partition>>,
     tombstones: BTreeMap<Sequence, Tombstone>,
@@ -219,21 +218,22 @@ impl Seen {
     }
 }
 
-/// One look; `None` when something changed meanwhile.
+/// One attempt; `None` when the database changed meanwhile.
 fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Option<PinnedState>> {
     let deletes = core.write_barrier.deletes();
     let seen = Seen::of(core);
-    // Before the metadata: a commit in between moves them there, never away from both.
+    // Before the metadata: a commit in between moves them there, so each stream is seen at least
+    // once.
     let pending = pending_streams(core);
     let mut named = core.meta.named_state()?;
     if named.lineage.incarnation == 0 {
-        // No transaction of this version has changed anything yet.
+        // A transaction of this version may not have changed anything yet.
         let _commit = core.commits.begin();
         core.meta.begin_lineage()?;
         named = core.meta.named_state()?;
     }
-    // A file that a transaction names belongs to the partition that was seen before, or is seen
-    // now; one that came and went meanwhile does not.
+    // A file that a transaction names belongs to a partition seen before or after it; a partition
+    // that was created and removed meanwhile is not named.
     let later = Seen::of(core);
     let tables = tables(core);
     let sequence = core.log.published();
@@ -247,7 +247,7 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
     named.partitions.retain(|(_, record)| leaves(record.table));
     let mut waiting = seen.tombstones;
     waiting.extend(later.tombstones);
-    // One that is just being put before the shards is part of a later state.
+    // A delete that is just being added to the shards is part of a later state.
     waiting.retain(|of, tombstone| *of <= sequence && leaves(tombstone.table));
     let mut newest_deletes = core.newest_deletes.all();
     newest_deletes.retain(|(table, _)| leaves(*table));
@@ -287,8 +287,8 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
 }
 
 impl RemoteCopy {
-    /// Pins the state of the copy, to pass it on: under the name that its source gave it, with the
-    /// hashes that its source computed. Tables that the rules withhold are left out, as by
+    /// Pins the state of the copy, to pass it on: under the name from its source, with the hashes
+    /// that its source computed. Tables that the rules withhold are left out, as by
     /// [`Database::hold_state_of`]. This keeps neither the copy open nor any of its bytes.
     #[must_use]
     pub fn hold_state_of(&self, rules: &Rules) -> PinnedState {
@@ -307,7 +307,8 @@ impl RemoteCopy {
 
 pub(crate) type FilesById = BTreeMap<SegmentId, Arc<SegmentFile>>;
 
-/// Partitions that a transaction names, and their files; `None` when one is not there any more.
+/// Partitions that a transaction names, and their files; `None` when a partition does not exist any
+/// more.
 fn held_partitions(
     core: &Core,
     before: Option<&State>,
@@ -358,7 +359,7 @@ fn held_partitions(
     Ok(Some((partitions, files)))
 }
 
-/// All tables there ever were, by number.
+/// All tables that exist or existed, by number.
 fn tables(core: &Core) -> Vec<Arc<Table>> {
     let ids = (0..).map(TableId);
     ids.map_while(|id| core.catalog.table(id)).collect()
@@ -375,15 +376,15 @@ fn name(lineage: &Lineage, sequence: Sequence) -> StateName {
     }
 }
 
-/// Streams that the metadata do not hold yet.
+/// Streams that are not in the metadata yet.
 fn pending_streams(core: &Core) -> Vec<StreamRecord> {
     let tables = tables(core);
     let pending = tables.iter().map(|t| core.catalog.pending_streams(t.id));
     pending.flatten().collect()
 }
 
-/// The streams that are there, stored or only in the log so far: one that was dropped since its
-/// record was stored is not.
+/// The existing streams, stored or only in the log so far: excludes streams dropped after their
+/// record was stored.
 fn streams(
     core: &Core,
     stored: &[Box<[u8]>],
@@ -427,7 +428,7 @@ impl PinnedState {
         })
     }
 
-    /// The partition of bytes that the state names.
+    /// The partition that contains these bytes in the state.
     fn of_bytes(&self, segment: u64, offset: u64, bytes: u64) -> Result<&StatePartition> {
         let partition = self.partition(segment)?;
         let committed = partition.record.committed_bytes;
@@ -440,8 +441,8 @@ impl PinnedState {
         }
     }
 
-    /// The missing parts of a range, which rise and are apart. A database has everything that it
-    /// names and that was not freed, a copy the ranges that it has received.
+    /// The missing parts of a range, sorted and disjoint. A database has all bytes that it names
+    /// except freed ones, a copy the ranges that it has received.
     ///
     /// # Errors
     /// `not_found` and `invalid` as [`PinnedState::read`]; `gone` when the copy was closed, or has
@@ -455,7 +456,7 @@ impl PinnedState {
         }
     }
 
-    /// Whether there is anything to read it of: false when the copy was closed.
+    /// True while its bytes can be read: false when the copy was closed.
     #[must_use]
     pub fn is_there(&self) -> bool {
         match &self.bytes {
@@ -464,7 +465,7 @@ impl PinnedState {
         }
     }
 
-    /// Whether it is passed on by a copy.
+    /// True when a copy passes it on.
     #[must_use]
     pub fn is_passed_on(&self) -> bool {
         matches!(self.bytes, PinnedBytes::Copy(_))
@@ -474,7 +475,7 @@ impl PinnedState {
     ///
     /// # Errors
     /// `not_found` for another segment, `invalid` for bytes that are not committed, `corrupt` when
-    /// the file is cut short, `io`; of a copy `elsewhere` for missing ranges, and `gone` when it
+    /// the file is truncated, `io`; of a copy `elsewhere` for missing ranges, and `gone` when it
     /// was closed.
     pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
         let partition = self.of_bytes(segment, offset, u64::from(bytes))?;
@@ -499,11 +500,11 @@ impl PinnedState {
         Ok(out)
     }
 
-    /// The ranges of a segment that a reader touches for tiles at this level and above.
+    /// The ranges of a segment that a reader needs for tiles at this level and above.
     ///
     /// # Errors
     /// `not_found` for a segment that the state does not name, `corrupt`, `io`; `elsewhere` of a
-    /// copy, which has a list of its own [missing ranges](RemoteCopy::missing).
+    /// copy, which has its own list of [missing ranges](RemoteCopy::missing).
     pub fn needed(&self, segment: u64, level: Level) -> Result<Vec<NeededRange>> {
         let partition = self.partition(segment)?;
         let PinnedBytes::Database { core, files } = &self.bytes else {
@@ -547,8 +548,8 @@ impl PinnedState {
     }
 }
 
-/// Pinned states, for others to fetch. The oldest are released when files that only they keep take
-/// more than a limit.
+/// Pinned states, for others to fetch. The oldest are released when the files that exist only for
+/// pinned states exceed a limit of bytes.
 #[derive(Debug)]
 pub struct PinnedStates {
     bytes_max: u64,
@@ -557,7 +558,7 @@ pub struct PinnedStates {
 }
 
 impl PinnedStates {
-    /// Files that were replaced may take so many bytes.
+    /// `bytes_max` limits the bytes of replaced files.
     #[must_use]
     pub fn new(bytes_max: u64) -> PinnedStates {
         PinnedStates {
@@ -574,7 +575,7 @@ impl PinnedStates {
         state
     }
 
-    /// Releases states that are not needed any more: those before this one.
+    /// Releases states that are not needed any more: all states older than this one.
     pub fn release_before(&self, name: &StateName) {
         let mut held = self.held.lock();
         let at = held.iter().position(|h| h.state.name == *name);
@@ -584,7 +585,7 @@ impl PinnedStates {
         drop(gone);
     }
 
-    /// Lets go of all states.
+    /// Releases all states.
     pub fn release_all(&self) {
         let gone = std::mem::take(&mut *self.held.lock());
         // Without the lock: the last reference to a file removes it.
@@ -619,8 +620,8 @@ impl PinnedStates {
         files.values().sum()
     }
 
-    /// Releases the oldest states until the files that only they keep are within the limit. To be
-    /// called now and then: compactions replace files while nobody fetches.
+    /// Releases the oldest states until the files that exist only for them are within the limit.
+    /// Call it from time to time: compactions replace files even while no copy fetches.
     pub fn keep_within(&self) {
         loop {
             let mut held = self.held.lock();
@@ -633,10 +634,10 @@ impl PinnedStates {
         }
     }
 
-    /// Bytes of a segment, of the newest state that names them.
+    /// Bytes of a segment, from the newest pinned state that names them.
     ///
     /// # Errors
-    /// `gone` when no pinned state names them; else as [`PinnedState::read`].
+    /// `gone` when no pinned state names them; otherwise as [`PinnedState::read`].
     pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
         self.keep_within();
         let id = SegmentId(segment);

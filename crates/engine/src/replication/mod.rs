@@ -1,7 +1,7 @@
 //! The terms of replication: the state of a database as bytes, subscriptions, the byte ranges that
 //! a subscription needs, and the newest events of the log.
 //!
-//! Invariant: nothing here decides when something is sent; see `crates/protocol/src/replication`.
+//! Invariant: this module does not decide when data is sent; see `crates/protocol/src/replication`.
 
 pub(crate) mod needed;
 pub(crate) mod state;

@@ -1,7 +1,8 @@
 //! Storage beside the log: segments with their pyramid, secondary indexes, the fast index,
 //! partitions, tombstones, and the files that named snapshots retain.
 //!
-//! Invariant: a segment is immutable once its footer is written, but for the checkpoint after it.
+//! Invariant: a segment is immutable once its footer is written, except for the checkpoint after
+//! it.
 
 pub(crate) mod fast_index;
 pub(crate) mod index;

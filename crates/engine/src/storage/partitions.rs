@@ -1,7 +1,7 @@
 //! The partitions of a shard, and the span of a new one.
 //!
-//! Invariants: spans of one table's partitions in a shard are dyadic and disjoint, so any two
-//! either are apart or would contain one another; shown stretches of them, in a copy, are disjoint;
+//! Invariants: spans of one table's partitions in a shard are dyadic and disjoint (any two dyadic
+//! spans are disjoint, or one contains the other); their shown stretches, in a copy, are disjoint;
 //! the lists are sorted by span.
 
 use crate::common::ids::{NumberMap, SegmentId, StreamId, TableId};
@@ -11,11 +11,11 @@ use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 
-/// The largest useful level: bucket -1 and bucket 0 hold all instants.
+/// The largest useful level: bucket -1 and bucket 0 contain all instants.
 const LEVEL_MAX: i32 = 34;
-/// Fewer events than this in a span say nothing about the rate there.
+/// Minimum number of events in a span from which a rate is computed.
 const DENSE_EVENTS: usize = 256;
-/// Neither do events at fewer instants than this: many devices that report at the same time look
+/// Minimum number of instants of these events: many devices that report at the same time look
 /// infinitely dense.
 const DENSE_INSTANTS: usize = 8;
 
@@ -23,7 +23,7 @@ const DENSE_INSTANTS: usize = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartitionSet {
     tables: NumberMap<TableId, Vec<Arc<Partition>>>,
-    /// Partitions of which nothing can be read.
+    /// Number of unreadable partitions.
     unreadable: usize,
 }
 
@@ -62,7 +62,7 @@ impl PartitionSet {
         self.put_beside(partition);
     }
 
-    /// Replaces a partition by stretches of it.
+    /// Replaces a partition by shown stretches of it.
     pub(crate) fn put_pieces(&mut self, partition: &Partition, pieces: Vec<ShownStretch>) {
         self.remove(partition.record.table, partition.id());
         for piece in pieces {
@@ -94,7 +94,7 @@ impl PartitionSet {
         self.unreadable
     }
 
-    /// Spans of a table of which nothing can be read, by time.
+    /// Spans of unreadable partitions of a table, by time.
     pub(crate) fn unreadable_spans(&self, table: TableId) -> Vec<ClosedRange> {
         if self.unreadable == 0 {
             return Vec::new();
@@ -106,7 +106,7 @@ impl PartitionSet {
     }
 }
 
-/// A span that a partition may have: bucket `bucket` of `level`.
+/// A possible span of a partition: bucket `bucket` of `level`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) level: Level,
@@ -140,11 +140,12 @@ impl Span {
     }
 }
 
-/// The span of a new partition for the middle one of `times` (sorted, none owned by a partition).
+/// The span of a new partition for the middle element of `times` (sorted, none owned by a
+/// partition).
 ///
-/// The widest dyadic span that meets no other and is expected to close at or below `target_bytes`,
-/// taking the rate of events from the middle half of those in the span, so that a few stray times
-/// do not blur it. No wider than `level_max`.
+/// The widest dyadic span that overlaps no other and is expected to have at most `target_bytes`
+/// when it closes, with the rate of events in the middle half of its times, so that a few stray
+/// times have no effect. At most as wide as `level_max`.
 pub(crate) fn choose_span(
     times: &[i64],
     taken: &[ClosedRange],
@@ -181,7 +182,7 @@ pub(crate) fn choose_span(
     chosen
 }
 
-/// True when sorted times show at least this many instants.
+/// True when sorted times have at least this many distinct instants.
 fn has_instants(times: &[i64], count: usize) -> bool {
     let mut rest = times;
     (0..count).all(|_| {
@@ -194,7 +195,7 @@ fn has_instants(times: &[i64], count: usize) -> bool {
     })
 }
 
-/// The newest time of a stream in main runs, as far as they can be read.
+/// The newest time of a stream in main runs that can be read.
 pub(crate) fn stored_watermark(
     store: &Store,
     partitions: &PartitionSet,
@@ -204,7 +205,7 @@ pub(crate) fn stored_watermark(
     for partition in partitions.of(table).iter().rev() {
         let segment = store.state(partition);
         let held = match segment.and_then(|segment| store.held_stream(&segment, stream)) {
-            // An unreadable partition takes no events before it has been repaired; then the
+            // An unreadable partition accepts no events before it has been repaired; then the
             // watermark is computed again.
             Err(error) if error.kind() == ErrorKind::Corrupt => continue,
             held => held?,
@@ -254,8 +255,8 @@ mod tests {
 
     #[test]
     fn devices_that_report_at_one_instant_do_not_look_dense() {
-        // Many streams have one event each in memory, at the same second: that is no rate of
-        // gigabytes a second.
+        // Many streams have one event each in memory, at the same second: that is not a rate of
+        // gigabytes per second.
         let times = vec![19_000 * DAY; 50_000];
         assert_eq!(
             choose_span(&times, &[], 24.0, 128 << 20, None).level.get(),

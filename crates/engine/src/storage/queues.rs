@@ -1,14 +1,15 @@
-//! The I/O paths to the device of segments: a queue of the kernel, and queue sets before files.
+//! The I/O paths to the device of segments: a queue of the kernel, and queue sets in front of
+//! files.
 //!
 //! A set serves segments. Streams of a table share leaves, so stored rows cannot be divided by
-//! stream; a segment is the smallest unit that can. A segment belongs to a set from the first time
-//! that it is named until its file is removed.
+//! stream; a segment is the smallest unit of division. A segment belongs to a set from its first
+//! use until its file is removed.
 //!
-//! Invariants: the commit log and the metadata are never queued. Without the settings everything is
-//! as without this module. Whichever path is used, the bytes and the errors are those of the file.
-//! Concurrency: see `headwater_queue`; no lock of the engine is waited for in a turn.
-//! Failure: where there is no queue of the kernel, files are read by calls, with one line in the
-//! log; owners of sets that cannot be started are an error of the opening.
+//! Invariants: the commit log and the metadata are never queued. Without the settings nothing is
+//! queued. Bytes and errors are the same on every path. Concurrency: see `headwater_queue`; no lock
+//! of the engine is awaited in a turn. Failure: without a queue of the kernel, files are read by
+//! calls, with one line in the log; owners of sets that cannot be started are an error of the
+//! opening.
 
 use crate::common::ids::SegmentId;
 use crate::config::backend::IoBackend;
@@ -20,14 +21,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reads of the kernel's pages are about so long, in bytes.
+/// Approximate length of a read of the kernel's pages, in bytes.
 const REQUEST_BYTES: u64 = 4096;
 
-/// Longest wait for a turn: after it the request goes on as without sets, since something of its
-/// set does not return.
+/// Longest wait for a turn: then the request continues as without sets, since a request of its set
+/// does not return.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The world with the files that the settings ask for.
+/// The environment with the files of the configured backend.
 pub(crate) fn with_backend(env: Env, options: &Options) -> Env {
     if options.io_backend == IoBackend::File {
         return env;
@@ -51,14 +52,14 @@ pub(crate) fn with_backend(env: Env, options: &Options) -> Env {
     }
 }
 
-/// The queue sets before the segments of a database.
+/// The queue sets in front of the segments of a database.
 #[derive(Debug)]
 pub(crate) struct SegmentQueues {
     sets: Arc<Sets<Transfer>>,
 }
 
 impl SegmentQueues {
-    /// The sets that the settings ask for, if any, with the segments that there are.
+    /// Starts the configured sets, if any, with the existing segments.
     pub(crate) fn start<'a>(
         options: &Options,
         threads: &Arc<dyn Threads>,
@@ -89,7 +90,7 @@ impl SegmentQueues {
         }))
     }
 
-    /// The files of segments, before which the sets stand.
+    /// The files of segments, read and written through the sets.
     pub(crate) fn before(
         &self,
         files: &Arc<dyn Files>,
@@ -103,7 +104,7 @@ impl SegmentQueues {
         Arc::new(QueuedFiles::new(files, &self.sets, threads, set_of))
     }
 
-    /// The file of a segment is about to go.
+    /// Removes a segment whose file is about to be removed.
     pub(crate) fn forget(&self, id: SegmentId) {
         self.sets.release_stream(id.0);
     }
@@ -120,14 +121,13 @@ impl Drop for SegmentQueues {
     }
 }
 
-/// The number of the segment whose file this is.
+/// The number of the segment of a file.
 fn segment_in(path: &Path) -> Option<u64> {
     let name = path.file_name()?.to_str()?;
     name.strip_suffix(".seg")?.parse().ok()
 }
 
-/// The span of the data that a page of a segment covers on average; `None` for a segment without
-/// rows.
+/// The mean span of time of a page of a segment; `None` for a segment without rows.
 fn interval(record: &PartitionRecord) -> Option<Duration> {
     let pages = record.live_bytes / REQUEST_BYTES;
     let span = record.span();
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn segments_are_placed_by_either_rule() {
         let threads: Arc<dyn Threads> = Arc::new(NoThreads);
-        // Of one span: one with a page in 128 s, and many with one in 512 s.
+        // Segments of one span: one with a page in 128 s, and many with a page in 512 s.
         let record = |pages: u64| PartitionRecord {
             level: Level::new(10).unwrap(),
             live_bytes: pages * REQUEST_BYTES,
@@ -172,7 +172,7 @@ mod tests {
             let sets = queues.unwrap().unwrap().sets.clone();
             (1..=6).map(|id| sets.set_of(id, None)).collect()
         };
-        // Loads 8 | 2 2 2 2, and then the first of two equal ones.
+        // Loads 8 | 2 2 2 2: the first of the equal ones is chosen.
         assert_eq!(placed(QueuePlacement::Load), [0, 1, 1, 1, 1, 0]);
         // The mean of the second stays the larger one.
         assert_eq!(placed(QueuePlacement::Interval), [0, 1, 1, 1, 1, 1]);

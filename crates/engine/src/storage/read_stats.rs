@@ -1,6 +1,6 @@
-//! Read stats of this thread, so that a program can tell the cost of one of its reads.
+//! Read stats of the calling thread, so that a program can determine the cost of one of its reads.
 //!
-//! Concurrency: each thread counts for itself, since a read runs on the thread that calls it.
+//! Concurrency: each thread has its own counts, since a read runs on the thread that calls it.
 
 use std::cell::Cell;
 use std::ops::Sub;
@@ -8,15 +8,15 @@ use std::ops::Sub;
 /// Read stats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadStats {
-    /// Leaves of which rows were taken, from files or from the cache.
+    /// Leaves with rows that were read, from files or from the cache.
     pub leaves: u64,
     /// Pages of these leaves.
     pub pages: u64,
-    /// Buckets of the pyramid that were looked at.
+    /// Buckets of the pyramid that were read.
     pub buckets: u64,
     /// Bytes read from segments and indexes.
     pub bytes: u64,
-    /// Rows that indexes named as those that may pass a filter.
+    /// Rows that indexes returned as candidates for a filter.
     pub candidates: u64,
 }
 
@@ -41,7 +41,7 @@ thread_local! {
 }
 
 impl ReadStats {
-    /// Read stats of this thread since it began: the difference of two of these is the cost of the
+    /// Read stats of this thread since it started: the difference of two results is the cost of the
     /// reads between them.
     ///
     /// ```

@@ -5,7 +5,7 @@ use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::{ClosedRange, Timestamp};
 use std::sync::Arc;
 
-/// Removes every event of some streams in a range whose sequence is smaller than its own.
+/// A delete of every event of some streams in a range with a smaller sequence than the delete.
 ///
 /// A partition whose newest group has this sequence or a higher one has no such events any more: a
 /// maintenance job carries out every delete up to its sequence before it stores anything.
@@ -25,7 +25,7 @@ pub(crate) struct DeleteRecord {
     /// Sorted; `None` = every stream of the table.
     pub(crate) streams: Option<Arc<[StreamId]>>,
     pub(crate) range: ClosedRange,
-    /// The streams themselves go too: a later write of the same tags makes new ones.
+    /// The streams themselves are removed too: a later write of the same tags creates new ones.
     pub(crate) drops_streams: bool,
 }
 
@@ -107,7 +107,7 @@ impl Tombstone {
                 .is_none_or(|ids| ids.binary_search(&stream).is_ok())
     }
 
-    /// True when an event of a stream it concerns is removed.
+    /// True when the delete removes an event of one of its streams.
     pub(crate) fn removes(&self, time: Timestamp, sequence: Sequence) -> bool {
         sequence < self.sequence && self.range.contains(time)
     }

@@ -1,14 +1,13 @@
-//! The files of the log: zero-filled once, filled from the front, recycled when nothing in them is
-//! needed.
+//! The files of the log: zero-filled once, filled from the front, recycled when none of their
+//! records is needed.
 //!
-//! Invariants: exactly one file is current; files in `full` have rising generations below the
-//! current one's and rising sequences; before a file is left for the next, its bytes are on the
+//! Invariants: exactly one file is current; files in `full` have ascending generations below the
+//! current one's and ascending sequences; before a file is left for the next, its bytes are on the
 //! medium; before a record goes to a file, its header is. So generations on the medium have no
-//! gaps, and no generation is ever used twice. A file never changes its name.
-//! Sizes: files are as large as is set while much is written. A new log, an opening and a rest
-//! ([`LogFiles::rest`]) begin with a small file, and files grow from there, so that a database that
-//! has little to do takes little space.
-//! Failure: any error is passed up and the log latches.
+//! gaps, and a generation is never used twice. A file never changes its name. Sizes: files have the
+//! configured size while much is written. A new log, an opening and a rest ([`LogFiles::rest`])
+//! begin with a small file, and files grow from there, so that a database with few writes uses
+//! little space. Failure: any error is passed up and the log latches.
 
 use super::record::{FILE_HEADER_BYTES, FileHeader};
 use crate::common::ids::Sequence;
@@ -18,19 +17,19 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// At most this many files are retained for recycling.
+/// Maximum files that are retained for recycling.
 pub(super) const FREE_FILES_MAX: usize = 4;
 /// The size of the first file of an opening, and of one after a rest.
 const SMALL_FILE_BYTES: u64 = 256 << 10;
-/// A file of the next size is so many times as large.
+/// Size ratio of a file to the previous size.
 const GROWTH: u64 = 4;
 /// After an opening each file is of the next size: three files, of 5 MiB, come before those of 8.
 const FILES_OF_A_SIZE_AT_FIRST: u32 = 1;
-/// After a rest so many files of one size are begun before they become larger: a database with few
-/// writes has filled them and rested by then, and goes on with the same files, whose bytes need not
-/// be allocated again.
+/// Number of files of one size after a rest, before they become larger: a database with few writes
+/// has filled them and rested by then, and continues with the same files, whose bytes need not be
+/// allocated again.
 const FILES_OF_A_SIZE_AFTER_REST: u32 = 4;
-/// So many free files stay through a rest.
+/// Number of free files that stay through a rest.
 const FREE_FILES_AT_REST: usize = 2;
 
 #[derive(Debug)]
@@ -44,23 +43,23 @@ struct Current {
     dirty: bool,
 }
 
-/// A file that takes no more records.
+/// A file that accepts no more records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FullFile {
     pub(crate) number: u64,
     pub(crate) generation: u64,
     pub(crate) last: Sequence,
-    /// Where its records end.
+    /// End of its records.
     pub(crate) end: u64,
     pub(crate) bytes: u64,
 }
 
-/// A file whose records are needed, up to where they are written.
+/// A file with needed records, up to the end of the written ones.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogPart {
     pub(crate) number: u64,
     pub(crate) generation: u64,
-    /// Where its records end for now.
+    /// Present end of its records.
     pub(crate) end: u64,
 }
 
@@ -72,9 +71,9 @@ pub(crate) struct LogFiles {
     file_bytes: u64,
     /// The size that new files have now.
     size: u64,
-    /// Number of files begun since they have this size.
+    /// Number of files started with this size.
     of_size: u32,
-    /// So many are begun before they become larger.
+    /// Number of files to start before they become larger.
     files_of_a_size: u32,
     current: Option<Current>,
     full: VecDeque<FullFile>,
@@ -122,8 +121,7 @@ impl LogFiles {
         }
     }
 
-    /// Continues in another location, where there is no file. The files here are not needed any
-    /// more.
+    /// Continues in another location, which has no files. The files here are not needed any more.
     pub(crate) fn move_to(&mut self, files: &Arc<dyn Files>, dir: &Path) {
         self.files = Arc::clone(files);
         self.dir = dir.to_owned();
@@ -139,7 +137,7 @@ impl LogFiles {
         self.files_of_a_size = files_of_a_size;
     }
 
-    /// The size of the next file, of which so many bytes are needed at once.
+    /// Sets the size of the next file, in which `needed` bytes are needed at once.
     fn grow(&mut self, needed: u64) {
         let is_next = self.of_size >= self.files_of_a_size;
         let mut size = if is_next {
@@ -147,7 +145,7 @@ impl LogFiles {
         } else {
             self.size
         };
-        // A large group says that much is written.
+        // A large group means that much is written.
         while size < needed.min(self.file_bytes) {
             size *= GROWTH;
         }
@@ -163,8 +161,8 @@ impl LogFiles {
         self.file_bytes - FILE_HEADER_BYTES
     }
 
-    /// The generation the records of the next [`LogFiles::append`] of `bytes` bytes will carry;
-    /// begins a new file if they do not fit the current one.
+    /// The generation of the records of the next [`LogFiles::append`] of `bytes` bytes; begins a
+    /// new file if they do not fit the current one.
     pub(crate) fn prepare(&mut self, bytes: u64, previous: Sequence) -> Result<u64> {
         if let Some(current) = &self.current
             && current.offset + bytes <= current.bytes
@@ -192,7 +190,7 @@ impl LogFiles {
                 (number, size, file)
             }
             None => match self.create_file(needed.max(self.size)) {
-                // On a disk that is nearly full a shorter file may do.
+                // On a nearly full disk a shorter file may suffice.
                 Err(error) if error.kind() == ErrorKind::Full && needed < self.size => {
                     self.remove_file(self.next_number - 1)?;
                     self.create_file(needed)?
@@ -211,8 +209,8 @@ impl LogFiles {
         let path = file_path(&self.dir, number);
         file.write_all_at(0, &header.encode())
             .map_err(|e| Error::io("write", &path, e))?;
-        // Were records there before the header, a crash could take the header alone, and the next
-        // process would use its generation again, for which the records left over would check out.
+        // If records were written before the header, a crash could lose the header alone, and the
+        // next process would reuse its generation, with valid checksums of the leftover records.
         file.sync_data().map_err(|e| Error::io("sync", &path, e))?;
         self.bytes_written += FILE_HEADER_BYTES;
         self.current = Some(Current {
@@ -228,7 +226,7 @@ impl LogFiles {
         Ok(generation)
     }
 
-    /// Takes no more records into the current file; the next one begins another.
+    /// Closes the current file to records; the next record begins another file.
     pub(crate) fn leave_current(&mut self) -> Result<()> {
         self.sync()?;
         if let Some(old) = self.current.take() {
@@ -311,7 +309,7 @@ impl LogFiles {
             .unwrap_or(self.next_generation)
     }
 
-    /// The last sequence of the files below a generation; 0 when there is none.
+    /// The last sequence of the files below a generation; 0 without such files.
     pub(crate) fn sequence_before(&self, generation: u64) -> Sequence {
         let below = self
             .full
@@ -322,20 +320,20 @@ impl LogFiles {
         below.unwrap_or(self.floor)
     }
 
-    /// Releases files that a database without writes does not need: files begin small again, and of
-    /// the free ones no more than a few small ones stay.
+    /// Releases files that a database without writes does not need: files begin small again, and
+    /// only a few small free ones stay.
     pub(crate) fn rest(&mut self) -> Result<()> {
         self.begin_small(FILES_OF_A_SIZE_AFTER_REST);
         self.keep_free(FREE_FILES_AT_REST).map(drop)
     }
 
-    /// Releases all files that no record needs, on a full disk. True when there was one.
+    /// Releases all files that no record needs, on a full disk. True when there was at least one.
     pub(crate) fn give_back(&mut self) -> Result<bool> {
         self.begin_small(FILES_OF_A_SIZE_AFTER_REST);
         self.keep_free(0)
     }
 
-    /// Removes free files, but for some small ones. True when there were such.
+    /// Removes free files, except some small ones. True when there were any to remove.
     fn keep_free(&mut self, most: usize) -> Result<bool> {
         let mut kept = 0;
         let free = std::mem::take(&mut self.free);
@@ -358,7 +356,7 @@ impl LogFiles {
         current.is_some_and(|c| c.bytes > SMALL_FILE_BYTES)
     }
 
-    /// True when there is a file of a generation before this one that takes no more records.
+    /// True when there is a file of a generation before this one that accepts no more records.
     pub(crate) fn has_full_below(&self, generation: u64) -> bool {
         self.full.iter().any(|file| file.generation < generation)
     }
@@ -413,7 +411,7 @@ impl LogFiles {
             .collect()
     }
 
-    /// Bytes of files that hold records still needed.
+    /// Bytes of files with records still needed.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.full.iter().map(|f| f.bytes).sum::<u64>()
             + self.current.as_ref().map_or(0, |c| c.offset)

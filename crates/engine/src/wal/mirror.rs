@@ -1,20 +1,18 @@
-//! The log of a fast tier, copied to bulk now and then: should the tier be lost, the copied records
-//! are not.
+//! The log of a fast tier, copied to bulk at intervals: if the tier is lost, the copied records are
+//! not.
 //!
-//! The copy lies where the log would lie without the tier, and is a log: each file has the same
+//! The copy is at the location of the log without the tier, and is a log: each file has the same
 //! generation and the same records as one in the tier, and is named by its generation. So an
 //! opening without the tier finds a log there that ends a little earlier.
 //!
-//! Invariants: a file is in the copy only after all of those before it; of each file a prefix is
-//! there that was synced before more is written. From the first answer of an opening on it has
-//! nothing that the log does not have: a tier that loses power may lose bytes that were copied.
-//! Files that are not needed any more are removed, and those that a tier left before are not taken
-//! for the copy.
-//! Concurrency: one lock, held while files are copied; only rounds take it. Under it the log is
-//! asked where its files end, which goes on meanwhile: a file that was recycled while it was read
-//! is left alone.
-//! Failure: a round that failed is made again; the copied files stay. A failed sync latches the
-//! database, as any does.
+//! Invariants: a file is in the copy only after all previous ones; of each file the copy has a
+//! prefix that is synced before more is written. From the first acknowledgement of an opening on it
+//! has only records of the log: a tier that loses power may lose bytes that were copied. Files that
+//! are not needed any more are removed, and leftovers of an earlier tier are not mistaken for the
+//! copy. Concurrency: one lock, held while files are copied; only rounds take it. Under it the ends
+//! of the log's files are read, while the log goes on: a file that was recycled while it was read
+//! is skipped. Failure: a round that failed is repeated; the copied files stay. A failed sync
+//! latches the database, as any does.
 
 use crate::device::layout::log_dir;
 use crate::device::tiers::{BulkLog, OwnedTier};
@@ -28,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many bytes are copied at once.
+/// Bytes that are copied at a time.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// The copy of an open database's log.
@@ -40,17 +38,17 @@ pub(crate) struct Mirror {
     from_dir: PathBuf,
     to: BulkLog,
     copies: Mutex<Copies>,
-    /// Up to where files are copied, by generation.
+    /// End of the copied bytes of files, by generation.
     ends: Mutex<BTreeMap<u64, u64>>,
 }
 
 #[derive(Debug, Default)]
 struct Copies {
-    /// The log moved away: nothing is copied any more.
+    /// The log moved away: no more records are copied.
     is_ended: bool,
     /// True when the previous content of the folder was checked.
     is_begun: bool,
-    /// When the newest round began.
+    /// Start of the newest round.
     newest_round: Option<Duration>,
     files: BTreeMap<u64, Copied>,
 }
@@ -58,13 +56,13 @@ struct Copies {
 #[derive(Clone, Debug)]
 struct Copied {
     file: Arc<dyn File>,
-    /// So much of it is synced.
+    /// End of its synced bytes.
     end: u64,
 }
 
 impl Mirror {
-    /// The mirror of the options. Where there is to be none, the copy of an earlier one is removed:
-    /// it would grow old.
+    /// The mirror of the options. If none is configured, an earlier copy is removed: it would
+    /// become outdated.
     pub(crate) fn of(
         tier: Option<&OwnedTier>,
         env: &Env,
@@ -81,8 +79,8 @@ impl Mirror {
             for name in names {
                 remove(&tier.bulk_log, &name)?;
             }
-            // Also where nothing is left: the process that removed it was perhaps killed before
-            // this.
+            // Also when the folder is empty: the process that removed the files may have been
+            // killed before this sync.
             files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
             return Ok(None);
         };
@@ -96,13 +94,13 @@ impl Mirror {
         }))
     }
 
-    /// True when it is time for a round: the caller makes it.
+    /// True when a round is due: the caller makes it.
     pub(crate) fn is_due(&self, now: Duration) -> bool {
         let newest = self.copies.lock().newest_round;
         newest.is_none_or(|at| now.saturating_sub(at) >= self.interval)
     }
 
-    /// Before the first answer: removes records from the copy that the log does not have.
+    /// Before the first acknowledgement: removes records from the copy that are not in the log.
     pub(crate) fn begin(&self, log: &Log, first_needed: u64) -> Result<()> {
         self.begin_in(&mut self.copies.lock(), log, first_needed)
     }
@@ -132,7 +130,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Copies new records of the log, and removes files that are not needed any more: those of
+    /// Copies new records of the log, and removes files that are not needed any more: all of
     /// generations before `first_needed`.
     pub(crate) fn round(&self, log: &Log, first_needed: u64, now: Duration) -> Result<()> {
         let mut copies = self.copies.lock();
@@ -163,12 +161,13 @@ impl Mirror {
         Ok(())
     }
 
-    /// The log moves away: when this returns, nothing is written to the copy any more.
+    /// Ends the mirror because the log moves away: when this returns, the copy is not written any
+    /// more.
     pub(crate) fn end(&self) {
         self.copies.lock().is_ended = true;
     }
 
-    /// Bytes of records in the log that the copy does not have.
+    /// Bytes of records in the log that are not in the copy.
     pub(crate) fn bytes_behind(&self, log: &Log, first_needed: u64) -> u64 {
         let parts = log.parts_from(first_needed);
         let ends = self.ends.lock();
@@ -181,7 +180,7 @@ impl Mirror {
             .sum()
     }
 
-    /// Files that an earlier process copied go on; everything else is removed.
+    /// Continues files that an earlier process copied, and removes all others.
     fn take_up(&self) -> Result<BTreeMap<u64, Copied>> {
         let BulkLog { files, dir } = &self.to;
         files
@@ -195,7 +194,7 @@ impl Mirror {
                 .map_err(|e| Error::io("open", &path, e))?;
             match header_of(&*file, &path)? {
                 Some(header) if name_of(header.generation) == name => {
-                    // Perhaps its last sync failed: all of it is written again.
+                    // Its last sync may have failed: all of it is rewritten.
                     found.insert(header.generation, Copied { file, end: 0 });
                 }
                 _ => remove(&self.to, &name)?,
@@ -255,7 +254,7 @@ impl Mirror {
         Ok(true)
     }
 
-    /// The header of a file of the log, while it is of the generation that it was.
+    /// The header of a file of the log, while its generation is unchanged.
     fn current_header(
         &self,
         source: &dyn File,
@@ -266,14 +265,14 @@ impl Mirror {
         Ok(header.filter(|header| header.generation == part.generation))
     }
 
-    /// Makes a file of the copy.
+    /// Creates a file of the copy.
     fn make(&self, header: &FileHeader) -> Result<Copied> {
         let BulkLog { files, dir } = &self.to;
         let name = name_of(header.generation);
         let path = dir.join(&name);
         let failed = |e| Error::io("create", &path, e);
         let file = match files.open(&path, OpenMode::CreateNew) {
-            // Left by a round that failed.
+            // A leftover of a round that failed.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 remove(&self.to, &name)?;
                 files.open(&path, OpenMode::CreateNew)
@@ -281,7 +280,7 @@ impl Mirror {
             other => other,
         };
         let file = file.map_err(failed)?;
-        // The name first: a file that has a header has a name that stays.
+        // The name first: a file with a header has a durable name.
         files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
         let header = header_of_copy(header).encode();
         file.write_all_at(0, &header).map_err(failed)?;

@@ -1,18 +1,17 @@
 //! The commit log: one for the database, batches as all-or-nothing records, group commit.
 //!
 //! There is no commit thread that must be woken: the first thread that waits becomes the leader,
-//! writes and syncs everything that is pending, and wakes the others; meanwhile the next group
-//! fills. A background thread leads for writers that do not wait.
+//! writes and syncs all pending records, and wakes the others; meanwhile the next group fills. A
+//! background thread leads for writers that do not wait.
 //!
-//! Invariants: sequences are dense and rising, given under the lock in the order of the log;
+//! Invariants: sequences are dense and ascending, assigned under the lock in the order of the log;
 //! `published <= acknowledgeable <= written`; a record is published only when it is as durable as
 //! its writers required and its events are in memory, and so is every record before it.
 //! Concurrency: one leader at a time owns the files; the state lock is never held over I/O.
-//! Failure: after any write or sync error the log latches, and later calls return `closed`.
-//! Crash: bytes after the last synced record may be anything; replay trims them in the last file
-//! and calls any other bad record corrupt.
-//! Format: docs/format/log.md.
-//! Tests: `tests/it/crash.rs` crashes at every barrier.
+//! Failure: after any write or sync error the log latches, and later calls return `closed`. Crash:
+//! bytes after the last synced record may be anything; replay trims them in the last file and
+//! reports any other bad record as corrupt. Format: docs/format/log.md. Tests: `tests/it/crash.rs`
+//! crashes at every barrier.
 
 mod files;
 pub(crate) mod mirror;
@@ -78,21 +77,21 @@ pub(crate) struct LogStats {
     pub(crate) syncs: u64,
     pub(crate) sync_median: Duration,
     pub(crate) disk_bytes: u64,
-    /// The newest generation that is known to be begun; 0 = none was since opening.
+    /// The newest generation known to be started; 0 = none since opening.
     pub(crate) begun: u64,
 }
 
 struct Leader {
     files: LogFiles,
     make_known: MakeKnown,
-    /// Files up to this generation are known to be begun.
+    /// Files up to this generation are known to be started.
     begun: u64,
     buffer: Vec<u8>,
     syncs: u64,
     sync_samples: Vec<Duration>,
 }
 
-/// Makes it known, so that it stays known, that a file of a generation was begun.
+/// Records durably that a file of a generation was started.
 pub(crate) type MakeKnown = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
 
 pub(crate) struct Log {
@@ -102,8 +101,8 @@ pub(crate) struct Log {
     /// `published` of the state, for readers: they need not wait for the lock.
     published: AtomicU64,
     changed: Condvar,
-    /// Wakes the background thread, apart from `changed` so that a group does not wake it for
-    /// nothing.
+    /// Wakes the background thread; separate from `changed` so that a group does not wake it
+    /// needlessly.
     nudged: Condvar,
     leader: Mutex<Leader>,
     /// Bytes of files with records still needed, for readers that need not wait for a leader.
@@ -114,7 +113,7 @@ pub(crate) struct Log {
 pub(crate) struct LatchOnPanic<'a> {
     log: &'a Log,
     what: &'static str,
-    /// The thread was panicking already.
+    /// True when the thread was already panicking.
     unwinds: bool,
 }
 
@@ -139,7 +138,7 @@ impl std::fmt::Debug for Log {
 
 impl Log {
     /// Continues after `replayed`; the next record gets the number after `after`. A new file is
-    /// announced before the first record goes to it.
+    /// announced before its first record.
     pub(crate) fn new(
         replayed: Replayed,
         after: Sequence,
@@ -182,8 +181,8 @@ impl Log {
         }
     }
 
-    /// Until this is dropped, a panic of the thread latches the log. Others wait for this thread:
-    /// they are refused then, and its unfinished work is neither acknowledged nor used.
+    /// Latches the log if the thread panics before this is dropped. Others that wait for this
+    /// thread get an error then, and its unfinished work is neither acknowledged nor used.
     pub(crate) fn latch_on_panic(&self, what: &'static str) -> LatchOnPanic<'_> {
         LatchOnPanic {
             log: self,
@@ -192,7 +191,7 @@ impl Log {
         }
     }
 
-    /// Gives the record its number and its position in the log. Its events become visible only
+    /// Assigns the record its number and its position in the log. Its events become visible only
     /// after [`Log::inserted`]; records without events pass `with_events = false`.
     pub(crate) fn enqueue(
         &self,
@@ -222,7 +221,7 @@ impl Log {
         Ok(sequence)
     }
 
-    /// The events of a record are in memory.
+    /// Notes that the events of a record are in memory.
     pub(crate) fn inserted(&self, sequence: Sequence) {
         let mut state = self.state.lock();
         let was_first = state.inserting.first() == Some(&sequence);
@@ -265,15 +264,15 @@ impl Log {
         moved
     }
 
-    /// Waits until a record is published: as durable as the database promises, and seen by every
+    /// Waits until a record is published: as durable as the database promises, and visible to every
     /// later snapshot.
     pub(crate) fn wait_published(&self, sequence: Sequence) -> Result<()> {
         let state = self.state.lock();
         self.drive(state, |s| s.published >= sequence).map(drop)
     }
 
-    /// Whether a record is published, or never will be; if neither is known yet, `waker` is woken
-    /// when it is. The background thread leads for tasks that wait so.
+    /// The result if a record is published, or never will be; otherwise `waker` is woken later. The
+    /// background thread leads for such waiting tasks.
     pub(crate) fn poll_published(&self, sequence: Sequence, waker: &Waker) -> Option<Result<()>> {
         let mut state = self.state.lock();
         if state.published >= sequence {
@@ -291,7 +290,7 @@ impl Log {
         None
     }
 
-    /// Waits until everything up to `sequence` is on the medium, with any durability setting.
+    /// Waits until all records up to `sequence` are on the medium, with any durability setting.
     pub(crate) fn sync_up_to(&self, sequence: Sequence) -> Result<()> {
         {
             let state = self.state.lock();
@@ -349,8 +348,7 @@ impl Log {
         Ok(())
     }
 
-    /// Waits until `done`, leading the group whenever no other thread does and something is
-    /// pending.
+    /// Waits until `done`, leading the group whenever no other thread does and records are pending.
     fn drive<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -369,7 +367,7 @@ impl Log {
         }
     }
 
-    /// Writes everything pending as one group, and syncs it when the durability requires it.
+    /// Writes all pending records as one group, and syncs it when the durability requires it.
     fn lead<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let group = std::mem::take(&mut state.pending);
         state.pending_bytes = 0;
@@ -437,8 +435,8 @@ impl Log {
             let (part, later) = rest.split_at(count);
             let generation = leader.files.prepare(bytes, previous)?;
             if generation > leader.begun {
-                // Its header is on the medium: should it be missing one day, it is not taken for
-                // one that was never begun.
+                // Its header is on the medium: if the file is missing one day, it is not mistaken
+                // for one that was never started.
                 (leader.make_known)(generation)?;
                 leader.begun = generation;
             }
@@ -563,18 +561,18 @@ impl Log {
         self.state.lock().check_failed()
     }
 
-    /// The newest sequence given out.
+    /// The newest assigned sequence.
     pub(crate) fn newest(&self) -> Sequence {
         Sequence(self.state.lock().next.0 - 1)
     }
 
-    /// The oldest generation of log files that a database needs whose oldest uncovered record is
-    /// `needed`.
+    /// The oldest generation of log files that a database needs with `needed` as its oldest
+    /// uncovered record.
     pub(crate) fn first_generation_needed(&self, needed: Sequence) -> u64 {
         self.leader.lock().files.first_generation_needed(needed)
     }
 
-    /// Leaves the current file, so that it can be freed once nothing in it is needed.
+    /// Leaves the current file, so that it can be freed once none of its records is needed.
     pub(crate) fn leave_file(&self) -> Result<()> {
         let left = self.leader.lock().files.leave_current();
         left.inspect_err(|error| self.latch(error.clone()))
@@ -586,8 +584,8 @@ impl Log {
         rested.inspect_err(|error| self.latch(error.clone()))
     }
 
-    /// On a full disk: leaves a large file of which nothing is needed, and releases all that no
-    /// record needs. True when there was one.
+    /// On a full disk: leaves a large file without needed records, and releases all files that no
+    /// record needs. True when there was at least one.
     pub(crate) fn give_back(&self, is_needed: bool) -> Result<bool> {
         let mut leader = self.leader.lock();
         let files = &mut leader.files;
@@ -623,13 +621,13 @@ impl Log {
         self.leader.lock().files.parts_from(generation)
     }
 
-    /// Replay will read no record up to this one again: the last before the oldest file needed at
-    /// `generation`.
+    /// Last record before the oldest file needed at `generation`: replay will read no record up to
+    /// it again.
     pub(crate) fn sequence_before(&self, generation: u64) -> Sequence {
         self.leader.lock().files.sequence_before(generation)
     }
 
-    /// Bytes of files that hold records still needed.
+    /// Bytes of files with records still needed.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.live.load(Ordering::Relaxed)
     }
@@ -649,7 +647,7 @@ impl Log {
 }
 
 impl State {
-    /// Takes out the tasks whose record is published, or all when none will be any more.
+    /// Takes the tasks whose record is published, or all when no more will be.
     fn take_woken(&mut self) -> Vec<Waker> {
         if self.wakers.is_empty() {
             return Vec::new();

@@ -1,9 +1,8 @@
 //! Moves the log to another location.
 //!
-//! Invariants: the log moves only while nothing in its files is needed, and nobody writes to it
-//! meanwhile.
-//! Concurrency: acts as the leader.
-//! Failure: the error of `switch`; the log stays where it is then.
+//! Invariants: the log moves only while none of its records is needed, and no thread writes to it
+//! meanwhile. Concurrency: acts as the leader. Failure: the error of `switch`; the location of the
+//! log does not change then.
 
 use super::{Log, MakeKnown};
 use crate::Result;
@@ -11,18 +10,18 @@ use headwater_io::Files;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Whether the log lies elsewhere now.
+/// Result of a move of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
     Yes,
-    /// The log has records that are needed.
+    /// The log has needed records.
     No,
 }
 
 impl Log {
-    /// Continues in another location, if nothing is needed in files any more: `switch` makes it the
-    /// location of the log from now on. Nobody writes to the log meanwhile; waiting records go to
-    /// the new location.
+    /// Continues in another location, if no record in files is needed any more: `switch` makes it
+    /// the location of the log from now on. No thread writes to the log meanwhile; waiting records
+    /// go to the new location.
     pub(crate) fn move_to(
         &self,
         (files, dir): (&Arc<dyn Files>, &Path),

@@ -46,7 +46,7 @@ impl RecordKind {
         .find(|kind| kind.number() == number)
     }
 
-    /// As it stands in the log.
+    /// Encoded value.
     pub(crate) fn number(self) -> u8 {
         self as u8
     }
@@ -55,7 +55,7 @@ impl RecordKind {
 /// The header of a log file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
-    /// Rising over the files in the order they were begun.
+    /// Ascending over the files in the order they were started.
     pub(crate) generation: u64,
     /// The last sequence in the log before this file.
     pub(crate) previous: Sequence,
@@ -75,8 +75,8 @@ impl FileHeader {
         out
     }
 
-    /// `None` when the bytes are no header: the file was never begun, or its header was torn before
-    /// anything was synced.
+    /// `None` when the bytes are not a header: the file was never started, or its header was torn
+    /// before anything was synced.
     pub(crate) fn decode(bytes: &[u8]) -> Option<FileHeader> {
         let bytes: &[u8; FILE_HEADER_BYTES as usize] =
             bytes.get(..FILE_HEADER_BYTES as usize)?.try_into().ok()?;
@@ -98,7 +98,7 @@ pub(crate) struct RecordHeader {
     pub(crate) payload_bytes: u32,
     pub(crate) payload_crc: u32,
     pub(crate) sequence: Sequence,
-    /// Everything up to here was known to be on the medium when this record was written.
+    /// All records up to here were known to be on the medium when this record was written.
     pub(crate) synced: Sequence,
     pub(crate) kind: u8,
 }
@@ -120,7 +120,7 @@ impl RecordHeader {
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
-    /// The header at the start of `bytes`, if one of this generation stands there.
+    /// The header at the start of `bytes`, if one of this generation is there.
     pub(crate) fn decode(generation: u64, bytes: &[u8]) -> Option<RecordHeader> {
         let bytes: &[u8; RECORD_HEADER_BYTES] =
             bytes.get(..RECORD_HEADER_BYTES)?.try_into().ok()?;

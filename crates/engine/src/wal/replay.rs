@@ -3,11 +3,11 @@
 //! A record whose checks fail ends the log. The end is a torn tail when there is no evidence that
 //! the record was ever on the medium; it is damage when a later record or file was written after
 //! everything up to it had been synced, or a job was committed that needed it. A file that should
-//! exist and does not, or is shorter than it was made, is damage too: the metadata say which were
-//! begun, and a record says it too, wherever it stands in a file without a header. A reader beside
-//! an owner changes nothing, and checks that no file was recycled while it was read. Records read
-//! here were perhaps never synced by the process that wrote them: they are, before anything relies
-//! on them.
+//! exist and is missing, or is shorter than its recorded length, is damage too: the metadata record
+//! which files were started, and so does a record at any offset in a file without a header. A
+//! reader beside an owner changes nothing, and checks that no file was recycled while it was read.
+//! Records read here may never have been synced by the process that wrote them: they are synced
+//! before they are used.
 
 use super::files::{FREE_FILES_MAX, FullFile, LogFiles, file_path, first_file_bytes};
 use super::record::{
@@ -22,25 +22,25 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Result of a replay, apart from the records it handed out.
+/// Result of a replay, apart from the replayed records.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) files: LogFiles,
     pub(crate) last: Sequence,
     pub(crate) records: u64,
-    /// File and offset of a torn tail, and the bytes after it that hold something.
+    /// File and offset of a torn tail that has non-zero bytes.
     pub(crate) torn: Option<(PathBuf, u64)>,
-    /// Where the records of each file end, oldest first.
+    /// Ends of the records of each file, oldest first.
     pub(crate) ends: Vec<LogEnd>,
 }
 
-/// Where the records of a log file end.
+/// End of the records of a log file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogEnd {
     pub(crate) number: u64,
     pub(crate) generation: u64,
     pub(crate) offset: u64,
-    /// Length of the file, as its header says it.
+    /// Length of the file according to its header.
     pub(crate) file_bytes: u64,
     header: FileHeader,
 }
@@ -57,14 +57,14 @@ impl LogEnd {
 pub(crate) struct Needed {
     /// Files of smaller generations are not needed.
     pub(crate) first_generation: u64,
-    /// The newest generation that is known to be begun; 0 = none is.
+    /// The newest generation known to be started; 0 = none.
     pub(crate) newest_generation: u64,
     /// Every record up to this one was written.
     pub(crate) sequence: Sequence,
 }
 
 impl Needed {
-    /// The same, of a log of which files up to this generation are known to be begun besides.
+    /// The needed part, of a log whose files up to this generation are also known to be started.
     pub(crate) fn begun_up_to(self, generation: u64) -> Needed {
         Needed {
             newest_generation: self.newest_generation.max(generation),
@@ -76,7 +76,7 @@ impl Needed {
 /// Kind of reader of the log.
 #[derive(Clone, Copy)]
 pub(crate) enum Access<'a> {
-    /// The owner of the database, which continues behind the records read.
+    /// The owner of the database, which continues after the records read.
     Owner,
     /// A reader that may read while an owner writes: changes no file. The check fails if files may
     /// have been freed since the metadata were read.
@@ -89,7 +89,7 @@ impl Access<'_> {
     }
 }
 
-/// A log file that is needed.
+/// A needed log file.
 #[derive(Clone, Copy)]
 struct Candidate {
     number: u64,
@@ -140,11 +140,11 @@ pub(crate) fn replay(
 
 /// The files in the folder of a log.
 struct LogListing {
-    /// Files that are needed, by generation.
+    /// Needed files, by generation.
     candidates: Vec<Candidate>,
-    /// Files that hold nothing needed any more, by number, with their bytes.
+    /// Files without needed records, by number, with their bytes.
     freed: Vec<(u64, u64)>,
-    /// Files without a header that can be read, by number.
+    /// Files without a readable header, by number.
     headless: Vec<u64>,
     /// Number and generation of the next file.
     next: (u64, u64),
@@ -175,7 +175,7 @@ impl LogListing {
         Ok(listing)
     }
 
-    /// Adds a file, whose generation is needed from the first one on.
+    /// Adds a file; generations from `first_generation` on are needed.
     fn add(&mut self, number: u64, header: Option<FileHeader>, bytes: u64, first_generation: u64) {
         let (next_number, next_generation) = &mut self.next;
         *next_number = (*next_number).max(number + 1);
@@ -193,13 +193,13 @@ impl LogListing {
         }
     }
 
-    /// Removes the files that are never used again, if the owner reads, and gives the others that
-    /// are free.
+    /// Removes the files that are never used again, if the owner reads, and returns the other free
+    /// files.
     fn release(self, source: LogSource<'_>, file_bytes: u64) -> Result<Vec<(u64, u64)>> {
         let LogSource { files, dir, access } = source;
         let mut headless = self.headless;
-        // The log begins small again: a file that is larger, or was made for one large record,
-        // would wait for a use that may never come.
+        // The log begins small again: a larger file, or one made for a large record, might never be
+        // used again.
         let mut kept = Vec::new();
         for (number, bytes) in self.freed {
             if bytes == first_file_bytes(file_bytes) && kept.len() < FREE_FILES_MAX {
@@ -208,8 +208,9 @@ impl LogListing {
                 headless.push(number);
             }
         }
-        // A header comes after the syncs of a file and of its name. Where there is none, one of
-        // them may have failed, which no later sync makes up for: such a file is never used again.
+        // A header is written after the syncs of a file and of its name. Without a header, one of
+        // them may have failed, which a later sync does not repair: such a file is never used
+        // again.
         for number in headless.into_iter().filter(|_| access.is_owner()) {
             let path = file_path(dir, number);
             files
@@ -240,7 +241,7 @@ fn read_header(source: LogSource<'_>, number: u64) -> Result<(Option<FileHeader>
     Ok((header, bytes))
 }
 
-/// The files of a log, read to where their records end.
+/// The files of a log, read to the end of their records.
 struct ReadLog {
     progress: ReplayProgress,
     full: VecDeque<FullFile>,
@@ -249,7 +250,7 @@ struct ReadLog {
 }
 
 impl ReadLog {
-    /// Reads the records behind `floor`, file after file.
+    /// Reads the records after `floor`, file after file.
     fn read(
         source: LogSource<'_>,
         candidates: &[Candidate],
@@ -332,8 +333,8 @@ impl ReadLog {
     }
 }
 
-/// Generations have no gaps from the first needed one to the newest begun, and every file is as
-/// long as it was made.
+/// Checks that generations have no gaps from the first needed one to the newest started, and that
+/// every file has its recorded length.
 fn check_complete(
     files: &Arc<dyn Files>,
     dir: &Path,
@@ -371,14 +372,14 @@ fn check_complete(
         return Err(lost_file(files, dir, headless, expected, None)?);
     }
     // A header is on the medium before its file's records: a record of the next generation proves
-    // that there was one. The metadata of a database that an older version wrote do not say so.
+    // that there was one. The metadata of a database written by an older version do not record it.
     match holder_of(files, dir, headless, expected)? {
         Some(path) => Err(headless_file(path, expected)),
         None => Ok(()),
     }
 }
 
-/// A file that was begun, and has no header any more.
+/// Error for a started file that has no header any more.
 fn headless_file(path: PathBuf, generation: u64) -> Error {
     Error::damage(Damage {
         file: path,
@@ -388,7 +389,7 @@ fn headless_file(path: PathBuf, generation: u64) -> Error {
     })
 }
 
-/// The error for a missing file of a generation. `behind` is the one found in its place.
+/// The error for a missing file of a generation. `behind` is the file found in its place.
 fn lost_file(
     files: &Arc<dyn Files>,
     dir: &Path,
@@ -423,7 +424,7 @@ fn lost_file(
     }))
 }
 
-/// The file without a header that holds a record of a generation, wherever it stands.
+/// The file without a header that contains a record of a generation, at any offset.
 fn holder_of(
     files: &Arc<dyn Files>,
     dir: &Path,
@@ -454,11 +455,11 @@ fn read_whole(files: &Arc<dyn Files>, path: &Path) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Writes the first bytes of the newest file again as they are, and syncs them.
+/// Rewrites the first bytes of the newest file unchanged, and syncs them.
 ///
 /// The process that wrote them may have been killed before its last sync, or that sync may have
 /// failed, after which the system shows bytes that it will never write. Older files were synced
-/// before the next was begun.
+/// before the next was started.
 fn write_again(files: &Arc<dyn Files>, path: &Path, bytes: u64) -> Result<()> {
     let file = files
         .open(path, OpenMode::Write)
@@ -483,15 +484,15 @@ fn missing(path: &Path, last: Sequence, previous: Sequence) -> Error {
     })
 }
 
-/// Where the records of a file end.
+/// End of the records of a file.
 struct End {
     offset: u64,
-    /// Something stands behind the last record.
+    /// There are non-zero bytes after the last record.
     torn: bool,
 }
 
-/// A recycled file gets its header before any record: while the header stands, the records that
-/// were read are of this use.
+/// Checks that the file was not recycled. A recycled file gets its header before any record: while
+/// the header is unchanged, the records that were read are of this use.
 fn still_same(file: &dyn File, expected: &FileHeader, path: &Path) -> Result<()> {
     let mut header = [0u8; FILE_HEADER_BYTES as usize];
     file.read_exact_at(0, &mut header)
@@ -515,12 +516,12 @@ struct LogSource<'a> {
 
 /// Progress of a replay.
 struct ReplayProgress {
-    /// The newest record read, or the one behind which the log begins.
+    /// The newest record read, or the record after which the log begins.
     last: Sequence,
     records: u64,
 }
 
-/// Reads one file. `next_previous` is the record behind which the next one begins.
+/// Reads one file. `next_previous` is the record after which the next file begins.
 fn read_file(
     source: LogSource<'_>,
     candidate: &Candidate,
@@ -544,8 +545,8 @@ fn read_file(
     loop {
         let rest = content.get(offset..).unwrap_or_default();
         if next_previous == Some(progress.last) {
-            // Later records were not acknowledged when the next file was begun, and their numbers
-            // were given again.
+            // Later records were not acknowledged when the next file was started, and their numbers
+            // were reused.
             return Ok(End {
                 offset: offset as u64,
                 torn: false,
@@ -582,12 +583,12 @@ fn read_file(
     }
 }
 
-/// True when a record further on was written after `expected` had been synced.
+/// True when a later record was written after `expected` had been synced.
 fn synced_later(generation: u64, rest: &[u8], expected: Sequence) -> bool {
     records_in(generation, rest, 8).any(|h| h.synced >= expected)
 }
 
-/// The headers of records of a generation, wherever they stand from an offset on.
+/// The headers of records of a generation, at any offset from a start on.
 pub(crate) fn records_in(
     generation: u64,
     bytes: &[u8],

@@ -1,8 +1,8 @@
 //! Checks the rows of a batch against their tables and limits, and plans new definitions.
 //!
-//! Invariants: a refused row changes nothing but itself; the rest fits the table as it is now, with
-//! the additions of the plan. Nothing is planned for a row that is refused: the needs of a row are
-//! planned last, when nothing else can refuse it.
+//! Invariants: a refused row affects only itself; the rest fits the present table, with the
+//! additions of the plan. No definition is planned for a refused row: definitions are planned last,
+//! when no other check can refuse the row.
 
 use super::entry::{EntryCheck, field_at};
 use super::gathered::Gathered;
@@ -28,15 +28,15 @@ use std::sync::Arc;
 /// Valid part of an entry.
 pub(super) struct CheckedEntry {
     pub(super) table: Arc<Table>,
-    /// `None` = it is to be defined.
+    /// `None` = it must be defined.
     pub(super) stream: Option<StreamId>,
     pub(super) rows: Rows,
-    /// The rows' positions in the entry; `None` = all of them.
+    /// The rows' positions in the entry; `None` = all rows.
     pub(super) kept: Option<Vec<usize>>,
 }
 
-/// Checks one entry against its table and plans the definitions that it needs; `key` gets the
-/// stream's. `None` when no row of it is good.
+/// Checks one entry against its table and plans the definitions that it needs; `key` receives the
+/// stream's key bytes. `None` without any valid row.
 pub(super) fn check_entry(
     gathered: &Gathered<'_>,
     plan: &mut Plan<'_>,
@@ -59,7 +59,7 @@ pub(super) fn check_entry(
     };
     check_lengths((index, &name), &times, &fields)?;
     let mut table = plan.find(name.table());
-    // Existing definitions have good names.
+    // Existing definitions have valid names.
     let fits = table.as_ref().is_some_and(|t| fits(t, &fields));
     check_contents(core, (&name, &times, &fields), fits, &mut accepting);
     if let Some(known) = &mut table {
@@ -111,7 +111,7 @@ pub(super) fn check_entry(
     }))
 }
 
-/// Refuses an entry whose columns have not as many rows as it has timestamps.
+/// Refuses an entry whose columns and timestamps differ in the number of rows.
 fn check_lengths(
     (index, name): (usize, &StreamName),
     times: &[i64],
@@ -127,8 +127,8 @@ fn check_lengths(
     Ok(())
 }
 
-/// Refuses rows for their names, times and texts; the table is not needed for it. `fits` = the
-/// names of table and fields are those of existing ones.
+/// Refuses rows for their names, times and texts, without the table. `fits` = the names of table
+/// and fields are those of existing ones.
 fn check_contents(
     core: &Core,
     (name, times, fields): (&StreamName, &[i64], &[(String, Column)]),
@@ -143,7 +143,7 @@ fn check_contents(
     check_strings(core, fields, accepting);
 }
 
-/// Lists the positions of the good rows; `None` = all are good.
+/// Lists the positions of the valid rows; `None` = all are valid.
 fn kept_rows(accepting: &EntryCheck) -> Option<Vec<usize>> {
     (!accepting.good.is_empty()).then(|| {
         let good = accepting.good.iter().enumerate();
@@ -151,7 +151,7 @@ fn kept_rows(accepting: &EntryCheck) -> Option<Vec<usize>> {
     })
 }
 
-/// Makes the rows to store of the good rows of an entry; a field may come once.
+/// Collects the valid rows of an entry to be stored; a field may occur once.
 fn good_rows(
     (index, name): (usize, &StreamName),
     times: Vec<i64>,
@@ -177,7 +177,7 @@ fn good_rows(
 }
 
 /// Finds the stream, and refuses rows that cannot be stored at their time: in a damaged partition,
-/// in a stretch of which only aggregates are retained, or in one stream too many.
+/// in a stretch with only aggregates, or in one stream too many.
 fn check_place(
     (gathered, plan): (&Gathered<'_>, &Plan<'_>),
     table: Option<&Arc<Table>>,
@@ -208,8 +208,7 @@ fn check_place(
     Ok(None)
 }
 
-/// Refuses rows in a stretch of which only aggregates are retained: the rows that they replace are
-/// unknown.
+/// Refuses rows in a stretch with only aggregates: the rows that they replace are unknown.
 fn check_aged(
     core: &Core,
     table: &Table,
@@ -285,7 +284,7 @@ fn check_times(core: &Core, times: &[i64], accepting: &mut EntryCheck) {
     }
 }
 
-/// Nothing can be added where retention or aging has ended rows.
+/// Refuses rows where retention or aging has ended rows.
 fn check_ended(
     core: &Core,
     table: &mut Arc<Table>,
@@ -297,7 +296,7 @@ fn check_ended(
     if !floor.is_set() || !times.iter().any(|time| ended(floor, *time)) {
         return Ok(());
     }
-    // The clock may have been put right, or the setting raised, since they were looked at.
+    // The clock may have been corrected, or the setting raised, since the horizons were computed.
     if review_horizons(core, table)?
         && let Some(reviewed) = core.catalog.table(table.id)
     {
@@ -383,6 +382,6 @@ fn fit_column(
     accepting.refuse_present(&column, REFUSED_TYPE, || {
         mixed_types(table, name, expected, found)
     });
-    // Rows without a value in this column are still good.
+    // Rows without a value in this column are still valid.
     None
 }

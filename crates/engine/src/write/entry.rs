@@ -1,15 +1,14 @@
-//! State of an entry while it is checked: its rows that are still valid, and the reasons of the
-//! refused ones.
+//! State of an entry while it is checked: its valid rows, and the reasons of the refused ones.
 
 use crate::common::refused::Refused;
 use crate::metadata::catalog::Table;
 use headwater_types::{Column, FieldId};
 
-/// Rows of an entry that are still good.
+/// The still valid rows of an entry.
 pub(super) struct EntryCheck {
     pub(super) entry: usize,
     pub(super) rows: usize,
-    /// One per row; empty as long as all are good.
+    /// One per row; empty as long as all are valid.
     pub(super) good: Vec<bool>,
     pub(super) refused: Vec<Refused>,
 }
@@ -19,7 +18,7 @@ impl EntryCheck {
         self.good.get(row).is_none_or(|good| *good)
     }
 
-    /// True when a good row has a value in a column.
+    /// True when a valid row has a value in a column.
     pub(super) fn any_good_in(&self, column: &Column) -> bool {
         (0..column.len()).any(|row| self.is_good(row) && column.is_present(row))
     }

@@ -1,4 +1,4 @@
-//! The rows of a batch by stream, and those whose stream is not defined yet.
+//! The rows of a batch by stream, and the rows of undefined streams.
 
 use super::pressure::wait_for_bulk;
 use crate::Result;
@@ -12,10 +12,10 @@ use headwater_types::{Column, FieldId, Rows, Values};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Good rows of one stream.
+/// Valid rows of one stream.
 pub(super) struct PreparedRows {
     pub(super) stream: StreamId,
-    /// As they were checked against it.
+    /// The table against which they were checked.
     pub(super) table: Arc<Table>,
     pub(super) shard: ShardIndex,
     pub(super) rows: Rows,
@@ -27,7 +27,7 @@ pub(super) struct RowsOfNewStream {
     pub(super) key: Vec<u8>,
     pub(super) rows: Rows,
     pub(super) entry: usize,
-    /// The rows' positions in the entry; `None` = all of them.
+    /// The rows' positions in the entry; `None` = all rows.
     pub(super) kept: Option<Vec<usize>>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Rows of one stream may stand in several entries: they become one.
+    /// Adds rows of one stream, which may occur in several entries: they are joined.
     pub(super) fn add(&mut self, stream: StreamId, table: Arc<Table>, key: &[u8], rows: Rows) {
         if let Some(known) = self
             .by_stream
@@ -70,8 +70,8 @@ impl<'a> Gathered<'a> {
         });
     }
 
-    /// The stream behind key bytes, if it is defined. A look-up that needs bulk does not begin
-    /// while that stalls.
+    /// The stream with these key bytes, if it is defined. A lookup that needs bulk does not begin
+    /// while bulk stalls.
     pub(super) fn find_stream(&self, key: &[u8]) -> Result<Option<StreamId>> {
         let core = self.core;
         if core.bulk.as_ref().is_some_and(|bulk| bulk.is_on()) {
@@ -95,14 +95,14 @@ impl<'a> Gathered<'a> {
         self.prepared.iter().map(|one| &one.rows).chain(new)
     }
 
-    /// Rows that put another value into a field at a time at which a row before them in the batch
-    /// has one: of these, the values before are replaced.
+    /// Rows that put another value into a field at a time at which an earlier row of the batch has
+    /// one: the earlier values are replaced.
     pub(super) fn replaced(prepared: &[PreparedRows]) -> u64 {
         let last = prepared.iter().filter(|one| !one.table.keeps_duplicates());
         last.map(|one| replaced_in(&one.rows)).sum()
     }
 
-    /// An integer of this batch that a float does not hold, in a field.
+    /// An integer of this batch, in a field, that a float cannot represent.
     pub(super) fn inexact_in(&self, table: TableId, field: FieldId) -> Option<i64> {
         let prepared = self.prepared.iter().map(|one| (&one.table, &one.rows));
         let new = self.unresolved.iter().map(|new| (&new.table, &new.rows));
@@ -123,8 +123,8 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// As [`Gathered::replaced`], in the rows of one stream. Rows mostly come in order, each with a
-/// time of its own: then one pass over the times suffices.
+/// Replaced rows like [`Gathered::replaced`], in one stream. Rows are mostly in order, with
+/// distinct times: then one pass over the times suffices.
 fn replaced_in(rows: &Rows) -> u64 {
     if rows.times.is_sorted_by(|a, b| a < b) {
         return 0;

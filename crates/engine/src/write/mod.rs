@@ -1,10 +1,9 @@
 //! Processing of a write: check, define, log, insert, publish.
 //!
-//! Invariants: a refused row changes nothing but itself (law 6), and a refused batch nothing at
-//! all: definitions of rows are planned, and in force once everything that could refuse them is
-//! decided; everything of a batch that is accepted is one log record; memory is bounded, because a
-//! writer waits before its record gets a number.
-//! Concurrency: any number of writers; each encodes its own record.
+//! Invariants: a refused row affects only itself (law 6), and a refused batch has no effect:
+//! definitions of rows are planned, and in force once every check that could refuse them is done;
+//! the accepted part of a batch is one log record; memory is bounded, because a writer waits before
+//! its record gets a number. Concurrency: any number of writers; each encodes its own record.
 
 mod accept;
 mod entry;
@@ -42,14 +41,14 @@ pub(crate) struct SubmittedBatch {
     pub(crate) accepted: u64,
     /// Values in the accepted rows.
     pub(crate) values: u64,
-    /// Accepted rows that replaced values of others of the batch.
+    /// Accepted rows that replaced values of other rows of the batch.
     pub(crate) replaced: u64,
     /// The batch had been accepted before, as the record of this sequence or an earlier one.
     pub(crate) repeated: bool,
 }
 
-/// Takes a batch in: after this its events are in the log's hands and in memory, and are published
-/// when the log says so.
+/// Accepts a batch: after this its events are queued in the log and in memory, and become visible
+/// when the log publishes them.
 pub(crate) fn submit(core: &Arc<Core>, batch: Batch) -> Result<SubmittedBatch> {
     core.log.check()?;
     let producer = batch.producer().cloned();
@@ -100,7 +99,7 @@ pub(crate) fn submit(core: &Arc<Core>, batch: Batch) -> Result<SubmittedBatch> {
         encode_rows(&one.rows, &mut payload);
     }
     let sequence = {
-        // From its number on, everybody waits until the record's events are in memory.
+        // From its number on, all threads wait until the record's events are in memory.
         let _latch = core.log.latch_on_panic("put events into memory");
         let _barrier = core.write_barrier.enter();
         check_still_there(core, &prepared)?;
@@ -136,7 +135,7 @@ pub(crate) fn submit(core: &Arc<Core>, batch: Batch) -> Result<SubmittedBatch> {
     })
 }
 
-/// A batch that had been accepted before: acknowledged when that is.
+/// A batch that had been accepted before: acknowledged together with the first one.
 fn repeated(sequence: Sequence) -> SubmittedBatch {
     SubmittedBatch {
         sequence: Some(sequence),
@@ -148,8 +147,8 @@ fn repeated(sequence: Sequence) -> SubmittedBatch {
     }
 }
 
-/// Refuses the batch if definitions that it was checked against may have ended since: nothing of it
-/// is stored then, and the writer tries again.
+/// Refuses the batch if definitions that it was checked against may have ended since: none of it is
+/// stored then, and the writer tries again.
 fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
     let mut checked: Option<Arc<Table>> = None;
     let any_look = core.defining.any_look();
@@ -234,14 +233,14 @@ fn prepare<'a>(
     Ok((gathered, plan))
 }
 
-/// True when no row is to be stored, so that nothing is to be defined.
+/// True when there is no row to store, so that no definition is needed.
 fn nothing_to_store(gathered: &Gathered<'_>, requires_all: bool, refused: &[Refused]) -> bool {
     let is_empty = gathered.prepared.is_empty() && gathered.unresolved.is_empty();
     is_empty || (requires_all && !refused.is_empty())
 }
 
-/// Defines the planned tables and streams, when nothing can refuse the rows any more but a race:
-/// gives them with their streams.
+/// Defines the planned tables and streams, when only a race can still refuse the rows: returns them
+/// with their streams.
 fn define(
     core: &Core,
     mut gathered: Gathered<'_>,
@@ -284,7 +283,7 @@ fn define(
     Ok(prepared)
 }
 
-/// Values that a program handed in.
+/// Number of values that a program passed in.
 fn value_count(rows: &Rows) -> u64 {
     let columns = rows
         .columns
@@ -293,8 +292,8 @@ fn value_count(rows: &Rows) -> u64 {
     columns.map(|(_, c)| c.present_count() as u64).sum()
 }
 
-/// Bytes of the events as a program holds them: 8 a number and a timestamp, 1 a boolean, the length
-/// of text.
+/// Bytes of the events in a program: 8 for a number or a timestamp, 1 for a boolean, the length of
+/// a text.
 fn raw_bytes(rows: &Rows) -> usize {
     rows.len() * 8
         + rows
@@ -310,7 +309,8 @@ fn raw_bytes(rows: &Rows) -> usize {
 }
 
 /// Puts the planned tables and the new streams into force. When other writers have used up the
-/// number of streams meanwhile, rows of these are refused, or all is to be written again.
+/// number of streams meanwhile, rows of these streams are refused, or the whole batch must be
+/// written again.
 fn define_all(
     core: &Core,
     plan: &Plan<'_>,

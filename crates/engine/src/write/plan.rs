@@ -1,9 +1,9 @@
-//! Definitions that a batch needs: tables, fields, wider types and streams. Nothing of them is in
+//! Definitions that a batch needs: tables, fields, wider types and streams. None of them is in
 //! force until all of the batch is decided.
 //!
 //! Invariants: a batch that plans more than streams has the [`Turn`], so that the plan still fits
-//! when it is defined; it has waited for memory before, so that nothing of the plan is defined of a
-//! batch that is then refused. Writes that fit their tables plan nothing.
+//! when it is defined; it has waited for memory before, so that no definition remains of a batch
+//! that is refused afterwards. Writes that fit their tables have an empty plan.
 
 use super::entry::{EntryCheck, field_at};
 use super::gathered::Gathered;
@@ -26,22 +26,22 @@ pub(super) struct Plan<'a> {
     turn: Option<Turn<'a>>,
     tables: Vec<PlannedTable>,
     streams: HashMap<TableId, NewKeys>,
-    /// Results of checks of integers, so that one batch makes each once.
+    /// Results of checks of integers, so that one batch makes each check once.
     looks: HashMap<(TableId, FieldId), Integers>,
-    /// The table of the entry before: entries of one table mostly stand together.
+    /// The table of the previous entry: entries of one table are mostly adjacent.
     cache: Option<Arc<Table>>,
 }
 
-/// Streams of a table that the batch brings up.
+/// New streams of a table in the batch.
 #[derive(Default)]
 struct NewKeys {
-    /// At least as many as there are.
+    /// Upper bound of their number.
     noted: u64,
-    /// Counted out, where the limit is near.
+    /// Exact set, where the limit is near.
     exact: Option<HashSet<Box<[u8]>>>,
 }
 
-/// Fields that an entry adds to its table, and those that it widens.
+/// Fields that an entry adds to its table, and fields that it widens.
 #[derive(Default)]
 struct FieldChanges {
     added: Vec<Field>,
@@ -60,17 +60,17 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The tables, as they are to be.
+    /// The planned tables.
     pub(super) fn tables(&self) -> &[PlannedTable] {
         &self.tables
     }
 
-    /// True when memory was waited for already.
+    /// True when the batch has already waited for memory.
     pub(super) fn has_turn(&self) -> bool {
         self.turn.is_some()
     }
 
-    /// The table of this name, as it is to be.
+    /// The planned table of this name.
     pub(super) fn find(&mut self, name: &str) -> Option<Arc<Table>> {
         match self.cache.take().filter(|t| t.name == name) {
             Some(table) => Some(table),
@@ -84,12 +84,12 @@ impl<'a> Plan<'a> {
         planned.or_else(|| self.core.catalog.table_named(name))
     }
 
-    /// The next entry is likely of this table.
+    /// Remembers the table: the next entry is likely of it.
     pub(super) fn remember(&mut self, table: &Arc<Table>) {
         self.cache = Some(Arc::clone(table));
     }
 
-    /// Waits for the turn to define; the table as it is then.
+    /// Waits for the turn to define; returns the present table.
     pub(super) fn begin(&mut self, name: &str) -> Result<Option<Arc<Table>>> {
         if self.turn.is_none() {
             wait_for_memory(self.core)?;
@@ -98,14 +98,14 @@ impl<'a> Plan<'a> {
         Ok(self.look_up(name))
     }
 
-    /// The number that the next new table gets.
+    /// The number of the next new table.
     pub(super) fn next_table(&self) -> TableId {
         let new = self.tables.iter().filter(|p| p.base.is_none()).count();
         let next = self.core.catalog.table_count() + new;
         TableId(u32::try_from(next).unwrap_or(u32::MAX))
     }
 
-    /// True for a table that is not there yet.
+    /// True for a table that does not exist yet.
     pub(super) fn makes(&self, table: TableId) -> bool {
         self.tables
             .iter()
@@ -119,7 +119,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The table, with a note that values of it may expire.
+    /// The table, with a note that some of its values may expire.
     pub(super) fn let_expire(&mut self, table: &Arc<Table>) -> Result<Arc<Table>> {
         if table.life.expires {
             return Ok(Arc::clone(table));
@@ -134,7 +134,7 @@ impl<'a> Plan<'a> {
         Ok(expiring)
     }
 
-    /// Why the table cannot have this stream as well, if it cannot.
+    /// Reason why the table cannot have this additional stream, if any.
     pub(super) fn streams_beyond(
         &self,
         table: TableId,
@@ -166,7 +166,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// A stream is to be defined.
+    /// Notes a stream that must be defined.
     pub(super) fn note_new_stream(&mut self, table: TableId, key: &[u8]) {
         let new = self.streams.entry(table).or_default();
         new.noted += 1;
@@ -175,7 +175,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Counts the new streams of a table out from now on.
+    /// Counts the new streams of a table exactly from now on.
     pub(super) fn count_out(&mut self, table: TableId, gathered: &Gathered<'_>) {
         let there = self.core.catalog.stream_count(table);
         let most = wide(self.core.options.streams_max);
@@ -189,9 +189,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Plans the table and the fields that the good rows of an entry need, as far as limits allow,
-    /// and wider types where no stored value changes by it. Rows for which that is not so are
-    /// refused, and nothing is planned for them.
+    /// Plans the table and the fields that the valid rows of an entry need, as far as limits allow,
+    /// and wider types where they change no stored value. Other rows are refused, and nothing is
+    /// planned for them.
     pub(super) fn add(
         &mut self,
         gathered: &Gathered<'_>,
@@ -224,7 +224,7 @@ impl<'a> Plan<'a> {
                 accepting.refuse_all(REFUSED_TABLES, || format!("table `{name}`: {beyond}"));
                 return Ok(None);
             }
-            // The rows that have no new fields are good all the same.
+            // Rows without new fields are valid nevertheless.
             for (field, column) in fields {
                 if candidates.added.iter().any(|f| f.name == *field) {
                     accepting.refuse_present(column, REFUSED_FIELDS, || {
@@ -257,7 +257,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Fields that the good rows would add; refuses rows that cannot have them.
+    /// Fields that the valid rows would add; refuses rows that cannot have them.
     fn candidates(
         &mut self,
         gathered: &Gathered<'_>,
@@ -266,7 +266,7 @@ impl<'a> Plan<'a> {
         accepting: &mut EntryCheck,
     ) -> Result<FieldChanges> {
         let mut wanted = FieldChanges::default();
-        // First the existing fields: a row that clashes with one adds nothing.
+        // First the existing fields: a row that conflicts with one adds no field.
         let known = fields
             .iter()
             .enumerate()
@@ -315,7 +315,7 @@ impl<'a> Plan<'a> {
         Ok(wanted)
     }
 
-    /// Whether a field of integers has only values that floats represent: in the database, and in
+    /// Checks if a field of integers has only values that floats represent: in the database, and in
     /// this batch so far.
     fn integers(
         &mut self,
@@ -337,7 +337,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The table with those of the candidates that a good row still needs.
+/// The table with the candidates that a valid row still needs.
 fn with(
     table: &Table,
     wanted: &FieldChanges,
@@ -372,7 +372,7 @@ fn check_distinct(name: &str, entry: usize, fields: &[(String, Column)]) -> Resu
     }
 }
 
-/// The refusal of a row with a float whose field stays one of integers.
+/// The refusal of a row with a float whose field remains an integer field.
 fn stays_i64(table: &Table, name: &str, why: Integers) -> String {
     let table = &table.name;
     let holds = match why {

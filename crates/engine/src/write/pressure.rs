@@ -11,7 +11,7 @@ use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A writer that waits for memory checks again after this time, even without a wake-up.
+/// Time after which a writer that waits for memory checks again, even without a wake-up.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Waits while memory is used up; `busy` after the configured time.
@@ -40,7 +40,7 @@ pub(super) fn wait_for_memory(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// Fails with `full` while a disk is full; sees to it that snapshots give way there.
+/// Fails with `full` while a disk is full; makes snapshots end there to free space.
 pub(super) fn check_space(core: &Core) -> Result<()> {
     let Err(full) = core.check_space() else {
         return Ok(());
@@ -54,7 +54,7 @@ pub(super) fn check_space(core: &Core) -> Result<()> {
     Err(full)
 }
 
-/// Waits while bulk stalls, before a look-up there; `busy` after the configured time. Holds no lock
+/// Waits while bulk stalls, before a lookup there; `busy` after the configured time. Holds no lock
 /// that others wait for. The first thread that meets a stall waits for the medium.
 pub(super) fn wait_for_bulk(core: &Core) -> Result<()> {
     let Some(bulk) = core.bulk.as_ref().filter(|bulk| bulk.is_stalled()) else {
@@ -96,7 +96,7 @@ pub(super) fn wake_workers(core: &Core) {
     }
 }
 
-/// Makes sure the watermark of a stream is known: the newest time in the main runs of its
+/// Ensures that the watermark of a stream is known: the newest time in the main runs of its
 /// partitions.
 pub(super) fn ensure_watermark(
     core: &Core,
@@ -131,9 +131,9 @@ pub(super) fn ensure_watermark(
     }
 }
 
-/// Where rows of a stream have been aged away and rows may come again, since aging went back, in a
-/// table in which a row would replace another one: by time, apart. Empty when none of the times (in
-/// any order) can lie there.
+/// Stretches, by time and disjoint, where rows of a stream have been aged and rows may be written
+/// again, since aging went back, in a table in which a row would replace another one. Empty when
+/// none of the times (in any order) can be there.
 pub(super) fn aged_stretches(
     core: &Core,
     table: TableId,

@@ -1,12 +1,12 @@
-//! Texts of refused values: a field of another type, a number that its field cannot hold. Every
-//! front end returns them; their codes are in `common/refused`.
+//! Texts of refused values: a value of another type, a number that its field cannot represent.
+//! Every front end returns them; their codes are in `common/refused`.
 
 use super::entry::EntryCheck;
 use crate::common::refused::REFUSED_TYPE;
 use crate::metadata::catalog::Table;
 use headwater_types::{Column, FieldType, Values};
 
-/// Refuses integers that a field of floats cannot hold.
+/// Refuses integers that a float field cannot represent.
 pub(super) fn refuse_inexact(name: &str, column: &Column, accepting: &mut EntryCheck) {
     if let Values::I64(values) = column.values() {
         for (row, value) in values.iter().enumerate() {

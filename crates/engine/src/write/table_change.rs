@@ -1,6 +1,6 @@
 //! Changes of a table after it was made, and the bounds of its numbers.
 //!
-//! Failure: a number out of its bounds is `invalid`; nothing is changed then.
+//! Failure: a number out of its bounds is `invalid`, and the table does not change.
 
 use crate::{Duplicates, Error, FieldSpec, Result};
 use std::time::Duration;
@@ -12,13 +12,13 @@ pub struct TableChange {
     pub leaf_events: Option<u32>,
     /// Another treatment of equal timestamps; only before the first write.
     pub duplicates: Option<Duplicates>,
-    /// Another retention; `Some(None)` = rows are kept for ever. Removed rows do not come back;
-    /// rows that were left out and are not removed yet do.
+    /// Another retention; `Some(None)` = rows are kept for ever. Removed rows are not restored;
+    /// rows that were hidden but not removed yet become visible again.
     pub retention: Option<Option<Duration>>,
     /// Another lifetime of rows before only their aggregates are retained; `Some(None)` = for ever.
     pub raw_for: Option<Option<Duration>>,
-    /// Fields to add; an i64 field may be given as f64, which widens it where no stored value
-    /// loses digits by it.
+    /// Fields to add; f64 for an existing i64 field widens it where no stored value loses digits by
+    /// it.
     pub add_fields: Vec<FieldSpec>,
     /// Tag keys to declare.
     pub add_tags: Vec<String>,

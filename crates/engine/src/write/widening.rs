@@ -1,12 +1,12 @@
-//! A field of integers becomes one of floats: only where no stored integer loses digits by it.
+//! An integer field is widened to floats only where no stored integer loses digits by it.
 //!
-//! The extremes in the pyramids of a field's streams show which integers it has, so a check reads
-//! no rows but those at the edges. One check is made per field, not on the path of writes that fit.
+//! The extremes in the pyramids of a field's streams show its range of integers, so a check reads
+//! only the rows at the edges. One check is made per field, outside the path of writes that fit.
 //!
-//! Invariants: between the begin of a check and the definition that follows it, no integer that a
-//! float cannot represent gets into the field: a writer that enters with one is refused (`busy`). A
-//! field found to be inexact stays so until `ALTER TABLE` checks it again.
-//! Concurrency: checks are made under a [`Turn`], one at a time.
+//! Invariants: between the start of a check and the following definition, no integer that a float
+//! cannot represent gets into the field: a writer that enters with one is refused (`busy`). A field
+//! found to be inexact stays so until `ALTER TABLE` checks it again. Concurrency: checks are made
+//! under a [`Turn`], one at a time.
 
 use crate::core::{Core, Turn};
 use crate::metadata::catalog::Table;
@@ -15,33 +15,33 @@ use crate::{Error, ErrorKind, FieldSpec, Result};
 use headwater_types::{ClosedRange, Column, Extremes, FieldId, FieldType, Values};
 use std::sync::Arc;
 
-/// Up to here floats hold every integer.
+/// Bound up to which floats represent every integer.
 const EXACT_MAX: u64 = 1 << 53;
 
 /// Streams of a table whose extremes a write checks; `ALTER TABLE` checks all.
 pub(crate) const STREAMS_LOOKED_AT: u64 = 10_000;
 
-/// Streams taken from the catalog at once.
+/// Streams read from the catalog at a time.
 const PAGE: usize = 1_000;
 
 /// Result of a check of the integers of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Integers {
-    /// A float holds each of them.
+    /// A float represents each of them.
     Exact,
     /// At least this one is beyond the exact integers of floats.
     Inexact(i64),
-    /// Not known: one was found to be inexact before, or there are too many streams, or a
+    /// Not known: the field was found to be inexact before, or there are too many streams, or a
     /// partition cannot be read.
     Unknown,
 }
 
-/// True for an integer of which no neighbour becomes the same float.
+/// True for an integer without a neighbour that becomes the same float.
 pub(crate) fn is_exact(value: i64) -> bool {
     value.unsigned_abs() <= EXACT_MAX
 }
 
-/// True when a float holds every present integer of a column.
+/// True when a float represents every present integer of a column.
 pub(crate) fn all_exact(column: &Column) -> bool {
     match column.values() {
         Values::I64(values) => {
@@ -52,8 +52,8 @@ pub(crate) fn all_exact(column: &Column) -> bool {
     }
 }
 
-/// Whether a field of integers has only values that floats represent. Later writes, as long as the
-/// turn lasts, do not change that.
+/// Checks if an integer field has only values that floats represent. Later writes, while the turn
+/// lasts, do not change the result.
 pub(crate) fn look(
     core: &Arc<Core>,
     _turn: &Turn<'_>,
@@ -73,8 +73,8 @@ pub(crate) fn look(
     if streams == 0 {
         return Ok(Integers::Exact);
     }
-    // The rows of a writer that entered before the mark are in memory after this, and seen once it
-    // is published.
+    // The rows of a writer that entered before the check was announced are in memory after this,
+    // and visible once the writer's record is published.
     drop(core.write_barrier.close());
     core.log.wait_published(core.log.newest())?;
     let found = match extremes(core, table, field) {
@@ -85,7 +85,7 @@ pub(crate) fn look(
     Ok(found.map_or(Integers::Exact, Integers::Inexact))
 }
 
-/// An extreme of the field that a float does not hold, if a stream has one.
+/// An extreme of the field that a float cannot represent, if a stream has one.
 fn extremes(core: &Arc<Core>, table: &Table, field: FieldId) -> Result<Option<i64>> {
     let Some(name) = table.field(field).map(|f| f.name.as_str()) else {
         return Ok(None);
@@ -113,7 +113,7 @@ fn extremes(core: &Arc<Core>, table: &Table, field: FieldId) -> Result<Option<i6
     Ok(None)
 }
 
-/// Refuses to make fields of integers ones of floats where a stored value would lose digits.
+/// Refuses to widen integer fields to floats where a stored value would lose digits.
 pub(crate) fn check_widening(
     core: &Arc<Core>,
     turn: &Turn<'_>,
@@ -145,8 +145,8 @@ pub(crate) fn check_widening(
     Ok(())
 }
 
-/// Sends a writer back whose integers are on their way into a field that has become one of floats
-/// since they were checked, or is about to.
+/// Refuses a writer with integers for a field that has been widened to floats since they were
+/// checked, or is about to be.
 pub(crate) fn check_before_entry(
     core: &Core,
     table: &Table,

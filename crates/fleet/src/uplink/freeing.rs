@@ -1,8 +1,9 @@
-//! Frees rows at an edge of which the cloud has everything, beyond its own loss.
+//! Frees rows at an edge if the cloud has them all, safe from its own loss.
 //!
-//! Invariants: only ranges that the cloud has proven over the present connection, over which it has
-//! said that its confirmations survive its own loss. Nothing is freed without a connection.
-//! Failure: rows that cannot be freed now are tried again the next time, with a line in the log.
+//! Invariants: rows are freed only in ranges that the cloud has proven over the current connection,
+//! over which it has declared that its confirmations survive its own loss. No rows are freed
+//! without a connection. Failure: rows that cannot be freed now are retried the next time, with a
+//! line in the log.
 
 use super::{Origin, Uplink};
 use crate::error::{FleetError, medium};
@@ -13,7 +14,7 @@ use headwater_types::Timestamp;
 const AT_ONCE: u64 = 4;
 
 impl Uplink {
-    /// Frees some of what may be freed. To be called now and then, while there is a connection.
+    /// Frees some of the rows that may be freed. Call repeatedly while connected.
     pub(super) fn free(&self) -> Result<(), FleetError> {
         let (Some(keep), Origin::Database(db)) = (self.settings.free_after, &self.origin) else {
             return Ok(());

@@ -1,24 +1,24 @@
-//! Lag of a cloud behind an edge, in time: records carry no wall time, so the time at which a state
-//! was first seen is noted.
+//! Lag of a cloud after an edge, in time: records have no wall time, so the time at which a state
+//! was first observed is noted.
 //!
-//! Invariants: the reported lag is at most the true one, and less than that by a sixteenth of it
-//! and two looks at the most; it is nothing while the cloud has everything. Memory is bounded.
-//! Concurrency: plain data.
+//! Invariants: the reported lag is at most the true lag, and lower by at most a sixteenth of it and
+//! two check intervals; it is zero while the cloud has all data. Memory is bounded. Concurrency:
+//! plain data.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// States whose times are remembered; of more, some between others are forgotten.
+/// Maximum number of states whose times are stored; beyond it, intermediate states are dropped.
 const NOTED_MAX: usize = 64;
 /// First distance of the noted states.
 const APART_FIRST: Duration = Duration::from_secs(2);
 
-/// When states were seen first.
+/// Times at which states were first observed.
 #[derive(Debug, Default)]
 pub(super) struct Lag {
-    /// Number, and moment of the monotonic clock; both rise.
+    /// Number, and moment of the monotonic clock; both ascending.
     noted: VecDeque<(u64, Duration)>,
-    /// So far apart they are at least, but for the newest.
+    /// Minimum distance between times, except for the newest.
     apart: Duration,
 }
 
@@ -45,7 +45,8 @@ impl Lag {
         assert!(self.noted.len() <= NOTED_MAX, "too many states noted");
     }
 
-    /// Forgets every second one; the oldest stays, which shows how long nothing was confirmed.
+    /// Drops every second entry; the oldest is retained, since it shows how long no state was
+    /// confirmed.
     fn thin(&mut self) {
         let mut is_kept = false;
         self.noted.retain(|_| {
@@ -55,11 +56,11 @@ impl Lag {
         self.apart = (self.apart * 2).max(APART_FIRST);
     }
 
-    /// For how long the database has been in a state that the cloud has not confirmed, the latest
-    /// that it has being this one; `None` = nothing is known of that.
+    /// Time for which the database has been in a state newer than `confirmed`, the latest that the
+    /// cloud has; `None` = unknown.
     pub(super) fn behind(&mut self, confirmed: Option<u64>, now: Duration) -> Option<Duration> {
         let confirmed = confirmed?;
-        // What is confirmed is needed no more.
+        // Confirmed states are not needed any more.
         while self
             .noted
             .front()
@@ -108,7 +109,7 @@ mod tests {
         }
         assert_eq!(lag.noted.back(), Some(&(10_000, seconds(10_000))));
         assert_eq!(lag.behind(Some(0), seconds(10_000)), Some(seconds(9_999)));
-        // In between the reported lag is too low, by no more than what was forgotten.
+        // In between the reported lag is too low, by at most the distance of the dropped entries.
         let behind = lag.behind(Some(5_000), seconds(10_000));
         assert!(
             behind.is_some_and(|b| b <= seconds(5_000) && b >= seconds(4_400)),

@@ -1,6 +1,6 @@
-//! One connection of an edge, or of a node that relays one, to its cloud.
+//! One connection to a cloud, of an edge, or of a node that relays an edge.
 //!
-//! Invariants, concurrency and failure: those of the uplink.
+//! Invariants, concurrency and failure: as in the uplink.
 
 use super::{ABOUT, LOOK, SEND_MAX, Uplink};
 use crate::dial::Dialled;
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Message as Frame;
 
-/// One connection.
+/// State of one connection.
 pub(super) struct Talk {
     pub(super) uplink: Arc<Uplink>,
     pub(super) connection: Dialled,
@@ -44,11 +44,11 @@ impl Talk {
         }
     }
 
-    /// Serves until something ends it; says what.
+    /// Serves until the connection ends; returns the reason.
     pub(super) async fn run(&mut self, stopping: &mut watch::Receiver<bool>) -> String {
         self.path = self.uplink.origin.path();
         if !self.path.is_empty() {
-            // Before anything else is said: what comes is another node's.
+            // Before any other message: the data is another node's.
             let told = note(&Note::path(&self.path));
             if let Err(ended) = self.send(told).await {
                 return ended;
@@ -103,7 +103,7 @@ impl Talk {
         }
     }
 
-    /// Asks the database something, where that may wait.
+    /// Runs a call of the database on a thread that may wait.
     async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Uplink) -> Result<T, FleetError> + Send + 'static,
@@ -116,7 +116,7 @@ impl Talk {
         }
     }
 
-    /// Looks at the file and the database, and says what is new.
+    /// Checks the file and the database, and queues reports of changes.
     async fn look(&mut self, thorough: bool) -> Result<(), String> {
         let file = UplinkFile::read(&self.uplink.dir).map_err(|e| e.to_string())?;
         if file.as_ref() != Some(&self.file) {
@@ -150,7 +150,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Makes visible to the copy what has waited in memory for long.
+    /// Flushes events that have waited in memory for too long, so that the copy receives them.
     async fn flush_if_due(&mut self) -> Result<(), String> {
         let Some(every) = self.uplink.settings.flush_every else {
             return Ok(());
@@ -196,7 +196,7 @@ impl Talk {
                 };
                 known.verified = Some((at, found));
             }
-            // What an edge says is said to no edge.
+            // Messages of an edge are never sent to an edge.
             _ => {}
         }
     }
@@ -205,7 +205,7 @@ impl Talk {
         self.was_of_use = true;
         let begins = matches!(asked, Message::AskState { known: None, .. });
         if begins && self.file.begins_anew {
-            // The cloud has put its copy aside, and asks for a first state.
+            // The cloud has put its copy aside, and requests a first state.
             let changed = self.uplink.change_file(|file| file.begins_anew = false);
             changed.map_err(|e| e.to_string())?;
             self.file.begins_anew = false;

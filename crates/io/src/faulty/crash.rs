@@ -1,12 +1,12 @@
 //! States of the simulated disk after a power cut.
 //!
-//! Invariants: bytes that were synced and not written since are never harmed, as long as the
-//! unsynced changes did not cut the file below them; the length stays within what synced and
-//! unsynced changes made of it; a name stands for one of the things it stood for since its
-//! directory was synced. Seed 0 keeps nothing unsynced, seed 1 everything. Every other seed gives,
-//! for each file by itself, some subset of the unsynced changes, writes split into sectors.
-//! Concurrency: pure functions on the guarded state of [`super::disk`].
-//! Failure: none; a state that cannot be built does not exist.
+//! Invariants: synced bytes that were not written since are never damaged, unless an unsynced
+//! change of the length cut them off; the length stays within the range of synced and unsynced
+//! changes; a name refers to one of the files it referred to since its directory was synced. Seed 0
+//! keeps no unsynced change, seed 1 all of them. Every other seed keeps, for each file
+//! independently, some subset of the unsynced changes, with writes split into sectors. Concurrency:
+//! pure functions on the guarded state of [`super::disk`]. Failure: none; a state that cannot be
+//! built does not exist.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::disk::{Change, Disk, Node, NodeRef};
 use super::units::Units;
 use super::{SECTOR_BYTES, Survival};
 
-/// One possible disk after the power cut, everything on it at rest.
+/// One possible disk after the power cut, without unsynced changes.
 pub(super) fn after_crash(disk: &Disk, survival: Survival) -> Disk {
     let mut after = Disk::new(match survival {
         Survival::Seed(seed) => seed,
@@ -32,7 +32,7 @@ pub(super) fn after_crash(disk: &Disk, survival: Survival) -> Disk {
     {
         after.live.dirs.insert(dir.clone());
     }
-    // What each name stood for since the last sync, oldest first; the first entry is the durable
+    // Files that each name referred to since the last sync, oldest first; the first is the durable
     // one.
     let mut stories: BTreeMap<&Path, Vec<Option<&NodeRef>>> = disk
         .durable
@@ -57,7 +57,7 @@ pub(super) fn after_crash(disk: &Disk, survival: Survival) -> Disk {
     after
 }
 
-/// The units of everything that is not synced and can be found after the cut.
+/// Units of all unsynced changes that may survive the cut.
 pub(super) fn units(disk: &Disk) -> Units {
     let pending = disk.pending.iter().filter_map(|change| change.to.as_ref());
     let mut units = Units::default();
@@ -135,8 +135,7 @@ fn content(node: &Node, fate: &mut Fate<'_>, unit_bytes: u64) -> Vec<u8> {
                 .iter()
                 .fold(len_old, |len, (_, change)| change.len_after(len));
             mix(&mut image, &node.pending, unit_bytes, dice);
-            // Data and length reach the medium separately: the length may be ahead of the data or
-            // behind it.
+            // Data and length are written separately: the length may be before or after the data.
             image.len = match dice.below(4) {
                 0 => len_old,
                 1 => len_new,
@@ -148,14 +147,14 @@ fn content(node: &Node, fate: &mut Fate<'_>, unit_bytes: u64) -> Vec<u8> {
     image.into_content()
 }
 
-/// Treatment of the changes of one file by a mixed fate. Pure coin flips over many changes would
-/// hardly ever give the plain cases, which break other things.
+/// Treatment of the changes of one file by a mixed fate. Independent random choices over many
+/// changes would rarely produce the simple cases, which break other code.
 enum Manner {
     Nothing,
     Everything,
-    /// The changes before this one, and this one in parts.
+    /// All changes before this one, and a part of this one.
     FrontPart(usize),
-    /// Each piece, in so many of 8 cases.
+    /// Each part, with a probability of this many eighths.
     Pieces(u64),
 }
 
@@ -203,7 +202,7 @@ fn mix(image: &mut Image, changes: &[(u64, Change)], unit_bytes: u64, dice: &mut
     }
 }
 
-/// Leaves the front or the back of a sector's new bytes; the other part stays old.
+/// Keeps the front or the back of a sector's new bytes; the rest has the old bytes.
 fn tear(piece: &mut Range<usize>, dice: &mut Dice) {
     let cut =
         usize::try_from(dice.between(piece.start as u64, piece.end as u64)).unwrap_or(piece.end);
@@ -235,8 +234,8 @@ impl Change {
         }
     }
 
-    /// The parts that survive or not each by itself, as ranges of the data: the units of a write,
-    /// or one empty range for a change of the length.
+    /// Parts that survive independently, as ranges of the data: the units of a write, or one empty
+    /// range for a change of the length.
     fn pieces(&self, unit_bytes: u64) -> Vec<Range<usize>> {
         let Change::Write { offset, data } = self else {
             return std::iter::once(0..0).collect();
@@ -258,9 +257,8 @@ impl Change {
 
 /// A file under reconstruction.
 ///
-/// `bytes` may be longer than `len`: what a cut took away is still on the medium, and comes back
-/// when the change of the length turns out not to have survived. Growth that survives overwrites it
-/// with zeros.
+/// `bytes` may be longer than `len`: bytes that were cut off are still on the medium, and reappear
+/// if the change of the length did not survive. Growth that survives overwrites them with zeros.
 struct Image {
     bytes: Vec<u8>,
     len: u64,
@@ -281,7 +279,7 @@ impl Image {
         }
     }
 
-    /// Does one of its [`Change::pieces`].
+    /// Applies one of the change's [`Change::pieces`].
     fn apply_piece(&mut self, change: &Change, piece: Range<usize>) {
         match change {
             Change::SetLen(len) => self.set_len(*len),

@@ -1,8 +1,7 @@
 //! The seeded decisions of the simulated disk.
 //!
-//! Invariants: the same seed gives the same decisions on every machine.
-//! Concurrency: a plain value with one owner.
-//! Failure: none.
+//! Invariants: the same seed makes the same decisions on every machine. Concurrency: a plain value
+//! with one owner. Failure: none.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -18,7 +17,7 @@ impl Dice {
         Dice(mix(seed))
     }
 
-    /// Decisions about one file, independent of those about every other file.
+    /// Decisions about one file, independent of all other files.
     pub(super) fn for_path(seed: u64, path: &Path) -> Self {
         // FNV-1a, since the hashes of the standard library may change between releases.
         let hash = path

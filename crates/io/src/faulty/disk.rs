@@ -1,14 +1,12 @@
-//! The state of the simulated disk: what programs see, what is durable, and what is on its way
-//! between the two.
+//! State of the simulated disk: the visible state, the durable state, and the changes pending
+//! between them.
 //!
 //! Invariants: `durable` plus all of `pending` in order is `live`, for the bytes of a file and for
-//! the names, as long as no sync has failed; a failed sync empties `pending` without touching
-//! `durable`, as Linux does. Operations are numbered from 0 without gaps; after the cut no
-//! operation changes anything.
-//! Concurrency: a [`Disk`] is guarded as a whole by its owner; the lock of a [`Node`] is taken
-//! after that of the disk.
-//! Failure: every error is one that was requested, or a caller mistake with the error kind of a
-//! Unix kernel.
+//! the names, as long as no sync has failed; a failed sync empties `pending` without changing
+//! `durable`, as on Linux. Operations are numbered from 0 without gaps; after the cut no operation
+//! changes the disk. Concurrency: a [`Disk`] is guarded as a whole by its owner; the lock of a
+//! [`Node`] is acquired after the disk's. Failure: every error is a requested fault, or a caller
+//! mistake with the error kind of a Unix kernel.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -33,7 +31,7 @@ pub(super) struct Node {
     pub(super) live: Vec<u8>,
     /// Content that surely survives a power cut.
     pub(super) durable: Vec<u8>,
-    /// Changes since the last sync, oldest first, each with its number among those of the disk.
+    /// Changes since the last sync, oldest first, each with its number among the disk's changes.
     pub(super) pending: Vec<(u64, Change)>,
     /// The text of the lock's owner while the file is locked.
     pub(super) owner: Option<String>,
@@ -80,7 +78,7 @@ impl Node {
     }
 }
 
-/// An unsynced change of one name: what it stands for afterwards.
+/// An unsynced change of one name, with the file it refers to afterwards.
 #[derive(Clone, Debug)]
 pub(super) struct NameChange {
     pub(super) path: PathBuf,
@@ -110,7 +108,7 @@ pub(super) struct Disk {
     pub(super) durable: BTreeMap<PathBuf, NodeRef>,
     /// Changes of names since the last sync of their directory, oldest first.
     pub(super) pending: Vec<NameChange>,
-    /// The directory whose creation was cut.
+    /// The directory whose creation was interrupted.
     pub(super) dir_in_doubt: Option<PathBuf>,
     pub(super) operations: u64,
     /// Changes of content so far.
@@ -194,8 +192,8 @@ impl Disk {
             let mut written = data;
             let mut result = Ok(());
             if disk.due(&[FaultKind::WriteError]).is_some() {
-                // How much of a failed write arrived is unknown to the caller, so any front part
-                // may have.
+                // The caller does not know which prefix of a failed write was stored, so any may
+                // have been.
                 written = front(data, disk.dice.below(data.len() as u64 + 1));
                 result = Err(Errno::IO.into());
             }
@@ -204,7 +202,7 @@ impl Disk {
             let mut node = node.lock();
             let end_max = (node.live.len() as u64).saturating_add(room);
             if offset.saturating_add(written.len() as u64) > end_max {
-                // A full disk takes what fits, as a short write, and refuses the rest.
+                // A full disk accepts the bytes that fit, as a short write, and refuses the rest.
                 written = front(written, end_max.saturating_sub(offset));
                 result = Err(Errno::NOSPC.into());
             }
@@ -236,7 +234,7 @@ impl Disk {
     pub(super) fn sync_data(&mut self, path: &Path, node: &NodeRef) -> io::Result<()> {
         self.operation("sync_data", path, |disk, power| {
             if power == Power::Cut {
-                // Nothing is promised; the crash decides for each pending change.
+                // Without a promise, the crash decides for each pending change.
                 return Ok(());
             }
             let mut node = node.lock();
@@ -281,7 +279,7 @@ impl Disk {
         })
     }
 
-    /// A new name, not yet durable.
+    /// A new name that is not durable yet.
     pub(super) fn insert_unsynced(&mut self, path: &Path) -> NodeRef {
         let node = NodeRef::default();
         self.live.files.insert(path.to_owned(), Arc::clone(&node));
@@ -344,9 +342,9 @@ impl Disk {
         Ok(())
     }
 
-    /// Counts an operation and does it. When its turn to be cut has come, what it changes is only a
-    /// possibility, since nothing is made durable then, and the caller hears of nothing but the
-    /// power cut.
+    /// Counts an operation and executes it. For the operation at which the power is cut, the
+    /// changes are only possible, since none is made durable then, and the caller receives the
+    /// power cut only.
     fn operation<T>(
         &mut self,
         what: &str,

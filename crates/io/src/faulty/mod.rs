@@ -1,9 +1,9 @@
-//! A file system in memory that models a disk honestly: what is not synced may be lost, and the
+//! A file system in memory that models a disk faithfully: unsynced changes may be lost, and the
 //! power can fail.
 //!
-//! Purpose: the crash proofs of the product. A first run counts the operations; later runs cut the
-//! power at each of them, take possible states of the disk ([`FaultyFiles::after_crash`]), reopen,
-//! and check the promises.
+//! Purpose: the crash tests of the product. A first run counts the operations; later runs cut the
+//! power at each of them, generate possible states of the disk ([`FaultyFiles::after_crash`]),
+//! reopen, and check the guarantees.
 //!
 //! # The model
 //! - **Content.** Each file has durable bytes and a list of changes (writes, changes of length)
@@ -14,32 +14,30 @@
 //! - **Operations.** `write_all_at`, `set_len`, `sync_data`, creating and removing a file,
 //!   `sync_dir`, and each new directory of `create_dir_all` are operations, numbered from 0 in the
 //!   order of the calls, failed calls included. Opening, reading, listing and locking are not.
-//! - **Power cut.** The operation whose number was set ([`FaultyFiles::crash_at`]) and every later
-//!   call fail with [`io::ErrorKind::Other`], "simulated power cut". The interrupted operation may
-//!   survive, wholly, partly or not.
-//! - **After it**, for each file by itself: any subset of its unsynced changes, writes split at
+//! - **Power cut.** The configured operation ([`FaultyFiles::crash_at`]) and every later call fail
+//!   with [`io::ErrorKind::Other`], "simulated power cut". The changes of the interrupted operation
+//!   may survive fully, partly or not at all.
+//! - **After it**, for each file independently: any subset of its unsynced changes, writes split at
 //!   sectors of [`SECTOR_BYTES`], one sector perhaps torn; any length between the old and the new
 //!   one, grown parts without data reading as zeros; and for each name any of the states since the
-//!   last `sync_dir`. A removed file that comes back does so with its durable bytes and any subset
-//!   of what was not synced.
+//!   last `sync_dir`. A removed file that reappears has its durable bytes and any subset of its
+//!   unsynced changes.
 //!
 //! # Persistent memory
 //! After [`FaultyFiles::persistent_memory`] the unit is a word of 8 bytes, which the processor
-//! stores wholly or not at all: between two syncs (a flush of what was stored, and a fence) words
-//! reach memory in any order, also within a line. Nothing is torn within a word. Words that one
-//! checksum covers may be taken as one unit, so that all states of a few lines can be tried
-//! ([`FaultyFiles::survivals`]): nothing, everything, each front part, all but one unit, one unit
-//! alone.
+//! stores atomically: between two syncs (a flush of the stored lines, and a fence) words reach
+//! memory in any order, also within a line. No word is torn. Words covered by one checksum may be
+//! treated as one unit, so that all states of a few lines can be tested
+//! ([`FaultyFiles::survivals`]): no unit, all units, each prefix, all but one unit, one unit alone.
 //!
 //! # Assumptions of the model
-//! Bytes that were synced stay as they are while writes go to other bytes, even within one sector;
-//! a sync that said `Ok` is true; nothing decays, except through [`FaultyFiles::flip_bit`] and
+//! Synced bytes are unchanged by writes to other bytes, even within one sector; a sync that
+//! returned `Ok` was carried out; no bytes decay, except through [`FaultyFiles::flip_bit`] and
 //! [`FaultyFiles::truncate_file`].
 //!
-//! Invariants: the same seed and the same sequence of calls give the same results, crashes
-//! included.
-//! Concurrency: one lock over the whole disk; with several threads the sequence of calls is theirs.
-//! Failure: only what was requested through this type, and caller mistakes.
+//! Invariants: the same seed and the same sequence of calls have the same results, crashes
+//! included. Concurrency: one lock over the whole disk; with several threads the sequence is the
+//! order of their calls. Failure: only faults requested through this type, and caller mistakes.
 //! Tests: `tests/it/crash.rs`, `tests/it/faults.rs`.
 
 mod crash;
@@ -70,45 +68,44 @@ pub const WORD_BYTES: u64 = 8;
 /// in which they were written; a change of a length is one unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Survival {
-    /// None of it.
+    /// No unsynced changes.
     Nothing,
     /// All of it.
     Everything,
-    /// So many units, the oldest, and every name.
+    /// This many of the oldest units, and every name.
     Front(usize),
     /// Every unit but this one, and every name.
     Without(usize),
     /// This unit alone, and every name.
     Alone(usize),
-    /// Some of it, for each file by itself, as [`FaultyFiles::after_crash`] says.
+    /// A part of the changes, for each file independently, as in [`FaultyFiles::after_crash`].
     Seed(u64),
 }
 
-/// Errors of the medium that [`FaultyFiles::fail_next`] can cause; each shows as `EIO`, if it does
-/// not say otherwise.
+/// Errors of the medium that [`FaultyFiles::fail_next`] can cause; `EIO` unless stated otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A `write_all_at` or `set_len` fails. Any front part of the data may have been written; a
-    /// length stays.
+    /// A `write_all_at` or `set_len` fails. Any prefix of the data may have been written; a length
+    /// is unchanged.
     WriteError,
-    /// A `sync_data` or `sync_dir` fails, as on Linux with ext4 or XFS: everything unsynced is
-    /// marked clean without having been written. Reads still see it, the next sync says `Ok`, and a
-    /// power cut loses it.
+    /// A `sync_data` or `sync_dir` fails, as on Linux with ext4 or XFS: all unsynced changes are
+    /// marked clean without having been written. Reads still return them, the next sync returns
+    /// `Ok`, and a power cut loses them.
     SyncError,
     /// As `SyncError`, but `sync_data` also throws the unsynced bytes away at once, as on btrfs:
     /// reads see the durable state again. (For `sync_dir` the same as `SyncError`.)
     SyncErrorReverting,
-    /// A `sync_data` or `sync_dir` fails with `ENOSPC`, as where space is found only when data are
-    /// written back; what was unsynced goes as in `SyncError`.
+    /// A `sync_data` or `sync_dir` fails with `ENOSPC`, as on file systems that allocate space when
+    /// data are written back; unsynced changes are lost as in `SyncError`.
     SyncFull,
     /// A `read_at` fails.
     ReadError,
-    /// A file or directory cannot be created: there is none then.
+    /// A file or directory cannot be created, and does not exist then.
     CreateError,
-    /// As `CreateError`, with `ENOSPC`: no room for a name.
+    /// As `CreateError`, with `ENOSPC`: no space for a name.
     CreateFull,
-    /// A `remove` fails: the name stays.
+    /// A `remove` fails: the name is not removed.
     RemoveError,
     /// An existing file cannot be opened, or looked for.
     OpenError,
@@ -155,7 +152,7 @@ impl fmt::Debug for FaultyFiles {
 }
 
 impl FaultyFiles {
-    /// An empty disk. The seed decides short reads and how much of a failed write arrives.
+    /// An empty disk. The seed determines short reads and the stored prefix of failed writes.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         FaultyFiles::from(Disk::new(seed))
@@ -167,8 +164,8 @@ impl FaultyFiles {
         }
     }
 
-    /// Number of operations begun so far; also the number of the next one, since they are numbered
-    /// from 0. A crash sweep is `for n in 0..operations`.
+    /// Number of operations started so far; also the number of the next one, since they are
+    /// numbered from 0. A crash sweep is `for n in 0..operations`.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.disk.lock().operations
@@ -191,24 +188,24 @@ impl FaultyFiles {
         self.disk.lock().crashed
     }
 
-    /// The operation that the power cut interrupted, in words, such as `write /db/log/1.log`.
+    /// The operation that the power cut interrupted, as text, such as `write /db/log/1.log`.
     #[must_use]
     pub fn interrupted(&self) -> Option<String> {
         self.disk.lock().interrupted.clone()
     }
 
-    /// A new disk as it may be after the power comes back; `self` stays as it is, so that other
+    /// A new disk in a possible state after the power returns; `self` is unchanged, so that other
     /// seeds can be tried.
     ///
-    /// Seed 0 gives the disk on which nothing unsynced survived, seed 1 the one on which everything
-    /// did, any other seed a mixture. Locks, faults, limits and numbers of the old disk are
-    /// dropped. Before a power cut the answer is what a cut at this moment would leave.
+    /// Seed 0 returns the disk without any unsynced change, seed 1 the one with all of them, any
+    /// other seed a mixture. Locks, faults, limits and numbers of the old disk are dropped. Before
+    /// a power cut the result is a state after a cut at this moment.
     #[must_use]
     pub fn after_crash(&self, seed: u64) -> FaultyFiles {
         self.after_crash_with(Survival::Seed(seed))
     }
 
-    /// A new disk on which this much of what was not synced has survived; see
+    /// A new disk on which the selected unsynced changes have survived; see
     /// [`FaultyFiles::after_crash`].
     #[must_use]
     pub fn after_crash_with(&self, survival: Survival) -> FaultyFiles {
@@ -221,8 +218,8 @@ impl FaultyFiles {
         crash::units(&self.disk.lock()).count()
     }
 
-    /// Every way to survive that is not drawn by lot: three for each unit, and one. For few units,
-    /// since each is a disk of its own.
+    /// Every non-random way to survive: three for each unit, and one. For few units, since each is
+    /// a disk of its own.
     #[must_use]
     pub fn survivals(&self) -> Vec<Survival> {
         let count = self.unsynced_units();
@@ -233,8 +230,8 @@ impl FaultyFiles {
         all
     }
 
-    /// From now on this is persistent memory, written in units of `unit_bytes`: [`WORD_BYTES`], or
-    /// a multiple of it where a checksum covers all words of a unit.
+    /// Makes this persistent memory, written in units of `unit_bytes`: [`WORD_BYTES`], or a
+    /// multiple of it if a checksum covers all words of a unit.
     ///
     /// ```
     /// use headwater_io::{FaultyFiles, Files, OpenMode, Survival, WORD_BYTES};
@@ -258,31 +255,31 @@ impl FaultyFiles {
         self.disk.lock().unit_bytes = unit_bytes;
     }
 
-    /// Lets one operation fail: of those that `kind` can happen to, `after_ops` pass first. Calls
-    /// add up.
+    /// Makes one operation fail: after `after_ops` further operations to which `kind` applies.
+    /// Calls add up.
     pub fn fail_next(&self, kind: FaultKind, after_ops: u64) {
         self.disk.lock().arm(kind, after_ops);
     }
 
-    /// Takes back the faults that still wait for their operation. Gives how many there were.
+    /// Removes the faults that have not occurred yet. Returns their number.
     pub fn heal(&self) -> usize {
         self.disk.lock().disarm()
     }
 
-    /// From now on the lengths of all files together cannot grow past `bytes`: writes take what
-    /// fits and then fail with [`io::ErrorKind::StorageFull`], and so does growing with `set_len`.
-    /// `u64::MAX` lifts the limit.
+    /// Limits the total length of all files to `bytes`: writes store the bytes that fit and then
+    /// fail with [`io::ErrorKind::StorageFull`], and so does growing with `set_len`. `u64::MAX`
+    /// removes the limit.
     pub fn capacity(&self, bytes: u64) {
         self.disk.lock().capacity = (bytes < u64::MAX).then_some(bytes);
     }
 
-    /// From now on `read_at` often returns fewer bytes than requested, but never none before the
+    /// From now on `read_at` often returns fewer bytes than requested, but at least one before the
     /// end.
     pub fn short_reads(&self) {
         self.disk.lock().short_reads = true;
     }
 
-    /// From now on everything that changes a file or a name, locks included, fails with
+    /// From now on every change of a file or a name, locks included, fails with
     /// [`io::ErrorKind::ReadOnlyFilesystem`].
     pub fn read_only(&self) {
         self.disk.lock().read_only = true;
@@ -309,8 +306,8 @@ impl FaultyFiles {
         Ok(())
     }
 
-    /// Replaces bytes by others, durably and without changing the length, as decay of the medium
-    /// does: by zeros, or anything. Bytes behind the end of the file are ignored.
+    /// Replaces bytes, durably and without changing the length, as decay of the medium does: by
+    /// zeros, or any bytes. Bytes after the end of the file are ignored.
     ///
     /// # Errors
     /// When the file does not exist.
@@ -328,8 +325,8 @@ impl FaultyFiles {
         Ok(())
     }
 
-    /// Takes the name of a file away, durably, as a damaged file system or a wrong hand does. Not
-    /// an operation.
+    /// Removes the name of a file, durably, as a damaged file system or a user mistake does. Does
+    /// not count as an operation.
     ///
     /// # Errors
     /// When the file does not exist.
@@ -343,9 +340,9 @@ impl FaultyFiles {
         Ok(())
     }
 
-    /// Cuts a file to `len` bytes, durably, as a damaged file system does. Files that are shorter
-    /// stay. Meant for files at rest: changes that were not synced are kept and may grow the file
-    /// again.
+    /// Cuts a file to `len` bytes, durably, as a damaged file system does. Shorter files are
+    /// unchanged. Intended for files without unsynced changes: pending changes remain and may grow
+    /// the file again.
     ///
     /// # Errors
     /// When the file does not exist.
@@ -367,7 +364,7 @@ impl FaultyFiles {
     }
 
     /// Makes `bytes` the durable content of the file at `path`, creating it and its directories
-    /// durably when missing. Not an operation.
+    /// durably if missing. Does not count as an operation.
     ///
     /// # Errors
     /// When a directory is at `path`, or a file is where a directory is needed.
@@ -513,7 +510,7 @@ impl Files for FaultyFiles {
     }
 }
 
-/// Makes somebody the owner of a file's lock.
+/// Sets the owner of a file's lock.
 fn own(node: &mut Node, owner_text: &str) -> Result<(), LockError> {
     if let Some(owner) = &node.owner {
         return Err(LockError::HeldHere {

@@ -1,8 +1,7 @@
 //! The units of unsynced changes, numbered over all files in the order in which they were written.
 //!
-//! Invariants: a change is counted once, however many names its file has.
-//! Concurrency: a plain value.
-//! Failure: none.
+//! Invariants: a change is counted once, however many names its file has. Concurrency: a plain
+//! value. Failure: none.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use std::collections::BTreeMap;
 pub(super) struct Units(BTreeMap<u64, usize>);
 
 impl Units {
-    /// Takes a change in.
+    /// Adds a change.
     pub(super) fn add(&mut self, change: u64, units: usize) {
         self.0.insert(change, units);
     }

@@ -1,4 +1,4 @@
-//! The laws of requests: [`crate::File::submit_read`] and the like.
+//! The laws of requests: [`crate::File::submit_read`] and the other `submit_` methods.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ const BYTES: usize = 3_001;
 /// Requests on their way at once.
 const COUNT: usize = 16;
 
-/// The bytes of a request: those of one number, and of no other one below 255.
+/// Bytes of a request: they differ between numbers below 255.
 fn part(number: usize) -> Vec<u8> {
     vec![u8::try_from(number + 1).unwrap_or(u8::MAX); BYTES]
 }
@@ -36,7 +36,7 @@ pub(super) fn several(files: &dyn Files, dir: &Path) -> Result<(), String> {
     let wanted: Vec<u8> = (0..COUNT).flat_map(part).collect();
     content_is(&*file, &wanted)?;
     done("a sync on its way", file.submit_sync().wait())?;
-    // The last first: they are answered apart from one another.
+    // In reverse order: their answers do not depend on each other.
     let reads: Vec<_> = (0..COUNT)
         .map(|number| (number, file.submit_read(offset(number), vec![0; BYTES])))
         .collect();
@@ -46,7 +46,7 @@ pub(super) fn several(files: &dyn Files, dir: &Path) -> Result<(), String> {
     }
     let nothing = done("a read of nothing", file.submit_read(5, Vec::new()).wait())?;
     same("the bytes of a read of nothing", nothing.len(), 0)?;
-    // Nobody waits for this one; it may be carried out all the same, or not.
+    // The completion is dropped; the request may be carried out or not.
     drop(file.submit_read(0, vec![0; 10]));
     content_is(&*file, &wanted)
 }
@@ -82,7 +82,7 @@ pub(super) fn edges(files: &dyn Files, dir: &Path) -> Result<(), String> {
             io::ErrorKind::UnexpectedEof,
         )?;
     }
-    // The last offset of all stands for another thing in some queues.
+    // The maximum offset has a special meaning in some queues.
     for offset in [u64::MAX, u64::MAX - 1, 1 << 63] {
         fails("a wild read", file.submit_read(offset, vec![0; 1]).wait())?;
         fails("a wild write", file.submit_write(offset, vec![9; 3]).wait())?;
@@ -110,13 +110,13 @@ pub(super) fn read_at_once(files: &dyn Files, dir: &Path) -> Result<(), String> 
             same("what was read at once", Some(&*buf), wanted)?;
         }
     }
-    // What is not there cannot be had without an error, which this call has not.
+    // Missing bytes cannot be returned without an error, which this call does not report.
     for offset in [end - 1, end, u64::MAX, 1 << 63] {
         let mut buf = [0; 2];
         let is_there = file.read_now(offset, &mut buf);
         same("a read at once beyond the end", is_there, false)?;
     }
-    // What is written meanwhile is not missed.
+    // A read at once never returns bytes from before a write.
     done("write", file.write_all_at(5, b"new"))?;
     let mut buf = [0; 3];
     let is_old = file.read_now(5, &mut buf) && &buf != b"new";
@@ -216,7 +216,7 @@ pub(super) fn dropped(files: &dyn Files, dir: &Path) -> Result<(), String> {
         for number in 0..COUNT {
             drop(file.submit_read(offset(number), vec![0; BYTES]));
         }
-        // Memory that was given back too early is most likely handed out again here.
+        // Memory that was freed too early is most likely allocated again here.
         let others: Vec<Vec<u8>> = (0..COUNT).map(|_| vec![9; BYTES]).collect();
         drop(file.submit_sync());
         done("sync", file.submit_sync().wait())?;
@@ -293,7 +293,7 @@ fn of_ended_threads(file: &Arc<dyn File>, wanted: &[u8]) -> Result<(), String> {
         for round in 0..ROUNDS {
             let write = by.submit_write_and_sync(offset(round), part_of(0, round));
             let read = by.submit_read(offset(round), vec![0; BYTES]);
-            // Nobody receives any more where the law was broken before.
+            // After an earlier violation the receiver is dropped.
             let _ = sender.send((write, read));
         }
     });

@@ -1,9 +1,9 @@
 //! Stores to persistent memory, past the processor's caches: stores, flushes, a fence.
 //!
 //! Invariants: after [`write`] every line it touched was stored past the caches, or stored and
-//! flushed, before a fence that came last; so on memory that is persistent all of it is.
-//! Concurrency: plain functions; stores of several threads to the same bytes leave any of them.
-//! Failure: none; the caller vouches for the addresses.
+//! flushed, before a final fence; so on persistent memory all bytes are persistent. Concurrency:
+//! plain functions; of concurrent stores to the same bytes any may be last. Failure: none; the
+//! caller guarantees the addresses.
 
 #![allow(
     unsafe_code,
@@ -16,7 +16,7 @@ use std::fmt;
 /// Bytes that the processor moves to memory at once.
 pub(super) const LINE_BYTES: usize = 64;
 
-/// The instructions, as a part that can be looked at.
+/// The instructions, as a trait that tests can observe.
 pub(super) trait Lines: Send + Sync + fmt::Debug {
     /// Stores whole lines past the caches; they are on their way to memory until the next fence.
     ///
@@ -31,19 +31,18 @@ pub(super) trait Lines: Send + Sync + fmt::Debug {
     /// As many bytes from `to` on may be written, and nobody holds a reference to them.
     unsafe fn store(&self, to: *mut u8, from: &[u8]);
 
-    /// Sends the line in which an address lies from the caches to memory; it is on its way until
-    /// the next fence.
+    /// Flushes the line of an address from the caches to memory; complete after the next fence.
     ///
     /// # Safety
     /// The address lies in a mapping.
     unsafe fn flush(&self, at: *mut u8);
 
-    /// Waits for what is on its way.
+    /// Waits for all flushes and stores in progress.
     fn fence(&self);
 }
 
-/// Puts `data` at `to` and on its way to memory: whole lines past the caches, parts of lines
-/// through them. A fence is to follow.
+/// Stores `data` at `to`: whole lines past the caches, parts of lines through them. The caller has
+/// to add a fence.
 ///
 /// # Safety
 /// As many bytes from `to` on are in a mapping and may be written, and nobody holds a reference to
@@ -71,13 +70,13 @@ pub(super) unsafe fn write(lines: &dyn Lines, to: *mut u8, data: &[u8]) {
     }
 }
 
-/// The best instructions of this processor; `None` where there are none that programs may use.
+/// The best instructions of this processor; `None` if programs may not use any.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn of_this_processor() -> Option<std::sync::Arc<dyn Lines>> {
     Some(std::sync::Arc::new(x86::X86::detected()))
 }
 
-/// The best instructions of this processor; `None` where there are none that programs may use.
+/// The best instructions of this processor; `None` if programs may not use any.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn of_this_processor() -> Option<std::sync::Arc<dyn Lines>> {
     None
@@ -100,11 +99,11 @@ pub(super) mod x86 {
     /// Instruction that flushes a line.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(in super::super) enum Flush {
-        /// Writes it back and may keep it in the caches.
+        /// Writes the line back and may keep it in the caches.
         Clwb,
         /// Writes it back and drops it; flushes of several lines overlap.
         Clflushopt,
-        /// As before, one line after the other; every x86-64 has it.
+        /// As `Clflushopt`, but lines are flushed one after another; every x86-64 has it.
         Clflush,
     }
 

@@ -1,12 +1,11 @@
 //! Windows of files, mapped to be written.
 //!
-//! Invariants: a window is only stored to below the length of its file, where the file has been
-//! written and every page was touched without an error before; so no store meets a hole, a full
-//! file system or a page that cannot be had, as long as nobody else cuts the file. Nothing is ever
-//! read through a window.
-//! Concurrency: a window may be stored to by several threads; the code that cuts the file makes
-//! sure that nobody stores meanwhile.
-//! Failure: what cannot be mapped safely is said to be unmappable, and is written by calls.
+//! Invariants: a window is only stored to below the length of its file, after the file was written
+//! and every page was touched without an error; so no store hits a hole, a full file system or an
+//! unavailable page, as long as no other process cuts the file. Windows are never read.
+//! Concurrency: a window may be stored to by several threads; the code that cuts the file excludes
+//! concurrent stores. Failure: files that cannot be mapped safely are reported as such, and are
+//! written by calls.
 
 #![allow(
     unsafe_code,
@@ -28,9 +27,9 @@ use super::lines::{self, Lines};
 
 /// Bytes of a window: one large page.
 pub(super) const WINDOW_BYTES: u64 = 2 << 20;
-/// Holes are written with so many zeros at once.
+/// Zeros with which holes are written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-/// The name of the file systems whose pages are memory.
+/// Magic number of the file system whose pages are memory.
 const TMPFS_MAGIC: i128 = 0x0102_1994;
 
 /// A part of a file in memory.
@@ -48,8 +47,8 @@ unsafe impl Send for Window {}
 unsafe impl Sync for Window {}
 
 impl Window {
-    /// Maps the window that begins at `start`, of a file that stands as said; nothing of it may be
-    /// stored to yet.
+    /// Maps the window that starts at `start`, of a file with the guarantee `standing`; it must not
+    /// be stored to yet.
     pub(super) fn map(file: &fs::File, start: u64, standing: Standing) -> io::Result<Window> {
         let flags = match standing {
             Standing::Persistent => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
@@ -81,8 +80,8 @@ impl Window {
         self.ready
     }
 
-    /// Makes the front of the window ready to be stored to, which lies in the file wholly: its
-    /// holes are written, then its pages touched.
+    /// Prepares the first `len` bytes of the window, which must be inside the file, for stores:
+    /// writes its holes, then touches its pages.
     pub(super) fn make_ready(&mut self, file: &fs::File, start: u64, len: usize) -> io::Result<()> {
         if len <= self.ready {
             return Ok(());
@@ -105,7 +104,7 @@ impl Window {
         Ok(())
     }
 
-    /// The file is going to be cut here: nothing behind it is stored to any more.
+    /// Prepares for a cut of the file at `len`: bytes after it are not stored to any more.
     pub(super) fn cut(&mut self, len: usize) {
         self.ready = self.ready.min(len);
     }
@@ -132,11 +131,11 @@ impl Drop for Window {
     }
 }
 
-/// Returns the guarantee that stores to mappings of this file give.
+/// Guarantee of stores to mappings of this file.
 pub(super) fn standing_of(file: &fs::File) -> io::Result<Standing> {
     match Window::map(file, 0, Standing::Persistent) {
         Ok(_) => return Ok(Standing::Persistent),
-        // What kernels say of a file system that cannot, or of flags that they do not know.
+        // Errors of kernels for file systems without support, or for unknown flags.
         Err(error)
             if matches!(
                 error.raw_os_error(),
@@ -145,7 +144,7 @@ pub(super) fn standing_of(file: &fs::File) -> io::Result<Standing> {
         Err(error) => return Err(error),
     }
     let kind = rustix::fs::fstatfs(file)?.f_type;
-    // Its type is another one on other processors.
+    // The type differs between processors.
     Ok(if i128::from(kind) == TMPFS_MAGIC {
         Standing::Memory
     } else {
@@ -153,7 +152,7 @@ pub(super) fn standing_of(file: &fs::File) -> io::Result<Standing> {
     })
 }
 
-/// Probes which guarantee writes to new files in a directory will give, with a file without a name.
+/// Probes the guarantee of writes to new files in a directory, with an unnamed file.
 pub(super) fn standing_in(dir: &Path) -> io::Result<Standing> {
     let probe = fs::OpenOptions::new()
         .read(true)
@@ -162,7 +161,7 @@ pub(super) fn standing_in(dir: &Path) -> io::Result<Standing> {
         .open(dir);
     match probe {
         Ok(file) => standing_of(&file),
-        // Some file systems have no files without names; those for persistent memory have.
+        // Some file systems have no unnamed files; those for persistent memory do.
         Err(error)
             if matches!(
                 error.raw_os_error(),
@@ -189,7 +188,7 @@ fn fill_holes(file: &fs::File, start: u64, end: u64) -> io::Result<()> {
         }
         let behind = match rustix::fs::seek(file, SeekFrom::Data(hole)) {
             Ok(data) => data.min(end),
-            // There is no more data.
+            // No more data follow.
             Err(rustix::io::Errno::NXIO) => end,
             Err(errno) => return Err(errno.into()),
         };

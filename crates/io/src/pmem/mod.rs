@@ -1,16 +1,16 @@
 //! Files on persistent memory: writes go through a mapping, past the caches, without a call of the
 //! system.
 //!
-//! Purpose: a log on a DAX file system is durable after a few stores and a fence. Where there is no
-//! such memory the same back end works and says that it is emulated ([`Standing`]).
-//! Invariants: a write that returned was flushed and fenced, or is noted for the next sync; a sync
-//! calls the system only if something went by calls since the last one. All reads are calls, so a
-//! page that cannot be read is an error, and never a signal to the process.
-//! Concurrency: all handles of a file in this process share its windows (`node`), whichever
-//! [`PmemFiles`] they came from. Writes go on side by side; cutting a file waits for them.
-//! Failure: what cannot be mapped safely is written by calls, and so is what lies behind the end of
-//! a file: mapped is only what was written before. No program can guard against another process
-//! that cuts a file while it is written: a signal stops it, as with every mapping.
+//! Purpose: a log on a DAX file system is durable after a few stores and a fence. Without such
+//! memory the same back end works and reports that it is emulated ([`Standing`]). Invariants: a
+//! write that returned was flushed and fenced, or is noted for the next sync; a sync calls the
+//! system only if there were writes by calls since the last one. All reads are calls, so a page
+//! that cannot be read is an error, and never a signal to the process. Concurrency: all handles of
+//! a file in this process share its windows (`node`), whichever [`PmemFiles`] opened them. Writes
+//! run in parallel; cutting a file waits for them. Failure: a file that cannot be mapped safely is
+//! written by calls, and so are bytes after the end of a file: only bytes written before are
+//! mapped. No program can guard against another process that cuts a file while it is written: a
+//! signal stops it, as with every mapping.
 
 mod lines;
 #[cfg(target_os = "linux")]
@@ -34,11 +34,12 @@ use self::unmapped as windows;
 use crate::files::{File, Files, OpenMode};
 use crate::system::{SystemFile, SystemFiles};
 
-/// Guarantee that writes to files of a directory give.
+/// Guarantee of writes to files of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Standing {
-    /// Persistent memory: a DAX file system took a mapping that promises to keep what was flushed.
+    /// Persistent memory: a DAX file system accepted a mapping that guarantees to preserve flushed
+    /// bytes.
     Persistent,
     /// A file system in memory (tmpfs): written as persistent memory is, and lost with the machine.
     Memory,
@@ -47,14 +48,14 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// True for everything that is not persistent memory: displays say so.
+    /// True for all guarantees except persistent memory, for displays.
     #[must_use]
     pub fn is_emulated(self) -> bool {
         self != Standing::Persistent
     }
 }
 
-/// Files on persistent memory, or on what stands in for it.
+/// Files on persistent memory, or on an emulation of it.
 ///
 /// ```
 /// use headwater_io::{Files, OpenMode, PmemFiles};
@@ -75,7 +76,8 @@ pub struct PmemFiles {
 /// Instructions and assumptions for writing files.
 #[derive(Clone, Debug)]
 struct Medium {
-    /// `None` = by calls only: this machine has no instructions for it.
+    /// Instructions for flushes; `None` = writes by calls only, since this machine has no such
+    /// instructions.
     lines: Option<Arc<dyn Lines>>,
     /// Guarantee assumed of every file; `None` = each file is probed.
     assumed: Option<Standing>,
@@ -104,11 +106,11 @@ impl PmemFiles {
         }
     }
 
-    /// Probes which guarantee writes to new files in a directory will give. The probe is a file
-    /// without a name, which is removed afterwards.
+    /// Probes the guarantee of writes to new files in a directory. The probe is an unnamed file,
+    /// which is removed afterwards.
     ///
     /// # Errors
-    /// When nothing can be made there.
+    /// If no file can be created there.
     pub fn standing(&self, dir: &Path) -> io::Result<Standing> {
         if self.medium.lines.is_none() {
             return Ok(Standing::Calls);
@@ -122,8 +124,8 @@ impl PmemFiles {
 
 #[derive(Debug)]
 struct PmemFile {
-    /// Given up before the file is closed: while there is a node, its file's number is not
-    /// another's.
+    /// Dropped before the file is closed: as long as there is a node, its file's number is not
+    /// reused.
     node: Arc<Node>,
     file: SystemFile,
     writable: bool,

@@ -1,12 +1,11 @@
-//! A file as all its handles in this process share it: its windows, and what is left to be synced.
+//! A file as shared by all its handles in this process: its windows, and its unsynced writes.
 //!
 //! Invariants: one [`Node`] per file of the machine, as long as a handle of it is open; a window is
-//! ready below the length of the file only. A write by calls is counted when the call has returned,
-//! and synced up to a count.
-//! Concurrency: stores, and writes by calls, hold the windows for reading; making windows ready, or
-//! changing the length, holds them for writing. The registry's lock is held for no other.
-//! Failure: a sync that failed is tried by the next one again, which says nothing about what was
-//! lost.
+//! ready only below the length of the file. A write by calls is counted after the call has
+//! returned, and synced up to a count. Concurrency: stores, and writes by calls, hold the lock of
+//! the windows for reading; preparing windows, or changing the length, for writing. No other lock
+//! is acquired under the registry's. Failure: a failed sync is retried by the next one, whose
+//! success does not prove that earlier writes survived.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,18 +28,18 @@ static NODES: Mutex<BTreeMap<FileId, Weak<Node>>> = Mutex::new(BTreeMap::new());
 pub(super) struct Node {
     medium: Medium,
     windows: RwLock<Windows>,
-    /// Writes by calls and changes of the length that have returned, and one for those before the
+    /// Number of returned writes by calls and changes of the length, plus one for those before the
     /// file was opened here.
     calls: AtomicU64,
-    /// Number of those calls whose writes were made durable.
+    /// Number of those calls whose writes are durable.
     synced: Mutex<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Windows {
-    /// Known once a window was requested.
+    /// Guarantee of the file; known after the first request for a window.
     standing: Option<Standing>,
-    /// By where they begin in the file.
+    /// Windows by their start in the file.
     by_start: BTreeMap<u64, Window>,
 }
 
@@ -63,7 +62,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Writes through the windows what lies in them, and by a call what does not.
+    /// Writes the parts inside windows through them, and the rest by calls.
     pub(super) fn write(&self, file: &SystemFile, offset: u64, data: &[u8]) -> io::Result<()> {
         let end = u64::try_from(data.len())
             .ok()
@@ -87,8 +86,8 @@ impl Node {
                 windows.write(&**lines, offset, end, data);
                 Ok(())
             }
-            // Why something cannot be mapped, a full file system for example, matters to the caller
-            // only if it cannot be written either; then the call says so.
+            // The reason why the file cannot be mapped, such as a full file system, matters to the
+            // caller only if it cannot be written either; then the call reports it.
             Ok(false) | Err(_) => self.write_by_call(file, offset, data),
         }
     }
@@ -109,7 +108,8 @@ impl Node {
         changed
     }
 
-    /// Makes durable what is not yet: stores are when they return, so what went by calls.
+    /// Makes pending writes durable: stores are durable when they return, so these are the writes
+    /// by calls.
     pub(super) fn sync(&self, file: &SystemFile) -> io::Result<()> {
         let mut synced = self.synced.lock();
         let calls = self.calls.load(Ordering::Acquire);
@@ -145,7 +145,7 @@ impl Windows {
         lines.fence();
     }
 
-    /// Makes everything of the file ready in the windows of a range; false when it cannot be.
+    /// Prepares the file and the windows of a range for stores; false if that is not possible.
     fn make_ready(
         &mut self,
         file: &SystemFile,
@@ -188,7 +188,7 @@ impl Windows {
     }
 }
 
-/// The part of a range that lies in one window.
+/// The part of a range inside one window.
 struct Part {
     /// Offset of the window in the file.
     window: u64,

@@ -23,7 +23,7 @@ enum Stage {
     Memory,
 }
 
-/// Stores, and records where each line is. Instructions that the test names are left out.
+/// Stores, and records where each line is. Instructions named by the test are omitted.
 #[derive(Debug, Default)]
 struct Recorder {
     lines: Mutex<BTreeMap<usize, Stage>>,
@@ -42,7 +42,7 @@ impl Recorder {
         }
     }
 
-    /// Number of lines that were stored to, and of those that may not be in memory yet.
+    /// Number of lines that were stored to, and of lines that may not be in memory yet.
     fn count(&self) -> (usize, usize) {
         let lines = self.lines.lock();
         let missing = lines.values().filter(|place| **place != Stage::Memory);
@@ -86,7 +86,7 @@ impl Lines for Recorder {
     }
 }
 
-/// Files that are mapped wherever they lie, and written as said.
+/// Files that are mapped on any file system, and written with `lines`.
 fn mapped(lines: Arc<dyn Lines>) -> PmemFiles {
     PmemFiles::of(Medium {
         lines: Some(lines),
@@ -110,7 +110,7 @@ fn a_sync_leaves_no_line_in_the_caches_at_any_alignment_and_length() {
     for len in lengths {
         let data: Vec<u8> = (0..len).map(|at| (at % 255) as u8 + 1).collect();
         for alignment in 0..64_usize {
-            // Some of them lie over the border of two windows.
+            // Some writes cross the border of two windows.
             let offset = WINDOW_BYTES as usize - 64 + alignment;
             recorder.lines.lock().clear();
             file.write_all_at(offset as u64, &data).unwrap();
@@ -122,7 +122,7 @@ fn a_sync_leaves_no_line_in_the_caches_at_any_alignment_and_length() {
         file.read_exact_at(WINDOW_BYTES - 1, &mut found).unwrap();
         assert_eq!(found, data);
     }
-    // Nothing of it needed a call, so a sync cost nothing; one fence for each write.
+    // No write needed a call, so a sync is free; one fence for each write.
     assert_eq!(*recorder.fences.lock(), 206 * 64);
 }
 
@@ -177,7 +177,7 @@ fn what_lies_in_the_file_goes_through_the_mapping_and_what_makes_it_longer_does_
     wanted[990..1_000].fill(3);
     wanted[1_000..].fill(4);
     assert_eq!(std::fs::read(dir.path().join("file")).unwrap(), wanted);
-    // Each of the other handles shares the windows; one that may not write does not.
+    // Each of the other handles shares the windows; a read-only handle does not.
     let reader = files
         .open(&dir.path().join("file"), OpenMode::Read)
         .unwrap();

@@ -1,8 +1,7 @@
-//! Where files are not mapped: what stands for a window, of which there is none.
+//! Stub of a window for systems on which files are not mapped.
 //!
-//! Invariants: no value of [`Window`] exists; everything is written by calls.
-//! Concurrency: none.
-//! Failure: none.
+//! Invariants: no value of [`Window`] exists; all writes are calls. Concurrency: none. Failure:
+//! none.
 
 use std::fs;
 use std::io;
@@ -14,7 +13,7 @@ use super::lines::Lines;
 /// Bytes of a window.
 pub(super) const WINDOW_BYTES: u64 = 2 << 20;
 
-/// A part of a file in memory, of which there is none here.
+/// A mapped part of a file; never exists on this system.
 #[derive(Debug)]
 pub(super) enum Window {}
 
@@ -45,12 +44,12 @@ impl Window {
     }
 }
 
-/// Returns the guarantee that stores to mappings of this file give.
+/// Guarantee of stores to mappings of this file.
 pub(super) fn standing_of(_file: &fs::File) -> io::Result<Standing> {
     Ok(Standing::Calls)
 }
 
-/// Returns the guarantee that writes to new files in a directory will give.
+/// Guarantee of writes to new files in a directory.
 pub(super) fn standing_in(_dir: &Path) -> io::Result<Standing> {
     Ok(Standing::Calls)
 }

@@ -1,15 +1,14 @@
 //! Files whose reads and writes pass through queue sets.
 //!
-//! Purpose: a read that somebody waits for goes before one that nobody waits for, whichever thread
-//! calls. Calls are carried out by their callers, in a turn of the set that the file belongs to; a
-//! read ahead is carried out by the set's owner, or by the medium where that has a queue.
-//! Invariants: whatever a file reports is what the file behind it reports. Bytes that the system
-//! has in memory are read without a turn, since the medium does nothing for them. A sync takes no
-//! turn: it is as long as the medium makes it, and readers would wait for all of it. Reads and
-//! writes of one caller are in his order.
-//! Concurrency: a turn is held for one call of the file behind, and nothing else. In a process that
-//! was forked from the one that made the sets, whose owners it does not have, nothing is queued.
-//! Failure: that of the file behind. Sets that were shut down order nothing, and refuse nothing.
+//! Purpose: a read with a waiting caller is served before one without, whichever thread calls.
+//! Calls are executed by their callers, in a turn of the file's set; a read ahead is executed by
+//! the set's owner, or by the medium if that has a queue. Invariants: results are those of the
+//! wrapped file. Bytes that the system has in memory are read without a turn, since they do not
+//! load the medium. A sync has no turn: its duration depends on the medium, and readers would wait
+//! for all of it. Reads and writes of one caller are executed in the order of its calls.
+//! Concurrency: a turn is held for one call of the wrapped file only. In a process forked from the
+//! one that created the sets, whose owners it does not have, calls are not queued. Failure: as in
+//! the wrapped file. Sets that were shut down neither order nor refuse calls.
 
 use std::fmt;
 use std::io;
@@ -33,14 +32,14 @@ pub struct QueuedFiles {
     set_of: SetOfFile,
 }
 
-/// The sets, and what one has to know to use them.
+/// The sets, and the parameters for using them.
 #[derive(Clone, Debug)]
 struct Queues {
     sets: Arc<Sets<Transfer>>,
     threads: Arc<dyn Threads>,
     process: u32,
-    /// True when the medium has a queue and takes reads ahead itself; else the set's owner does
-    /// them.
+    /// True if the medium has a queue and executes reads ahead itself; otherwise the set's owner
+    /// does.
     medium_has_queue: bool,
 }
 
@@ -54,8 +53,7 @@ impl fmt::Debug for QueuedFiles {
 }
 
 impl QueuedFiles {
-    /// Files before which these sets stand; `set_of` says which one a file belongs to when it is
-    /// opened.
+    /// Wraps files with these sets; `set_of` selects the set of a file when it is opened.
     pub fn new(
         files: &Arc<dyn Files>,
         sets: &Arc<Sets<Transfer>>,
@@ -112,14 +110,14 @@ impl QueuedFile {
         self.queues.threads.process() != self.queues.process
     }
 
-    /// The turn of this call; `None` = it needs none.
+    /// The turn of this call; `None` = no turn needed.
     fn turn(
         &self,
         offset: u64,
         len: usize,
         direction: Direction,
     ) -> Option<CallersTurn<'_, Transfer>> {
-        // Asked first: a lock of the parent's may be held for ever.
+        // Checked first: a lock of the parent's may be held forever.
         if self.is_forked() {
             return None;
         }

@@ -1,16 +1,15 @@
 //! Queue sets: requests to a medium, divided over sets that each have queues and an owner.
 //!
-//! Purpose: several owners keep a medium with channels busy, and a read does not wait behind work
-//! that nobody waits for. A stream of requests belongs to one set for good; which one says a rule
-//! of [`placement`]. In which order a set starts what waits says an [`Order`].
+//! Purpose: several owners keep a medium with channels busy, and a read does not wait for
+//! background work. A stream of requests is assigned to one set permanently, by a rule of
+//! [`placement`]. An [`Order`] determines the order in which a set starts waiting requests.
 //! Invariants: every request is carried out or refused, exactly once, also when the sets are shut
 //! down or an owner panics. No request is started more than [`SetOptions::passes_max`] starts later
-//! than it would be if all were served in the order of their arrival.
-//! Concurrency: [`schedule`] decides without threads or clocks; [`Sets`] puts an owner thread
-//! before each schedule, and [`QueuedFiles`] puts sets before files. Requests of one set that
-//! overlap in time may be carried out in either order; a caller that needs an order waits for the
-//! answer in between.
-//! Failure: errors are those of the medium, and one of our own: the sets were shut down.
+//! than in the order of arrival. Concurrency: [`schedule`] decides without threads or clocks;
+//! [`Sets`] adds an owner thread to each schedule, and [`QueuedFiles`] wraps files with sets.
+//! Requests of one set that overlap in time may be carried out in either order; a caller that needs
+//! an order waits for the answer in between. Failure: errors of the medium, and one of our own: the
+//! sets were shut down.
 
 mod files;
 mod order;

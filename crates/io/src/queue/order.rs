@@ -1,7 +1,7 @@
-//! In which order a set starts what waits.
+//! Order in which a set starts waiting requests.
 //!
-//! Invariants: ranks are below [`RANKS`]; 0 goes first.
-//! Concurrency and failure: a plain function of plain values.
+//! Invariants: ranks are below [`RANKS`]; rank 0 is served first. Concurrency and failure: a plain
+//! function of plain values.
 
 use crate::queue::request::{Direction, Purpose, Request};
 
@@ -11,17 +11,17 @@ pub(crate) const RANKS: usize = 4;
 /// Order of the requests of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// The log, then reads that somebody waits for, then what is to be stored, then compaction.
+    /// The log, then reads with a waiting caller, then flushes, then compaction.
     #[default]
     ReadsFirst,
-    /// The paper's: every write before every read, whatever they are for.
+    /// The paper's: every write before every read, whatever their purpose.
     WritesFirst,
-    /// As they come: what a single queue does.
+    /// In the order of arrival, like a single queue.
     Arrival,
 }
 
 impl Order {
-    /// The rank of a request: smaller goes first, equal ones in the order of their arrival.
+    /// The rank of a request: smaller ranks are served first, equal ones in the order of arrival.
     #[must_use]
     pub fn rank(self, request: &Request) -> usize {
         match (self, request.purpose, request.direction) {

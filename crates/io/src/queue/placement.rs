@@ -1,23 +1,22 @@
 //! Placement of streams in sets.
 //!
-//! Invariants: a stream stays with the set it was given until it is released; the loads are those
-//! of the streams that are placed, exactly, since rates are integers.
-//! Concurrency: plain values and functions, guarded by their owner.
-//! Failure: none; without sets there is no choice.
+//! Invariants: a stream is assigned to one set until it is released; the loads are exactly those of
+//! the assigned streams, since rates are integers. Concurrency: plain values and functions, guarded
+//! by their owner. Failure: none; without sets there is no choice.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// By what a new stream's set is chosen.
+/// Rule by which a new stream's set is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Rule {
     /// The paper's: the set whose streams have the largest mean interval. The number of streams of
-    /// a set does not count, so a set with a thousand slow ones is taken before one with a single
-    /// fast one. The mean of an empty set, of which the paper says nothing, counts as the largest:
-    /// otherwise all streams would go to the first set.
+    /// a set does not count, so a set with a thousand slow streams is preferred to one with a
+    /// single fast stream. The mean of an empty set, which the paper does not define, counts as the
+    /// largest: otherwise all streams would be assigned to the first set.
     LargestMeanInterval,
-    /// The set with the least load, which is the sum of 1 / interval of its streams; an empty one
-    /// first. Streams whose interval is not known add nothing, and are divided by their number.
+    /// The set with the lowest load, which is the sum of 1 / interval of its streams; an empty set
+    /// first. Streams of unknown interval add no load, and are balanced by number.
     #[default]
     LeastLoad,
 }
@@ -27,7 +26,7 @@ pub enum Rule {
 pub struct Load {
     /// Number of its streams.
     pub streams: u64,
-    /// The sum of the intervals that are known, in nanoseconds.
+    /// Sum of the known intervals, in nanoseconds.
     pub interval_nanos: u128,
     /// Number of its streams that have a known interval.
     pub known: u64,
@@ -78,7 +77,7 @@ fn rate(interval: Duration) -> u128 {
     u128::from(RATE_SECONDS) * 1_000_000_000 / nanos(interval)
 }
 
-/// The set that a new stream goes to; of equal ones the first. `None` without sets.
+/// Set for a new stream; of equal ones the first. `None` without sets.
 #[must_use]
 pub fn choose(rule: Rule, loads: &[Load]) -> Option<usize> {
     let mut best: Option<(usize, &Load)> = None;
@@ -97,7 +96,7 @@ pub fn choose(rule: Rule, loads: &[Load]) -> Option<usize> {
     best.map(|(index, _)| index)
 }
 
-/// True when the mean interval of `a` is larger; without known intervals it is the largest.
+/// Whether the mean interval of `a` is larger; without known intervals it is the largest.
 fn has_larger_mean(a: &Load, b: &Load) -> bool {
     match (a.known, b.known) {
         (_, 0) => false,
@@ -115,7 +114,7 @@ pub struct Placements {
 }
 
 impl Placements {
-    /// So many sets without streams; at least one.
+    /// Creates `sets` sets without streams, at least one.
     #[must_use]
     pub fn new(sets: usize, rule: Rule) -> Placements {
         Placements {
@@ -125,7 +124,7 @@ impl Placements {
         }
     }
 
-    /// The set of a stream; a new stream is given one. The interval counts when it is new.
+    /// Set of a stream; a new stream is assigned to one. The interval counts only for new streams.
     pub fn place(&mut self, stream: u64, interval: Option<Duration>) -> usize {
         if let Some((set, _)) = self.streams.get(&stream) {
             return *set;
@@ -214,8 +213,8 @@ mod tests {
 
     #[test]
     fn placing_by_the_paper_goes_as_computed_by_hand() {
-        // After 250 ms on the first and 1 s on the second, the second's mean stays the larger one:
-        // it gets all the others.
+        // After 250 ms on the first and 1 s on the second, the second's mean remains the larger
+        // one: it gets all the others.
         let mut placements = Placements::new(2, Rule::LargestMeanInterval);
         let millis = [250, 1000, 1000, 1000, 1000, 2000];
         let placed: Vec<usize> = (0..)

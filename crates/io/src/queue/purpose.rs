@@ -1,11 +1,9 @@
-//! Purpose of the calls of a thread, where nothing else says it.
+//! Default purpose of the calls of a thread.
 //!
-//! Purpose: a file has no parameter for the purpose of a read; a thread declares it for as long as
-//! its work lasts.
-//! Invariants: a thread that declared nothing works for a caller who waits. An earlier purpose is
-//! in force again when a later one ends.
-//! Concurrency: each thread declares its own.
-//! Failure: none.
+//! Purpose: a file has no parameter for the purpose of a read; a thread declares it for the
+//! duration of its work. Invariants: a thread without a declaration works for a waiting caller.
+//! When a declaration ends, the previous one is in force again. Concurrency: each thread declares
+//! its own. Failure: none.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -32,7 +30,7 @@ impl Purpose {
         PURPOSE.get()
     }
 
-    /// From now on this thread works for it.
+    /// Declares the purpose of this thread's work from now on.
     pub fn begin(self) -> Working {
         Working {
             before: PURPOSE.replace(self),

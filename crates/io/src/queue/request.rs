@@ -1,9 +1,8 @@
 //! A request for the medium, and the work that carries it out.
 //!
-//! Invariants: a [`Request`] describes and owns nothing; the buffer belongs to the [`Work`], which
-//! is consumed by whatever happens to it.
-//! Concurrency: plain values; work moves to the thread that carries it out.
-//! Failure: none of its own.
+//! Invariants: a [`Request`] is only a description; the buffer belongs to the [`Work`], which is
+//! consumed whether it is done, refused or dropped. Concurrency: plain values; work moves to the
+//! thread that carries it out. Failure: none of its own.
 
 use std::io;
 use std::time::Duration;
@@ -13,18 +12,18 @@ use std::time::Duration;
 pub enum Direction {
     /// From the medium to memory.
     Read,
-    /// From memory to the medium, and whatever makes it durable.
+    /// From memory to the medium, including syncs.
     Write,
 }
 
 /// Purpose of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// The commit log, or another write whose durability somebody waits for.
+    /// The commit log, or another write with a caller that waits for its durability.
     Log,
     /// A caller waits for it.
     Caller,
-    /// Memory is to be stored; nobody waits for this one request.
+    /// Flush of memory; no caller waits for this single request.
     Flush,
     /// Compaction of stored data.
     Compaction,
@@ -37,11 +36,11 @@ pub enum Purpose {
 pub struct Request {
     /// Number of the stream (device) that the request belongs to.
     pub stream: u64,
-    /// Interval between the stream's requests, if it is known.
+    /// Interval between the stream's requests, if known.
     pub interval: Option<Duration>,
     /// Location on the medium, in bytes.
     pub place: u64,
-    /// Number of bytes; `None` = of unknown duration, as a sync.
+    /// Number of bytes; `None` = of unknown duration, such as a sync.
     pub length: Option<u64>,
     /// Direction of the transfer.
     pub direction: Direction,
@@ -50,7 +49,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request that somebody waits for, of a stream whose interval is not known.
+    /// A request with a waiting caller, of a stream with unknown interval.
     #[must_use]
     pub fn of_caller(stream: u64, place: u64, length: u64, direction: Direction) -> Request {
         Request {
@@ -63,7 +62,7 @@ impl Request {
         }
     }
 
-    /// True when it moves no more than so many bytes, and nothing else takes its time.
+    /// Whether the request moves at most `bytes_max` bytes, and has a known duration.
     #[must_use]
     pub fn is_small(&self, bytes_max: u64) -> bool {
         self.length.is_some_and(|length| length <= bytes_max)
@@ -72,8 +71,8 @@ impl Request {
 
 /// Work that carries out a request and completes it.
 ///
-/// Work that is dropped, because it panics or another panic takes it along, must complete the
-/// request too; a [`crate::Completer`] does.
+/// Work that is dropped, because it or another caller panics, must complete the request too; a
+/// [`crate::Completer`] does.
 pub trait Work: Send + 'static {
     /// Carries the request out and answers it.
     fn carry_out(self);

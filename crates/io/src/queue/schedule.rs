@@ -1,18 +1,16 @@
-//! Decides what a set starts next: a state machine without threads and clocks.
+//! Decides which request a set starts next: a state machine without threads and clocks.
 //!
-//! Law: an item is started at most `passes_max` starts later than it would be if all were started
-//! in the order of their arrival. So an item of the lowest rank waits for those that were there
-//! before it, of which there are at most as many as the queues hold, and for `passes_max` that came
-//! after it; no rank starves another.
+//! Law: an item is started at most `passes_max` starts later than in the order of arrival. So an
+//! item of the lowest rank waits for the earlier items, at most as many as the queues have space
+//! for, and for `passes_max` later ones; no rank starves another.
 //!
-//! Why looking at the oldest is enough: whatever overtakes an item that waits overtakes everything
-//! older that waits as well, so no item has been overtaken more often than the oldest one.
+//! Checking only the oldest item suffices: an item that overtakes a waiting item also overtakes all
+//! older waiting items, so no item has been overtaken more often than the oldest one.
 //!
-//! Invariants: at most one item is on its way; items of one rank are started in the order of their
-//! arrival; as long as something waits and nothing is on its way, [`Schedule::begin_next`] gives
-//! something.
-//! Concurrency: a plain value, guarded by its owner.
-//! Failure: a full schedule gives the item back.
+//! Invariants: at most one item is in progress; items of one rank are started in the order of their
+//! arrival; as long as an item waits and none is in progress, [`Schedule::begin_next`] returns an
+//! item. Concurrency: a plain value, guarded by its owner. Failure: a full schedule returns the
+//! item.
 
 use std::collections::VecDeque;
 
@@ -56,10 +54,10 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Queues an item behind those of its rank.
+    /// Queues an item after the others of its rank.
     ///
     /// # Errors
-    /// The item itself, when the queues are full.
+    /// The item itself, if the queues are full.
     pub fn push(&mut self, request: &Request, item: T) -> Result<(), T> {
         if self.waiting >= self.capacity {
             return Err(item);
@@ -74,8 +72,8 @@ impl<T> Schedule<T> {
         Ok(())
     }
 
-    /// Starts something that never waited, if nothing waits and nothing is on its way.
-    /// [`Schedule::done`] ends it, too.
+    /// Starts an item that did not wait, if no item waits or is in progress. [`Schedule::done`]
+    /// ends it, too.
     pub fn begin_if_idle(&mut self) -> bool {
         let is_idle = !self.is_busy && self.waiting == 0;
         if is_idle {
@@ -84,7 +82,7 @@ impl<T> Schedule<T> {
         is_idle
     }
 
-    /// Starts the next item, if nothing is on its way.
+    /// Starts the next item, if none is in progress.
     pub fn begin_next(&mut self) -> Option<T> {
         if self.is_busy {
             return None;
@@ -119,7 +117,7 @@ impl<T> Schedule<T> {
         self.is_busy
     }
 
-    /// Takes out everything that waits, in no particular order: it will not be started.
+    /// Removes all waiting items, in no particular order, without starting them.
     pub fn take_all(&mut self) -> Vec<T> {
         self.waiting = 0;
         let queues = self.queues.iter_mut();
@@ -133,8 +131,8 @@ impl<T> Schedule<T> {
         self.started = self.started.saturating_add(1);
     }
 
-    /// The rank of what is started next: that of the oldest item if it was passed often enough,
-    /// otherwise the first that has any.
+    /// Rank of the next item to start: the oldest item's if it was overtaken often enough,
+    /// otherwise the first rank with an item.
     fn next_rank(&self) -> Option<usize> {
         let fronts = || {
             let queues = self.queues.iter().enumerate();

@@ -1,17 +1,16 @@
 //! Sets with their owners: threads before schedules.
 //!
 //! Two kinds of items wait in a set: work, which its owner carries out, and callers, which get a
-//! turn ([`Sets::take_turn`]) in which they act themselves. To wake a caller that is asleep takes
-//! one switch between threads, to have work done for him takes two.
+//! turn ([`Sets::take_turn`]) in which they act themselves. Waking a sleeping caller costs one
+//! switch between threads, having work done for it costs two.
 //!
-//! Invariants: work that was handed in is carried out or refused exactly once. Work that waits when
-//! the sets are shut down is carried out first. At most one work or turn of a set is on its way at
-//! a time, where there are threads; without them (`NoThreads`) everything is carried out by its
-//! caller, at once. Ending one item begins the next, so that nothing waits in a set that is idle.
-//! Concurrency: one lock for each set, over its schedule, and one over the placements; none is held
-//! while work is carried out or refused, or in a turn. Handing in work to a full set blocks.
-//! Failure: after [`Sets::shut_down`], and in a set whose owner panicked, work is refused, and
-//! nobody has to wait for a turn any more.
+//! Invariants: submitted work is carried out or refused exactly once. Work that waits when the sets
+//! are shut down is carried out first. With threads, a set has at most one work or turn in
+//! progress; without them (`NoThreads`) callers carry all work out themselves, at once. The end of
+//! an item starts the next, so no item waits in an idle set. Concurrency: one lock for each set,
+//! over its schedule, and one over the placements; no lock is held while work is carried out or
+//! refused, or in a turn. Submitting work to a full set blocks. Failure: after [`Sets::shut_down`],
+//! and in a set whose owner panicked, work is refused, and turns are granted without waiting.
 
 use std::fmt;
 use std::io;
@@ -33,14 +32,15 @@ pub struct SetOptions {
     pub sets: usize,
     /// Order in which waiting requests are started.
     pub order: Order,
-    /// To which set a stream goes.
+    /// Rule by which a stream is assigned to a set.
     pub rule: Rule,
-    /// Most starts by which a request may come later than in the order of arrival.
+    /// Maximum number of starts by which a request may be later than in the order of arrival.
     pub passes_max: u64,
     /// Most requests that may wait in one set; further callers block until there is space.
     pub capacity: usize,
-    /// Up to how many bytes a caller does a request itself when the set is idle. To hand one over
-    /// costs two switches between threads, which a small request on a fast medium does not.
+    /// Maximum bytes of a request that the caller carries out itself when the set is idle. Handing
+    /// a request over costs two switches between threads, which is too much for a small request on
+    /// a fast medium.
     pub small_bytes_max: u64,
 }
 
@@ -57,7 +57,7 @@ impl Default for SetOptions {
     }
 }
 
-/// Queue sets over some medium; what is done for a request is up to `W`.
+/// Queue sets over some medium; `W` defines how a request is carried out.
 pub struct Sets<W: Work> {
     sets: Vec<Arc<Set<W>>>,
     placements: Mutex<Placements>,
@@ -65,7 +65,7 @@ pub struct Sets<W: Work> {
     small_bytes_max: u64,
     /// Longest time that a caller waits for his turn.
     patience: Option<Duration>,
-    /// True without threads: callers do everything.
+    /// True without threads: callers carry out all work.
     is_direct: bool,
 }
 
@@ -80,7 +80,7 @@ impl<W: Work> fmt::Debug for Sets<W> {
 
 struct Set<W> {
     state: Mutex<State<W>>,
-    /// Signalled when an item waits and none is on its way, or the set was closed.
+    /// Signalled when an item waits and none is in progress, or the set was closed.
     to_do: Condvar,
     /// Signalled when the queues have space, or the set was closed.
     room: Condvar,
@@ -88,7 +88,7 @@ struct Set<W> {
 
 struct State<W> {
     schedule: Schedule<Waiting<W>>,
-    /// Work that was begun and the owner is to carry out.
+    /// Started work that the owner is to carry out.
     begun: Option<W>,
     is_closed: bool,
 }
@@ -96,7 +96,7 @@ struct State<W> {
 /// An item that waits in a set.
 enum Waiting<W> {
     Work(W),
-    /// A caller that acts itself when its turn comes.
+    /// A caller that acts itself in its turn.
     Caller(Arc<Caller>),
 }
 
@@ -112,7 +112,7 @@ struct Caller {
 enum TurnState {
     #[default]
     Waiting,
-    /// The caller's turn has come.
+    /// The caller has its turn.
     Turn,
     /// The caller gets no turn.
     Refused,
@@ -162,10 +162,10 @@ impl<W: Work> Waiting<W> {
 }
 
 impl<W: Work> Sets<W> {
-    /// Sets with an owner each, or without owners where there are no threads.
+    /// Creates sets with an owner thread each, or without owners if there are no threads.
     ///
     /// # Errors
-    /// When a thread cannot be started; then none is left.
+    /// If a thread cannot be started; then none is left running.
     pub fn start(options: &SetOptions, threads: &dyn Threads) -> io::Result<Sets<W>> {
         let count = options.sets.max(1);
         let sets: Vec<Arc<Set<W>>> = std::iter::repeat_with(|| {
@@ -192,7 +192,7 @@ impl<W: Work> Sets<W> {
         let mut owners = Vec::with_capacity(count);
         for (number, set) in out.sets.iter().enumerate() {
             let owned = Arc::clone(set);
-            // Made by the thread itself: where there are no threads, no owner ends either.
+            // Created by the thread itself: without threads, no owner ends either.
             let body = Box::new(move || Owner(owned).run());
             match threads.spawn(&format!("queue-set-{number}"), body) {
                 Ok(Some(owner)) => owners.push(owner),
@@ -213,8 +213,8 @@ impl<W: Work> Sets<W> {
         Ok(out)
     }
 
-    /// Lets callers wait for a turn no longer than this, and then go on without, so that work that
-    /// does not end keeps them no longer. By default they wait as long as it takes.
+    /// Limits the wait of callers for a turn, after which they continue without one, so that work
+    /// that does not end cannot block them longer. By default they wait without a limit.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Sets<W> {
         let mut sets = self;
@@ -235,13 +235,12 @@ impl<W: Work> Sets<W> {
         set.map_or(0, |set| set.state.lock().schedule.waiting())
     }
 
-    /// The set of a stream, by the rule for placing; it stays the same until
-    /// [`Sets::release_stream`].
+    /// The set of a stream, by the placement rule; it is the same until [`Sets::release_stream`].
     pub fn set_of(&self, stream: u64, interval: Option<Duration>) -> usize {
         self.placements.lock().place(stream, interval)
     }
 
-    /// Forgets where a stream was; false when it was nowhere.
+    /// Removes the placement of a stream; false if it had none.
     pub fn release_stream(&self, stream: u64) -> bool {
         self.placements.lock().release(stream)
     }
@@ -271,10 +270,10 @@ impl<W: Work> Sets<W> {
         }
     }
 
-    /// As [`Sets::submit_to`], but never waits for room.
+    /// As [`Sets::submit_to`], but never waits for space.
     ///
     /// # Errors
-    /// The work itself, when the set is full.
+    /// The work itself, if the set is full.
     pub fn try_submit_to(&self, set: usize, request: &Request, work: W) -> Result<(), W> {
         let Some(set) = self.set(set) else {
             work.refuse(closed());
@@ -287,11 +286,11 @@ impl<W: Work> Sets<W> {
         }
     }
 
-    /// Hands a request in, to this set, for its owner: the caller neither waits nor carries it out,
-    /// except where there are no threads.
+    /// Submits a request to this set, for its owner: the caller neither waits nor carries it out,
+    /// except without threads.
     ///
     /// # Errors
-    /// The work itself, when the set is full or was shut down.
+    /// The work itself, if the set is full or was shut down.
     pub fn hand_over(&self, set: usize, request: &Request, work: W) -> Result<(), W> {
         if self.is_direct {
             work.carry_out();
@@ -312,11 +311,10 @@ impl<W: Work> Sets<W> {
         }
     }
 
-    /// Waits for the caller's turn in this set (counted round, if there are fewer), by the rank of
-    /// its request. Dropping the result ends the turn; a caller that has one must not ask for
-    /// another meanwhile. Where there is nothing to wait for (no threads, sets that were shut down)
-    /// the turn is given at once, and so it is when waiting takes too long
-    /// ([`Sets::with_patience`]).
+    /// Waits for the caller's turn in this set (modulo the number of sets), by the rank of its
+    /// request. Dropping the result ends the turn; a caller that has one must not request another
+    /// meanwhile. Without a reason to wait (no threads, sets that were shut down) the turn is
+    /// granted at once, and so it is when waiting takes too long ([`Sets::with_patience`]).
     pub fn take_turn(&self, set: usize, request: &Request) -> CallersTurn<'_, W> {
         let Some(set) = self.set(set).filter(|_| !self.is_direct) else {
             return CallersTurn(None);
@@ -342,15 +340,14 @@ impl<W: Work> Sets<W> {
                 Some(_) => {}
             }
         }
-        // There may be nothing on its way, and only something older that waits.
+        // There may be only older items waiting, and none in progress.
         set.begin(state);
         // Order is not worth more than an answer.
         CallersTurn(caller.wait(self.patience).then(|| Turn(set)))
     }
 
-    /// Refuses what is handed in from now on and what waits, and does not wait for what is on its
-    /// way, so that a medium that does not answer keeps nobody. An owner that is at work ends with
-    /// it, by itself.
+    /// Refuses waiting and future work, and does not wait for work in progress, so that a medium
+    /// that does not answer blocks no caller. An owner at work ends by itself after it.
     pub fn abandon(&self) {
         for set in &self.sets {
             set.close();
@@ -360,15 +357,15 @@ impl<W: Work> Sets<W> {
         let owners = std::mem::take(&mut *self.owners.lock());
         for (owner, set) in owners.into_iter().zip(&self.sets) {
             if !is_busy(set) {
-                // It has nothing to do any more, and ends at once. If it panicked, it refused what
-                // it had.
+                // The owner has no work any more, and ends at once. If it panicked, it refused its
+                // work.
                 let _ = owner.join();
             }
         }
     }
 
-    /// Refuses what is handed in from now on, carries out what waits, and ends the owners. True
-    /// when none of them panicked. Must not be called by work: it waits for all work.
+    /// Refuses future work, carries out waiting work, and ends the owners. True if no owner
+    /// panicked. Must not be called by work: it waits for all work.
     pub fn shut_down(&self) -> bool {
         for set in &self.sets {
             set.close();
@@ -416,7 +413,7 @@ impl<W: Work> Sets<W> {
                 Offered::Taken
             }
             Err(Waiting::Work(back)) => Offered::Full(state, back),
-            // Work was handed in, so work comes back.
+            // Only work was submitted, so only work is returned.
             Err(Waiting::Caller(_)) => Offered::Taken,
         }
     }
@@ -424,7 +421,7 @@ impl<W: Work> Sets<W> {
 
 impl<W: Work> Drop for Sets<W> {
     fn drop(&mut self) {
-        // Owners that panicked have refused what they had; there is nobody left to notify.
+        // Owners that panicked have refused their work; there is no caller left to notify.
         let _ = self.shut_down();
     }
 }
@@ -441,7 +438,7 @@ impl<W> Set<W> {
         self.room.notify_all();
     }
 
-    /// Begins what is next, if nothing is on its way.
+    /// Starts the next item, if none is in progress.
     fn begin(&self, mut state: MutexGuard<'_, State<W>>) {
         while let Some(next) = state.schedule.begin_next() {
             self.room.notify_one();
@@ -467,7 +464,7 @@ impl<W> Set<W> {
 }
 
 impl<W: Work> Set<W> {
-    /// Refuses what was not begun, and what was begun and nobody carries out.
+    /// Refuses work that was not started, and started work that no thread carries out.
     fn refuse_all(&self, why: &str) {
         let mut state = self.state.lock();
         let mut left = state.schedule.take_all();
@@ -494,8 +491,8 @@ impl<W> Drop for Turn<'_, W> {
     }
 }
 
-/// A turn of a caller, from [`Sets::take_turn`]: until it is dropped, nothing else of the set is
-/// begun.
+/// A turn of a caller, from [`Sets::take_turn`]: until it is dropped, no other item of the set is
+/// started.
 #[must_use = "a turn is over when it is dropped"]
 pub struct CallersTurn<'a, W>(Option<Turn<'a, W>>);
 
@@ -507,7 +504,7 @@ impl<W> fmt::Debug for CallersTurn<'_, W> {
     }
 }
 
-/// The thread of a set. When it ends, also by a panic, nothing is left without an answer.
+/// The thread of a set. When it ends, also by a panic, all its work has been answered.
 struct Owner<W: Work>(Arc<Set<W>>);
 
 impl<W: Work> Owner<W> {
@@ -519,7 +516,7 @@ impl<W: Work> Owner<W> {
         }
     }
 
-    /// Waits for something to do; `None` = the set was closed, and nothing waits.
+    /// Waits for work; `None` = the set was closed, and no item waits.
     fn next(&self) -> Option<W> {
         let mut state = self.0.state.lock();
         loop {

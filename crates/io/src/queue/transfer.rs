@@ -1,8 +1,8 @@
 //! Requests to files: bytes between a file and memory, and syncs.
 //!
-//! Invariants: every transfer is answered exactly once, by its [`Completion`].
-//! Concurrency: a transfer belongs to the thread that carries it out.
-//! Failure: what the file reports, and that the sets were shut down.
+//! Invariants: every transfer is answered exactly once, by its [`Completion`]. Concurrency: a
+//! transfer belongs to the thread that carries it out. Failure: errors of the file, and that the
+//! sets were shut down.
 
 use std::fmt;
 use std::io;
@@ -78,7 +78,7 @@ impl Work for Transfer {
 }
 
 impl Sets<Transfer> {
-    /// Fills all of `buf` from the request's place on. The buffer comes back with the answer.
+    /// Fills all of `buf` from the request's offset on. The buffer is returned with the answer.
     pub fn read(
         &self,
         request: &Request,
@@ -92,8 +92,8 @@ impl Sets<Transfer> {
         completion
     }
 
-    /// Fills all of `buf` from the request's place on, by the owner of this set; the caller does
-    /// something else meanwhile. A full set, and one that was shut down, has it done at once.
+    /// Fills all of `buf` from the request's offset on, by the owner of this set; the caller may do
+    /// other work meanwhile. If the set is full, or was shut down, the read is done at once.
     pub fn read_ahead(
         &self,
         set: usize,
@@ -110,7 +110,7 @@ impl Sets<Transfer> {
         completion
     }
 
-    /// Writes all of `data` from the request's place on. The bytes come back with the answer.
+    /// Writes all of `data` from the request's offset on. The bytes are returned with the answer.
     pub fn write(
         &self,
         request: &Request,
@@ -128,8 +128,7 @@ impl Sets<Transfer> {
         completion
     }
 
-    /// Makes durable what was written to the file by requests that were answered before this call,
-    /// through whatever set.
+    /// Makes all writes to the file durable that were answered before this call, through any set.
     pub fn sync(&self, request: &Request, file: &Arc<dyn File>) -> Completion<()> {
         let (completion, answer) = Completion::pending();
         let request = Request {

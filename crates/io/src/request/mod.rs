@@ -1,10 +1,10 @@
-//! Requests to a medium that goes on while they are carried out, and their completions.
+//! Requests to a medium that run while the caller continues, and their completions.
 //!
 //! Invariants: every request is answered exactly once: one whose [`Completer`] is dropped fails. A
-//! buffer belongs to the request until it is answered, and comes back with the answer.
-//! Concurrency: any thread may complete a request, and any one wait for it. Requests of a medium
-//! without a thread of its own (`turns`) are completed by the waiting threads.
-//! Failure: what the medium reports.
+//! buffer belongs to the request until it is answered, and is returned with the answer.
+//! Concurrency: any thread may complete a request, and any thread may wait for it. Requests of a
+//! medium without a thread of its own (`turns`) are completed by the waiting threads. Failure:
+//! errors of the medium.
 
 mod turns;
 
@@ -16,8 +16,8 @@ use parking_lot::{Condvar, Mutex};
 
 pub(crate) use self::turns::{Driven, Turn, Turns};
 
-/// A request on its way, from [`crate::File::submit_read`] and the like. Dropping it does not take
-/// the request back.
+/// A request in flight, from [`crate::File::submit_read`] and the other `submit_` methods. Dropping
+/// it does not cancel the request.
 ///
 /// ```
 /// use headwater_io::{Env, OpenMode};
@@ -62,19 +62,19 @@ struct Shared<T> {
 }
 
 enum Answer<T> {
-    /// No answer yet; true when the waiter is to ask the medium for it.
+    /// No answer yet; true if the waiter has to poll the medium.
     Missing {
         has_turn: bool,
     },
     There(io::Result<T>),
-    /// The answer was taken.
+    /// The answer was returned.
     Taken,
 }
 
 /// Answers one request; for media.
 #[derive(Debug)]
 pub struct Completer<T> {
-    /// `None` = it is answered.
+    /// Shared state; `None` = already answered.
     shared: Option<Arc<Shared<T>>>,
 }
 
@@ -110,7 +110,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Sleeps until the answer is there, or until it is the waiter's turn to ask.
+    /// Sleeps until the answer is present, or until the waiter has to poll the medium.
     fn sleep(&self) {
         let mut answer = self.answer.lock();
         while matches!(*answer, Answer::Missing { has_turn: false }) {
@@ -146,9 +146,9 @@ impl<T> Completion<T> {
         }
     }
 
-    /// Calls `report` with the error of a request that fails and is waited for, before the waiter
-    /// gets it, and after the callbacks that were added earlier. Nothing is called for a request
-    /// that nobody waits for.
+    /// Calls `report` with the error of a request that fails and has a waiter, before the waiter
+    /// receives it, and after the callbacks that were added earlier. Without a waiter `report` is
+    /// not called.
     pub fn inspect_err(self, report: impl FnOnce(&io::Error) + Send + 'static) -> Completion<T> {
         let Completion {
             state,
@@ -176,7 +176,7 @@ impl<T> Completion<T> {
         (Completion::of(State::Pending(shared)), completer)
     }
 
-    /// True when waiting would not take time.
+    /// Whether waiting would return at once.
     #[must_use]
     pub fn is_done(&self) -> bool {
         match &self.state {
@@ -187,7 +187,7 @@ impl<T> Completion<T> {
                     return true;
                 }
                 if let Some(turn) = medium.turns().try_take() {
-                    // A medium that cannot be asked reports that to the waiter.
+                    // If the medium cannot be polled, it reports that to the waiter.
                     let _ = medium.answer(&turn, false);
                 }
                 shared.is_answered()
@@ -224,13 +224,13 @@ impl<T> State<T> {
                 waiting,
                 medium,
             } => loop {
-                // Asked first: in a process that was forked meanwhile no lock can be relied on.
+                // Checked first: in a process that was forked meanwhile no lock can be relied on.
                 medium.usable()?;
                 if let Some(answer) = shared.take() {
                     return answer;
                 }
                 match medium.turns().take_or_stand_in_line(&waiting) {
-                    // It may have been answered since it was looked at.
+                    // The request may have been answered since the check.
                     Some(_) if shared.is_answered() => {}
                     Some(turn) => medium.answer(&turn, true)?,
                     None => shared.sleep(),
@@ -241,7 +241,7 @@ impl<T> State<T> {
 }
 
 impl<T: Send + 'static> Completion<T> {
-    /// A request to a medium without a thread: its waiter asks the medium.
+    /// A request to a medium without a thread: its waiter polls the medium.
     pub(crate) fn driven(medium: Arc<dyn Driven>) -> (Completion<T>, Completer<T>) {
         let shared = Shared::new();
         let completer = Completer {

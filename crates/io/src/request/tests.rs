@@ -39,8 +39,8 @@ fn who_is_to_be_told_of_a_failure_is_told_once_and_in_order() {
     assert_eq!(*told.lock(), expected);
 }
 
-/// A medium whose answers lie there until somebody asks: one at a time, the newest first. Asking it
-/// to wait when nothing is on its way would be to wait for ever; there it panics.
+/// A medium that returns its answers only when polled: one at a time, the newest first. Polling
+/// with waiting while no request is in flight would wait forever; it panics instead.
 #[derive(Debug, Default)]
 struct Lazy {
     turns: Turns,

@@ -1,13 +1,11 @@
 //! Turns: of the threads that wait for the requests of one medium, one works at a time.
 //!
-//! Purpose: a medium without a thread of its own. A thread that waits for an answer asks the medium
-//! for all answers there are; the other waiters sleep until theirs is among them, or until it is
-//! their turn to ask.
-//! Invariants: at most one [`Turn`] of some [`Turns`] exists. Giving a turn back wakes a waiter
-//! that is not answered yet, if there is one; so while nobody has the turn, no waiter sleeps that
-//! has not been woken.
-//! Concurrency: the lock of the line is taken before that of a request, never after it.
-//! Failure: none of its own.
+//! Purpose: a medium without a thread of its own. A thread that waits for an answer polls the
+//! medium for all available answers; the other waiters sleep until they are answered, or until it
+//! is their turn to poll. Invariants: at most one [`Turn`] of some [`Turns`] exists. Returning a
+//! turn wakes an unanswered waiter, if there is one; so while no thread has the turn, every
+//! sleeping waiter has been woken. Concurrency: the lock of the line is acquired before a
+//! request's, never after it. Failure: none of its own.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,20 +16,20 @@ use parking_lot::Mutex;
 
 /// A medium whose requests are answered by their waiters.
 pub(crate) trait Driven: Send + Sync + fmt::Debug {
-    /// Turns in which requests ask the medium for answers.
+    /// Turns in which waiters poll the medium for answers.
     fn turns(&self) -> &Turns;
 
     /// Fails when its requests cannot be answered in this process any more.
     fn usable(&self) -> io::Result<()>;
 
-    /// Answers every request whose answer is there; if there is none, waits for one if `wait` says
-    /// so. The caller has a request on its way that is not answered.
+    /// Answers every request whose answer is available; if there is none, waits for one if `wait`
+    /// is true. The caller has an unanswered request in flight.
     fn answer(&self, turn: &Turn<'_>, wait: bool) -> io::Result<()>;
 }
 
 /// A request that somebody waits for.
 pub(crate) trait Waiting: Send + Sync + fmt::Debug {
-    /// Wakes the waiter, so that it takes the turn; false when it is answered already.
+    /// Wakes the waiter, so that it takes the turn; false if it is answered already.
     fn wake(&self) -> bool;
 }
 
@@ -46,12 +44,12 @@ struct Line {
     waiting: VecDeque<Arc<dyn Waiting>>,
 }
 
-/// The right to ask a medium for answers; dropping it gives it back.
+/// The right to poll a medium for answers; dropping it releases the right.
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(&'a Turns);
 
 impl Turns {
-    /// The turn, if nobody has it.
+    /// The turn, if it is free.
     pub(crate) fn try_take(&self) -> Option<Turn<'_>> {
         let mut line = self.0.lock();
         self.take(&mut line)

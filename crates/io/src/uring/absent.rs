@@ -1,8 +1,6 @@
-//! Where there is no queue: what stands for it, of which there is none.
+//! Stub of the kernel queue for systems without one.
 //!
-//! Invariants: no value of [`Ring`] exists.
-//! Concurrency: none.
-//! Failure: [`Ring::new`] always fails.
+//! Invariants: no value of [`Ring`] exists. Concurrency: none. Failure: [`Ring::new`] always fails.
 
 use std::io;
 

@@ -1,10 +1,9 @@
-//! One request on its way, and how it ends.
+//! One request in flight, and its completion.
 //!
-//! Invariants: the buffer stays with the request until it is answered. Whatever the kernel says is
-//! answered as the calls that wait would: what it did not do, or did in part, is done by them here.
-//! A sync that failed is not tried again.
-//! Concurrency: a plain value with one owner.
-//! Failure: what the medium reports.
+//! Invariants: the buffer belongs to the request until it is answered. Every result of the kernel
+//! is answered as the blocking calls would: operations that it did not do, or did partly, are
+//! completed by blocking calls here. A failed sync is not retried. Concurrency: a plain value with
+//! one owner. Failure: errors of the medium.
 
 use std::io;
 use std::sync::Arc;
@@ -45,10 +44,10 @@ pub(super) enum Work {
 /// The kernel's answer to one of its operations.
 #[derive(Debug)]
 pub(super) enum Said {
-    /// Done, for so many bytes.
+    /// Done, for this many bytes.
     Done(usize),
-    /// Not done, and nothing is wrong: the thread that submitted it has ended, an operation that it
-    /// was to follow did not do all of its part, or something else came between.
+    /// Not done, without an error: the submitting thread has ended, the preceding linked operation
+    /// was incomplete, or the operation was interrupted.
     Undone,
     /// The request failed.
     Failed(Errno),
@@ -77,8 +76,8 @@ impl Flight {
         self.finish(Said::Undone, Said::Undone);
     }
 
-    /// Answers, after doing what is left to do: `first` is said of the read, write or sync, `then`
-    /// of the sync behind a write.
+    /// Answers, after completing the rest: `first` is the result of the read, write or sync, `then`
+    /// of the sync linked to a write.
     pub(super) fn finish(self, first: Said, then: Said) {
         let Flight { file, work } = self;
         match work {
@@ -95,7 +94,7 @@ impl Flight {
             } => {
                 let mut answer = rest_written(&file, offset, &data, &first);
                 if then_sync && answer.is_ok() {
-                    // What was written here was written behind the back of that sync.
+                    // Bytes written here are not covered by that sync.
                     let is_all = matches!(first, Said::Done(bytes) if bytes >= data.len());
                     answer = synced(&file, if is_all { then } else { Said::Undone });
                 }

@@ -1,15 +1,13 @@
-//! Files of a Linux machine whose requests go through a queue of the kernel (io_uring).
+//! Files of a Linux machine whose requests pass through a queue of the kernel (io_uring).
 //!
-//! Purpose: several reads and writes on their way at once, from one thread, so that a medium with
-//! depth works at its depth. Calls that wait stay plain calls of the system, which cost less than a
-//! request and its answer.
-//! Invariants: a request that the queue does not take, or that the kernel gives back undone or half
-//! done, is carried out by calls that wait; so a request does what the call without `submit_` does,
-//! in every case.
-//! Concurrency: all files of one [`UringFiles`] share a queue (`ring`). The queue has no thread of
-//! its own: a thread that waits for a request takes the answers for all. In a process that was
-//! forked the queue is its parent's, and requests are carried out by calls.
-//! Failure: where the kernel refuses a queue, [`UringFiles::new`] says so, and
+//! Purpose: several reads and writes in flight at once, from one thread, so that a medium with
+//! depth works at its depth. Blocking calls are still plain system calls, which cost less than a
+//! request and its answer. Invariants: a request that the queue does not accept, or that the kernel
+//! returns undone or partly done, is carried out by blocking calls; so a request does the same as
+//! the call without `submit_`, in every case. Concurrency: all files of one [`UringFiles`] share a
+//! queue (`ring`). The queue has no thread of its own: a thread that waits for a request reads the
+//! answers for all. In a forked process the queue is its parent's, and requests are carried out by
+//! calls. Failure: if the kernel refuses a queue, [`UringFiles::new`] returns the reason, and
 //! [`UringFiles::or_system`] falls back to [`SystemFiles`].
 
 #[cfg(not(all(
@@ -67,7 +65,7 @@ use crate::files::{File, Files, OpenMode};
 use crate::request::{Completer, Completion, Driven};
 use crate::system::{SystemFile, SystemFiles};
 
-/// Why there is no queue.
+/// Reason why there is no queue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UringRefused {
@@ -119,7 +117,7 @@ impl UringFiles {
     /// Files with a queue of their own.
     ///
     /// # Errors
-    /// Where the kernel has no such queue, or refuses this process one.
+    /// If the kernel does not have such a queue, or refuses it to this process.
     pub fn new() -> Result<UringFiles, UringRefused> {
         UringFiles::with(true)
     }

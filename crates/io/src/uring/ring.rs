@@ -1,13 +1,12 @@
-//! A queue of the kernel: entries go in, answers come out.
+//! A queue of the kernel: submission entries in, completions out.
 //!
-//! Invariants: each request on its way has a slot, which keeps its file open and its buffer where
-//! it is until its last answer has been taken; slots and answers are as many as the queue has
-//! capacity for, so no answer is lost. Dropping the queue waits for what is on its way.
-//! Concurrency: one thread at a time puts entries in (`entering`), and the one that has the turn
-//! takes answers out; neither waits for the other.
-//! Failure: a queue that can no longer be entered answers nothing more; requests that it has stay
-//! in memory for good, since the kernel may still write there, and later ones are carried out by
-//! calls. A forked process does not touch it.
+//! Invariants: each request in flight has a slot, which keeps its file open and its buffer in place
+//! until its last answer has been read; there are as many slots and answers as the queue has
+//! capacity for, so no answer is lost. Dropping the queue waits for requests in flight.
+//! Concurrency: one thread at a time submits entries (`entering`), and the one that has the turn
+//! reads answers; neither waits for the other. Failure: a queue that can no longer be entered
+//! answers no requests; its requests stay in memory permanently, since the kernel may still write
+//! there, and later ones are carried out by calls. A forked process does not touch it.
 
 #![allow(
     unsafe_code,
@@ -30,19 +29,19 @@ use super::UringRefused;
 use super::flight::{Flight, Said, Work};
 use crate::request::{Driven, Turn, Turns};
 
-/// Requests on their way at once; those beyond are carried out at once, by calls that wait.
+/// Maximum number of requests in flight; further ones are carried out at once, by blocking calls.
 const FLIGHTS: u32 = 128;
 /// A request has up to two entries and as many answers.
 const ENTRIES: u32 = 2 * FLIGHTS;
 /// Most bytes that one entry reads or writes; a longer request is finished by calls.
 const ENTRY_BYTES_MAX: usize = 1 << 30;
 
-/// A queue with what is on its way through it.
+/// A queue with its requests in flight.
 pub(super) struct Ring {
     uring: IoUring,
     /// Number of the process that made the queue.
     process: u32,
-    /// Held by the thread that puts entries in.
+    /// Held by the thread that submits entries.
     entering: Mutex<()>,
     turns: Turns,
     flights: Mutex<Flights>,
@@ -60,7 +59,7 @@ struct Flights {
 #[derive(Debug)]
 struct Slot {
     flight: Flight,
-    /// Answers to the first entry and, where there is one, to the sync behind it.
+    /// Results of the first entry and, if present, of the linked sync.
     said: [Option<Said>; 2],
     has_second: bool,
 }
@@ -74,7 +73,7 @@ impl fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// A queue of its own.
+    /// Creates a queue.
     pub(super) fn new() -> Result<Ring, UringRefused> {
         let uring = IoUring::builder()
             .build(ENTRIES)
@@ -106,7 +105,7 @@ impl Ring {
         })
     }
 
-    /// Sends a request on its way, or gives it back where the queue does not take it.
+    /// Submits a request, or returns it if the queue does not accept it.
     pub(super) fn submit(&self, flight: Flight) -> Result<(), Flight> {
         if !flight.is_for_a_queue() || self.usable().is_err() || self.is_broken() {
             return Err(flight);
@@ -131,8 +130,8 @@ impl Ring {
         if !is_taken && let Some(flight) = self.flights.lock().take_back(slot) {
             return Err(flight);
         }
-        // Entries that the kernel does not take now are handed to it with the next ones, or by who
-        // waits; a queue that cannot be entered is found broken by a waiter.
+        // Entries that the kernel does not accept now are submitted with the next ones, or by a
+        // waiter; a queue that cannot be entered is detected by a waiter.
         let _ = self.enter(0);
         drop(entering);
         Ok(())
@@ -142,14 +141,15 @@ impl Ring {
         self.is_broken.load(Ordering::Relaxed)
     }
 
-    /// Hands entries to the kernel, and waits until so many answers are there, or something came
-    /// between.
+    /// Submits entries to the kernel, and waits until `answers` answers are available, or an
+    /// interruption.
     fn enter(&self, answers: usize) -> io::Result<()> {
         match self.uring.submitter().submit_and_wait(answers) {
             Ok(_) => Ok(()),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::INTR) => Ok(()),
-                // The kernel has no memory for more at this moment, or answers to be taken first.
+                // The kernel has no memory for more at this moment, or has answers to be read
+                // first.
                 Some(Errno::AGAIN | Errno::BUSY) => {
                     std::thread::yield_now();
                     Ok(())
@@ -162,7 +162,7 @@ impl Ring {
         }
     }
 
-    /// Takes the answers that are there.
+    /// Reads the available answers.
     fn take_answers(&self, _turn: &Turn<'_>) -> Vec<(u64, i32)> {
         // SAFETY: there is one turn at a time, and no other code makes a completion queue, so this
         // is the only one.
@@ -218,12 +218,12 @@ impl Drop for Ring {
                 break;
             }
         }
-        // What is left belongs to the kernel, or to the parent of this process.
+        // Remaining requests belong to the kernel, or to the parent of this process.
         std::mem::forget(std::mem::take(&mut self.flights.get_mut().slots));
     }
 }
 
-/// One entry, or two of which the second follows the first.
+/// One entry, or two linked ones.
 enum Entries {
     One([Entry; 1]),
     Two([Entry; 2]),
@@ -252,7 +252,7 @@ impl Flights {
         self.slots.len().saturating_sub(self.free.len())
     }
 
-    /// Puts a request into a free slot, or gives it back if there is none.
+    /// Puts a request into a free slot, or returns it if no slot is free.
     fn insert(&mut self, flight: Flight) -> Result<(usize, Entries), Flight> {
         let Some(number) = self.free.pop() else {
             return Err(flight);
@@ -270,7 +270,7 @@ impl Flights {
         Ok((number, entries))
     }
 
-    /// Frees the slot of a request of which the kernel knows nothing.
+    /// Frees the slot of a request that was not submitted to the kernel.
     fn take_back(&mut self, number: usize) -> Option<Flight> {
         self.take(number).map(|slot| slot.flight)
     }
@@ -282,7 +282,7 @@ impl Flights {
         slot
     }
 
-    /// Notes an answer. When it was the last one for its request, that is given out.
+    /// Records an answer. Returns the request with its last answer.
     fn answered(&mut self, name: u64, result: i32) -> Option<(Flight, [Said; 2])> {
         let number = usize::try_from(name / 2).unwrap_or(usize::MAX);
         let slot = self.slots.get_mut(number).and_then(Option::as_mut);
@@ -305,7 +305,8 @@ impl Flights {
 }
 
 impl Flight {
-    /// False for what a call does as quickly, and for what the kernel would read otherwise there.
+    /// False for requests that a call executes as quickly, and for those with a special meaning in
+    /// the kernel's queue.
     fn is_for_a_queue(&self) -> bool {
         let (offset, len) = match &self.work {
             Work::Read { offset, buf, .. } => (*offset, buf.len()),
@@ -351,8 +352,8 @@ impl Slot {
     }
 }
 
-/// True when there is something to do, at offsets that mean to the kernel what they mean here: one
-/// below zero is "where the file stands", which no file here does.
+/// True if there are bytes to transfer, at offsets with the same meaning for the kernel: a negative
+/// one means the current position, which files here do not have.
 fn can_be_asked(offset: u64, len: usize) -> bool {
     let end = u64::try_from(len)
         .ok()

@@ -1,5 +1,5 @@
-//! Requests of which the kernel does not do all, and requests that nobody waits for. On machines
-//! without io_uring there is nothing to test but the refusal.
+//! Requests that the kernel completes only partly, and requests without a waiter. On machines
+//! without io_uring only the refusal is tested.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 #![allow(unsafe_code, reason = "a process can be forked by a call only")]
 #![deny(clippy::undocumented_unsafe_blocks)]
@@ -22,7 +22,7 @@ fn file_of(content: &[u8]) -> (tempfile::TempDir, Arc<SystemFile>) {
 fn read_ended_by(said: Said, len: usize) -> io::Result<Vec<u8>> {
     let (_dir, file) = file_of(b"abcdefgh");
     let (completion, completer) = Completion::pending();
-    // What the kernel has read is in the buffer by then.
+    // Bytes read by the kernel are in the buffer by then.
     let mut buf = vec![0; len];
     buf.iter_mut()
         .zip(b"cdefgh")
@@ -51,7 +51,7 @@ fn what_the_kernel_did_not_read_is_read_by_calls() {
     assert_eq!(damaged.raw_os_error(), Some(Errno::IO.raw_os_error()));
 }
 
-/// Ends a write of "xyz" at 1, of which the kernel has written the front, and a sync behind it.
+/// Ends a write of "xyz" at 1, of which the kernel has written a prefix, and a linked sync.
 fn write_ended_by(first: i32, then: i32) -> (io::Result<Vec<u8>>, Vec<u8>) {
     let (_dir, file) = file_of(b"abcdef");
     let (completion, completer) = Completion::pending();
@@ -79,7 +79,7 @@ fn what_the_kernel_did_not_write_is_written_by_calls_and_synced_then() {
         assert_eq!(answer.unwrap(), b"xyz", "{first} {then}");
         assert_eq!(content, b"axyzef", "{first} {then}");
     }
-    // A write that failed is not tried again, and neither is a sync.
+    // A failed write is not retried, and neither is a failed sync.
     let (answer, content) = write_ended_by(damaged, canceled);
     assert_eq!(answer.unwrap_err().raw_os_error(), Some(-damaged));
     assert_eq!(content, b"abcdef");
@@ -87,8 +87,8 @@ fn what_the_kernel_did_not_write_is_written_by_calls_and_synced_then() {
     assert_eq!(answer.unwrap_err().raw_os_error(), Some(-damaged));
 }
 
-/// Files of which every read goes through the queue; `None` where the kernel has none, which the
-/// fallback says.
+/// Files with all reads through the queue; `None` if the kernel has no queue, as reported by the
+/// fallback.
 fn files() -> Option<UringFiles> {
     match UringFiles::with(false) {
         Ok(files) => Some(files),

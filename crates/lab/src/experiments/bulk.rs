@@ -1,9 +1,9 @@
 //! Bulk insert: 100 devices with 10 fields each, in batches of 1,000 rows, synced.
 //!
-//! Once a batch holds rows of one device; once it holds rows as they arrive, over all devices in
-//! turn, and is sorted into streams inside the measured time. One batch on its way, or eight.
-//! Flushes and the pyramid are part of the time; what is stored is compared with what was made. The
-//! fields are sensors with one to three decimals, and one of full precision.
+//! A batch has the rows of one device in one case; in the other it has rows as they arrive, over
+//! all devices in turn, and is sorted into streams within the measured time. One batch in flight,
+//! or eight. Flushes and the pyramid are part of the time; the stored rows are compared with the
+//! generated ones. The fields are sensors with one to three decimals, and one of full precision.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken_and_drained, turns,
@@ -63,7 +63,7 @@ struct Results {
 struct Fleet {
     names: Vec<StreamName>,
     fields: Vec<String>,
-    /// By device, then field.
+    /// Values by device, then field.
     columns: Vec<Vec<Vec<f64>>>,
     rows: usize,
     batch: usize,
@@ -111,7 +111,7 @@ impl Fleet {
         Ok(out)
     }
 
-    /// One device after the other within each stretch of time.
+    /// One device after another within each span of time.
     fn by_device(&self, mut give: impl FnMut(Batch) -> Result<(), Failure>) -> Result<(), Failure> {
         let mut from = 0;
         while from < self.rows {
@@ -195,7 +195,7 @@ impl Fleet {
         out
     }
 
-    /// Every device holds the rows it was made with.
+    /// Verifies that every device has the rows generated for it.
     fn check(&self, db: &Database) -> Result<(), Failure> {
         let snapshot = db.snapshot()?;
         for (name, columns) in self.names.iter().zip(&self.columns) {

@@ -2,10 +2,11 @@
 //! order and with late events.
 //!
 //! Stock: sequence number, symbol, price, volume; Sine: six floats. Event i has time i (in
-//! milliseconds). Of the late ones a tenth is spread over the whole span, the rest arrives in local
-//! batches at 10,000 equidistant places, a little behind its time. The stored rows are the same
-//! whatever the order was, which is checked. Writes are `Written`, by one writer. Beside Stock runs
-//! the least one could do with the same columns: copy them and compress them with pco at level 4.
+//! milliseconds). A tenth of the late events is spread over the whole span, the others arrive in
+//! local batches at 10,000 equidistant positions, shortly after their time. The stored rows are
+//! independent of the order, which is checked. Writes are `Written`, by one writer. Stock is
+//! compared with the minimum of work on the same columns: copying them and compressing them with
+//! pco at level 4.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, taken_and_drained,
@@ -64,7 +65,7 @@ struct Ends {
 struct Results {
     events: usize,
     streams: Vec<Measurement>,
-    /// Copying and pco alone, on Stock's columns.
+    /// Only copying and pco, on Stock's columns.
     copy_and_pco: Option<Rounds>,
 }
 
@@ -130,7 +131,7 @@ fn sine(events: usize) -> Vec<(&'static str, Values)> {
 fn arrivals(events: usize, late_percent: u32, places: usize) -> Vec<u32> {
     let mut dice = Random::new(u64::from(late_percent));
     let late = events as u64 * u64::from(late_percent) / 100;
-    // Where each event arrives: behind the event of that number.
+    // Arrival of each event: after the event of that number.
     let mut arrives: Vec<(u32, u32)> = (0..events as u32).map(|i| (i, i)).collect();
     let span = (events / places.max(1)).max(2) as u64;
     let far = late / 10;
@@ -435,7 +436,7 @@ fn judge(results: &Results, targets: &mut Targets) -> Result<(), Failure> {
             " ×",
             ten.rounds.drained().times_of(&none.rounds.drained()),
         );
-        // Nothing is left to do of the one, everything of the other.
+        // The one has no work left, the other all of it.
         targets.add(
             format!("{what}, late runs folded by compaction"),
             Bound::AtMost(2.5),

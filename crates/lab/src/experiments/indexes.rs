@@ -1,8 +1,8 @@
-//! Heavy indexes: one event by a value that may stand anywhere, ranges of several widths, and what
-//! an index costs while rows are written.
+//! Secondary indexes: one event by a value at an unknown position, ranges of several widths, and
+//! the cost of an index during writes.
 //!
-//! The rivals are the same database with its indexes left aside: the pyramid alone, which is all
-//! that answers then. Both are queried warm, in turn. Their matches are compared in every round.
+//! The rival is the same database without using its indexes: then only the pyramid answers. Both
+//! are queried warm, in turn. Their matches are compared in every round.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Taken, Targets, taken,
@@ -40,7 +40,7 @@ const BEGIN: i64 = 1_700_000_000_000_000_000;
 const STEP: i64 = 1_000_000;
 /// Rows of a batch.
 const BATCH: u64 = 10_000;
-/// The shares of rows that ranges select: one in so many.
+/// Selectivities of the ranges: one row in this many.
 const SHARES: [u64; 6] = [1_000_000, 100_000, 10_000, 1_000, 100, 10];
 /// The share of the targets.
 const SHARE_WANTED: u64 = 10_000;
@@ -69,13 +69,13 @@ fn stream(number: u64) -> StreamName {
     StreamName::new("orders", [("till", format!("{number:03}"))])
 }
 
-/// A number that comes once, in no order: `at` is below 2^40.
+/// A unique number without an order: `at` is below 2^40.
 fn scrambled(at: u64) -> i64 {
     let mixed = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24;
     i64::try_from(mixed & ((1 << 40) - 1)).unwrap_or(0)
 }
 
-/// Writes rows as they come: a batch of one stream after the other.
+/// Writes rows in the order of arrival: a batch of one stream after another.
 fn write(db: &Database, arguments: &Arguments, rows: u64) -> Result<(), Failure> {
     let mut dice = Random::new(7);
     let streams = arguments.streams.max(1);
@@ -123,7 +123,7 @@ fn build(db: &Database, name: &str) -> Result<(), Failure> {
     }
 }
 
-/// A lookup: values of a field in a range, which about so many rows have.
+/// A lookup: values of a field in a range, which selects about the given number of rows.
 #[derive(Clone, Copy)]
 enum Lookup {
     Number(u64),
@@ -198,7 +198,7 @@ fn question(
         .iter()
         .map(|lookup| ask(db, arguments, *lookup))
         .collect::<Result<_, _>>()?;
-    // What is warm is warm for both.
+    // Warms the caches for both.
     db.use_indexes(IndexUse::ByCost);
     for _ in 0..3 {
         for lookup in lookups {
@@ -236,7 +236,7 @@ fn opened(bench: &Bench, what: &str) -> Result<Database, Failure> {
     Ok(Database::open(Options::new(bench.path(what)))?)
 }
 
-/// A load with an index and one without, in turn; what is made in the background is drained.
+/// A load with an index and one without, in turn; background work is drained.
 fn writing(bench: &Bench, arguments: &Arguments) -> Result<Vec<Rounds>, Failure> {
     let load = |fields: &'static [&'static str]| {
         move |_: usize| {
@@ -413,7 +413,7 @@ fn ask_all(bench: &Bench, db: &Database, arguments: &Arguments) -> Result<Vec<Qu
         .into_iter()
         .filter(|share| *share * 10 <= arguments.rows)
     {
-        // Few lookups of wide ranges: each reads much.
+        // Few lookups of wide ranges: each reads many rows.
         let count = arguments.questions.min(share / 20).max(3);
         let width = 1.0 / float(share);
         let lookups: Vec<Lookup> = (0..count)

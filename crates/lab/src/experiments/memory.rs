@@ -1,9 +1,9 @@
 //! Memory of the engine: many events, many streams, and opening after `kill -9`.
 //!
 //! Each case fills a new database in a process of its own, whose peak resident memory (`VmHWM`) is
-//! then exactly that of the case: nothing else ran in it. When it has written everything it says so
-//! and is killed with SIGKILL, as a crash would; a second process opens the database again. Events
-//! are made on the fly.
+//! then exactly the case's: the process does no other work. After all writes it reports that and is
+//! killed with SIGKILL, as in a crash; a second process opens the database again. Events are
+//! generated during the run.
 
 use crate::harness::{Bench, Bound, Common, Failure, Random, Targets, real};
 use crate::{machine, table};
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 const MIB: f64 = 1024.0 * 1024.0;
 const SECOND: i64 = 1_000_000_000;
-/// Begin of the made-up events.
+/// Time of the first generated event.
 const START: i64 = 1_700_000_000 * SECOND;
 /// Bytes that the memory rule allows for a stream touched since opening.
 const BYTES_PER_STREAM: u64 = 160;
@@ -223,7 +223,7 @@ fn judge(all: &[Results], targets: &mut Targets) {
     }
 }
 
-/// Runs one task in a process of its own and kills it when it is done.
+/// Runs one task in a process of its own and kills the process when the task is done.
 fn child(case: &Case, dir: &Path, task: &str) -> Result<ChildReport, Failure> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg("memory-child")
@@ -238,7 +238,7 @@ fn child(case: &Case, dir: &Path, task: &str) -> Result<ChildReport, Failure> {
         .stdout(Stdio::piped())
         .spawn()?;
     let report = read_report(&mut child);
-    // SIGKILL: nothing is closed, whatever the task was.
+    // SIGKILL: no orderly close, whatever the task was.
     child.kill()?;
     child.wait()?;
     report.map_err(|error| format!("{}, {task}: {error}", case.name).into())
@@ -334,8 +334,8 @@ impl Sensors {
     }
 }
 
-/// Every stream gets the same number of events, a second apart, `run` at a time; a batch holds
-/// about 1,000 rows.
+/// Every stream gets the same number of events, a second apart, `run` at a time; a batch has about
+/// 1,000 rows.
 fn fill(db: &Database, arguments: &ChildArguments) -> Result<(), Failure> {
     let each = arguments.events / arguments.streams;
     let per_batch = (1000 / arguments.run).max(1);

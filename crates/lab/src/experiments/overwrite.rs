@@ -1,5 +1,5 @@
-//! Points that are written again and again: what a question over them costs beside one over points
-//! that were written once, while nothing has been stored yet.
+//! Points that are overwritten repeatedly: the cost of a query over them, compared with points that
+//! were written once, before a flush.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, turns,
@@ -32,7 +32,7 @@ struct Results {
     points: u32,
     /// Questions over points that no longer change, by versions.
     resting: Vec<Rounds>,
-    /// One question after each writing of all points.
+    /// One query after each overwrite of all points.
     changing: Rounds,
 }
 

@@ -1,9 +1,9 @@
 //! Line protocol: our parser beside the published one (`influxdb-line-protocol`), over text in
 //! memory.
 //!
-//! Ours ends with columns per stream, ready to be stored. The other one ends with lines whose parts
-//! still are text and numbers; to be stored they would have to be brought into columns, so that is
-//! measured too, with a map of streams by their text in front of the fields.
+//! Our parser ends with columns per stream, ready to be stored. The other one ends with lines whose
+//! parts are still text and numbers; storing them requires columns, so that conversion is measured
+//! too, with a map of streams by their text.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, turns,

@@ -1,6 +1,5 @@
-//! Patterns of rows: three symbols, the rarest of which few rows are, within a minute, with what
-//! the pyramid lets a search leave out and without; and how many rows a search looks through that
-//! leaves nothing out, on one core.
+//! Patterns of rows: three symbols, the first of them rare, within a minute, with and without
+//! pruning by the pyramid; and the rate of rows of a search without pruning, on one core.
 //!
 //! Both are queried warm, in turn, and the matches are compared in every round.
 

@@ -1,9 +1,9 @@
 //! SQL (issue 7's table): grouped queries, filters, counts and full scans of ten million values,
-//! each beside the same statement with the pyramid left out, or beside the first run of the
+//! each compared with the same statement without the pyramid, or with the first run of the
 //! statement, whose plan is cached for the others.
 //!
 //! Two stores: a channel of one value a second, and a fleet of 100 devices with ten fields each.
-//! Every answer's number of rows is checked against what the data are known to hold.
+//! Every answer's number of rows is checked against the known data.
 
 use crate::harness::{
     Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, turns,
@@ -61,7 +61,7 @@ struct Statement {
     sql: String,
     /// Rows that the answer must have.
     rows: u64,
-    /// Values that are handed out: what a full scan is measured by.
+    /// Values returned, which is the measure of a full scan.
     values: u64,
     pyramid: bool,
 }
@@ -135,7 +135,7 @@ fn ask(runtime: &Runtime, session: &Session, sql: &str) -> Result<u64, Failure> 
 }
 
 fn bins(values: u64, width: u64) -> u64 {
-    // The data begin with a bin of any of the requested widths.
+    // The data start at the border of a bin of each requested width.
     values.div_ceil(width)
 }
 
@@ -181,7 +181,7 @@ fn of_channel(values: u64) -> Vec<Statement> {
     ]
 }
 
-/// [`BEGIN`] as SQL reads it.
+/// [`BEGIN`] as SQL text.
 const BEGIN_TEXT: &str = "2023-11-24T01:44:32Z";
 
 /// Statements over the fleet. `high` is a value that one in a thousand of a device's values

@@ -44,7 +44,7 @@ struct Results {
     ingest: Vec<Rounds>,
     reads: Vec<Rounds>,
     sync_median_us: f64,
-    /// Everything written to the medium, and the segments in the end.
+    /// All bytes written to the medium, and the segments at the end.
     bytes_written: u64,
     bytes_stored: u64,
 }
@@ -106,7 +106,8 @@ impl Channel {
         Ok(self.seconds.len() as u64)
     }
 
-    /// Ours with several batches on their way; a ticket is waited for when so many are behind it.
+    /// Our database with several batches in flight; waits for the oldest ticket when the limit is
+    /// reached.
     fn write_flying(&self, db: &Database) -> Result<u64, Failure> {
         let names = stream_names(1);
         let mut flying = VecDeque::with_capacity(IN_FLIGHT);
@@ -210,7 +211,7 @@ fn ingest(
     )
 }
 
-/// Bytes of every kind that went to the medium.
+/// Bytes of every kind written to the medium.
 fn bytes_written(stats: &Stats) -> u64 {
     stats.bytes_log + stats.bytes_leaf + stats.bytes_index + stats.bytes_meta
 }
@@ -234,8 +235,8 @@ fn reads(bench: &Bench, channel: &Channel, reads: usize) -> Result<Vec<Rounds>, 
         store.drain()?;
     }
     let room = channel.seconds.len().saturating_sub(READ).max(1);
-    // Places apart, in random order, a little off the borders of leaves: a cold one meets no leaf
-    // that another one read.
+    // Disjoint positions, in random order, away from the borders of leaves: no cold read touches a
+    // leaf that another one read.
     let stride = (room / reads.max(1)).max(1);
     let mut places: Vec<usize> = (0..reads).map(|i| (i * stride + i * 7) % room).collect();
     Random::new(5).shuffle(&mut places);

@@ -34,7 +34,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Makes the directory and prints what the results depend on.
+    /// Creates the directory and prints the conditions of the results.
     pub(crate) fn new(name: &'static str, common: &Common) -> Result<Bench, Failure> {
         let bench = Bench::once(name, common)?;
         println!(
@@ -45,7 +45,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// As [`Bench::new`], for an experiment that does everything once.
+    /// As [`Bench::new`], for an experiment that runs once.
     pub(crate) fn once(name: &'static str, common: &Common) -> Result<Bench, Failure> {
         let scratch = common
             .scratch
@@ -62,12 +62,12 @@ impl Bench {
         })
     }
 
-    /// Rounds to warm up, and those that count.
+    /// Number of warm-up rounds, and of counted ones.
     pub(crate) fn rounds(&self) -> (usize, usize) {
         (self.common.warm_up, self.common.rounds.max(1))
     }
 
-    /// A path in the scratch directory that nothing uses yet.
+    /// An unused path in the scratch directory.
     pub(crate) fn path(&self, what: &str) -> PathBuf {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.scratch.join(format!("{what}-{number}"))

@@ -1,9 +1,9 @@
 //! The frame of all experiments: rivals measured in turn, medians and spreads, CPU time, targets,
 //! reports.
 //!
-//! Rivals take turns within seconds, so that whatever else the machine does falls on all of them;
-//! each round begins with another one. A result is the median over rounds after warm-up rounds,
-//! with its smallest and largest value beside it.
+//! Rivals alternate within seconds, so that other work of the machine affects all of them; each
+//! round starts with another one. A result is the median over rounds after warm-up rounds, with the
+//! smallest and largest value.
 //!
 //! ```text
 //! Common (arguments) ─► Bench (scratch directory, machine) ─► turns() ─► Rounds ─► Target rows ─► table and JSON

@@ -1,4 +1,4 @@
-//! Numbers of one kind as those of another, where an experiment counts with both.
+//! Conversions of numbers, for experiments that count with several types.
 
 /// A whole number as a float.
 pub(crate) fn real(number: impl TryInto<i64>) -> f64 {

@@ -30,7 +30,7 @@ struct Target {
     unit: &'static str,
     measured: f64,
     met: bool,
-    /// The median of syncs in the same run, for targets that only hold where that is fast.
+    /// The median of syncs in the same run, for targets that only apply if syncs are fast.
     #[serde(skip_serializing_if = "Option::is_none")]
     sync_median_us: Option<f64>,
 }
@@ -41,7 +41,7 @@ struct Target {
 pub(crate) struct Targets(Vec<Target>);
 
 impl Targets {
-    /// Adds one. `unit` follows the numbers, with its blank if it wants one.
+    /// Adds a target. `unit` follows the numbers, with a leading space if needed.
     pub(crate) fn add(
         &mut self,
         what: impl Into<String>,
@@ -52,7 +52,7 @@ impl Targets {
         self.push(what.into(), bound, unit, measured, None);
     }
 
-    /// Adds one that counts only where a sync takes at most 0.3 ms.
+    /// Adds a target that counts only if a sync takes at most 0.3 ms.
     pub(crate) fn add_if_fast_sync(
         &mut self,
         what: impl Into<String>,

@@ -1,4 +1,4 @@
-//! Contestants in turn, and what their rounds took.
+//! Contestants in turn, and the results of their rounds.
 
 use super::Failure;
 use super::target::figure;
@@ -10,16 +10,16 @@ use std::time::Instant;
 /// Measurements of one round of a contestant.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Taken {
-    /// Operations done: what times are divided by.
+    /// Number of operations, by which times are divided.
     pub(crate) operations: u64,
     pub(crate) wall_seconds: f64,
-    /// Of the whole process, all threads.
+    /// CPU time of the whole process, all threads.
     pub(crate) cpu_seconds: f64,
     /// Syncs, where the contestant counts them.
     pub(crate) syncs: Option<u64>,
     /// Wall and CPU seconds with the work that was left for later, where that was measured.
     pub(crate) drained_seconds: Option<(f64, f64)>,
-    /// The same with everything in the order it will have at rest, where that was measured.
+    /// The same after compaction, if that was measured.
     pub(crate) settled_seconds: Option<(f64, f64)>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn taken(work: impl FnOnce() -> Result<u64, Failure>) -> Result<Taken
     })
 }
 
-/// As [`taken`], and goes on measuring while `drain` does what was left for later.
+/// As [`taken`], and continues measuring while `drain` does the deferred work.
 pub(crate) fn taken_and_drained<S>(
     state: &mut S,
     work: impl FnOnce(&mut S) -> Result<u64, Failure>,
@@ -55,7 +55,7 @@ pub(crate) fn taken_and_drained<S>(
 }
 
 /// A contestant that does the same work as its rivals. Its function gets the number of the round,
-/// warm-up rounds included, and measures only what should count, by [`taken`].
+/// warm-up rounds included, and measures only the part that should count, by [`taken`].
 pub(crate) struct Contestant<'a> {
     pub(crate) name: String,
     pub(crate) round: Box<dyn FnMut(usize) -> Result<Taken, Failure> + 'a>,
@@ -80,7 +80,7 @@ pub(crate) struct Rounds {
     pub(crate) taken: Vec<Taken>,
 }
 
-/// Lets the contestants do their rounds in turn; each round begins with the next of them.
+/// Runs the contestants' rounds in turn; each round starts with the next of them.
 pub(crate) fn turns(
     (warm_up, counted): (usize, usize),
     mut contestants: Vec<Contestant<'_>>,
@@ -111,7 +111,7 @@ pub(crate) fn turns(
 }
 
 impl Rounds {
-    /// The same rounds with what was left for later, where that was measured.
+    /// The same rounds including deferred work, if that was measured.
     pub(crate) fn drained(&self) -> Rounds {
         let mut drained = self.clone();
         for one in &mut drained.taken {
@@ -122,8 +122,7 @@ impl Rounds {
         drained
     }
 
-    /// The same rounds until everything is in the order it will have at rest, where that was
-    /// measured.
+    /// The same rounds until compaction has finished, if that was measured.
     pub(crate) fn settled(&self) -> Rounds {
         let mut settled = self.clone();
         for one in &mut settled.taken {
@@ -190,8 +189,8 @@ impl Rounds {
         }
     }
 
-    /// Time of an operation by that of `other`: the median over rounds of the two times of one
-    /// round, since what disturbs a round disturbs both.
+    /// Time of an operation relative to `other`'s: the median over rounds of the ratio within a
+    /// round, since disturbances of a round affect both.
     pub(crate) fn times_of(&self, other: &Rounds) -> f64 {
         ratio(self, other, |t| t.wall_seconds / t.operations.max(1) as f64)
     }

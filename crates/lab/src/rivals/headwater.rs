@@ -14,8 +14,8 @@ pub(crate) const NANOS: i64 = 1_000_000_000;
 pub(crate) struct Headwater {
     db: Database,
     names: Vec<StreamName>,
-    /// The streams looked up once they are read: what the rivals have as prepared statements and
-    /// open tables.
+    /// Stream handles, looked up at the first read: the equivalent of the rivals' prepared
+    /// statements and open tables.
     handles: Vec<Option<StreamHandle>>,
 }
 

@@ -1,8 +1,8 @@
 //! Stores that do the same work: ours, and rivals set up as well as their makers advise.
 //!
-//! The work is that of the GOLSM paper: points `(tag, time) -> f64`, written in calls that are
-//! atomic, read by a range of one tag. A later point of the same tag and time replaces the earlier
-//! one in every store.
+//! The work is that of the GOLSM paper: points `(tag, time) -> f64`, written in atomic calls, read
+//! by a range of one tag. A later point of the same tag and time replaces the earlier one in every
+//! store.
 
 mod bytes;
 mod headwater;
@@ -37,7 +37,7 @@ impl Survives {
 
 /// The points of one call: every tag has a value at every time.
 pub(crate) struct Window<'a> {
-    /// Seconds since 1970, rising.
+    /// Seconds since 1970, ascending.
     pub(crate) seconds: &'a [i64],
     /// For each tag, by its number, as many values as there are times.
     pub(crate) values: &'a [&'a [f64]],
@@ -62,8 +62,8 @@ pub(crate) trait Store {
     /// Stores the points of a call, all or nothing.
     fn write(&mut self, window: &Window<'_>) -> Result<(), Failure>;
 
-    /// Appends the points of the tags from `first` to `last`, both included, by tag as given and
-    /// then by time.
+    /// Appends the points of the tags from `first` to `last`, both included, by tag in the given
+    /// order and then by time.
     fn read(
         &mut self,
         tags: &[usize],
@@ -72,14 +72,14 @@ pub(crate) trait Store {
         out: &mut Points,
     ) -> Result<(), Failure>;
 
-    /// Does what is left to do later: flushes, checkpoints.
+    /// Does deferred work: flushes, checkpoints.
     fn drain(&mut self) -> Result<(), Failure>;
 
     /// Syncs since opening, where they can be counted.
     fn syncs(&self) -> Result<Option<u64>, Failure>;
 }
 
-/// Makes a store in a directory, or opens it again.
+/// Creates a store in a directory, or opens it again.
 pub(crate) type Open = fn(&Path, usize, Survives) -> Result<Box<dyn Store>, Failure>;
 
 /// Every store by its name: ours first, the tuned ones, then the paper's own comparison.

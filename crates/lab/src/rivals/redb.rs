@@ -86,7 +86,7 @@ impl Store for Redb {
     }
 
     fn drain(&mut self) -> Result<(), Failure> {
-        // A synced commit of nothing takes the earlier ones along.
+        // An empty synced commit makes the earlier ones durable.
         Ok(self.db.begin_write()?.commit()?)
     }
 

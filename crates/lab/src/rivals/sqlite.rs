@@ -1,4 +1,4 @@
-//! SQLite, twice: tuned for this work, and as the GOLSM paper compared itself with it.
+//! SQLite, twice: tuned for this work, and in the configuration of the GOLSM paper's comparison.
 
 use super::{Points, Store, Survives, Window};
 use crate::harness::Failure;

@@ -1,8 +1,8 @@
 //! Reading of Avro files.
 //!
-//! Invariants: the values of a file are at most [`VALUES_A_BYTE`] for each of its bytes, inflated,
-//! and [`VALUES_FREE`] more; the bytes that it inflates to are at most [`INFLATED_MAX`]. Values
-//! that take no bytes, of which a few bytes could announce any number, are an error beyond that.
+//! Invariants: a file has at most [`VALUES_A_BYTE`] values for each of its inflated bytes, and
+//! [`VALUES_FREE`] more; its inflated size is at most [`INFLATED_MAX`]. Values without bytes, of
+//! which a few bytes could announce any number, are an error beyond that.
 
 use super::schema::{Type, parse};
 use super::{MAGIC, Parsed, Record, SYNC, Value};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Bytes that the blocks of a file inflate to, together. Manifests have some 8 MiB.
 pub(super) const INFLATED_MAX: u64 = 1 << 26;
-/// A record counts as a value, beside its own, and a null takes none but where it is of a union.
+/// A record counts as a value besides its fields, and a null has no bytes except in a union.
 const VALUES_A_BYTE: usize = 2;
 /// For records without a byte.
 const VALUES_FREE: usize = 1024;
@@ -76,7 +76,7 @@ pub(super) fn read(bytes: &[u8]) -> Parsed<Vec<Record>> {
     Ok(out)
 }
 
-/// The bytes of a deflated block, of which there are at most `room`.
+/// The bytes of a deflated block, at most `room`.
 fn inflate(stored: &[u8], room: u64) -> Parsed<Vec<u8>> {
     let mut out = Vec::new();
     let mut limited = DeflateDecoder::new(stored).take(room + 1);
@@ -92,7 +92,7 @@ fn inflate(stored: &[u8], room: u64) -> Parsed<Vec<u8>> {
 /// Bytes that are being read.
 pub(super) struct Cursor<'a> {
     pub(super) left: &'a [u8],
-    /// Values that may yet be read from them.
+    /// Number of values that may still be read.
     values: usize,
 }
 
@@ -140,7 +140,7 @@ impl<'a> Cursor<'a> {
         String::from_utf8(self.bytes()?.to_vec()).map_err(|_| "text in UTF-8".into())
     }
 
-    /// Number of items of the next block of an array or map; `None` = there is none.
+    /// Number of items of the next block of an array or map; `None` = end.
     fn block(&mut self) -> Parsed<Option<usize>> {
         let count = self.long()?;
         if count < 0 {
@@ -148,7 +148,7 @@ impl<'a> Cursor<'a> {
             self.count()?;
         }
         let count = usize::try_from(count.unsigned_abs()).map_err(|_| "a count")?;
-        // Items without bytes would take memory without end.
+        // Items without bytes would need unbounded memory.
         match count {
             0 => Ok(None),
             _ if count > self.left.len() => Err("as many items as are said".into()),
@@ -157,7 +157,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn value(&mut self, of: &Type) -> Parsed<Value> {
-        // Which type of a union a value has takes a byte, and is none itself.
+        // The index of a union's type has a byte, and is not a value.
         if !matches!(of, Type::Union(_)) {
             let left = self.values.checked_sub(1);
             self.values = left.ok_or("fewer values for so many bytes")?;

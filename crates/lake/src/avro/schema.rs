@@ -1,8 +1,8 @@
 //! Schemas of Avro, as far as manifests need them.
 //!
 //! Invariants: the definition of a name is stored once, however often the name is used, so a schema
-//! takes a multiple of its text; types are nested at most [`DEPTH_MAX`] deep, so that recursion
-//! along them ends on any stack.
+//! needs memory in proportion to its text; types are nested at most [`DEPTH_MAX`] deep, so that
+//! recursion along them ends on any stack.
 
 use super::Parsed;
 use serde_json::Value as Json;
@@ -19,7 +19,7 @@ pub(super) enum Type {
     Boolean,
     /// Integers of any width, dates, enumerations.
     Number,
-    /// Numbers that are skipped, of so many bytes.
+    /// Skipped numbers of this many bytes.
     Skipped(usize),
     Bytes,
     Text,
@@ -30,14 +30,14 @@ pub(super) enum Type {
     Record(Arc<[(Arc<str>, Type)]>),
 }
 
-/// A type, and how deep those within it lie.
+/// A type, and the depth of its nested types.
 #[derive(Clone)]
 struct Deep {
     of: Type,
     depth: usize,
 }
 
-/// The type that the text of a schema says.
+/// Parses the text of a schema.
 pub(super) fn parse(text: &[u8]) -> Parsed<Type> {
     let schema: Json = serde_json::from_slice(text).map_err(|e| format!("a schema: {e}"))?;
     Ok(deep(&schema, &mut BTreeMap::new())?.of)
@@ -56,7 +56,7 @@ fn around(of: Type, within: usize) -> Parsed<Deep> {
     }
 }
 
-/// The type that a schema says; `known` are those with names.
+/// Type of a schema; `known` are the named types so far.
 fn deep(schema: &Json, known: &mut BTreeMap<String, Deep>) -> Parsed<Deep> {
     let unknown = || format!("a schema, not {schema}");
     match schema {

@@ -6,7 +6,7 @@ use crate::error::{LakeError, Result};
 use headwater_types::invariant::wide;
 use serde_json::Value as Json;
 
-/// A file with these records, and what stands at its beginning.
+/// A file with these records, and with `head` as metadata of its header.
 pub(crate) fn file(schema: &str, head: &[(&str, String)], records: &[Value]) -> Result<Vec<u8>> {
     let failed = |what: String| LakeError::internal(format!("a file of Avro: {what}"));
     let json: Json = serde_json::from_str(schema).map_err(|e| failed(e.to_string()))?;

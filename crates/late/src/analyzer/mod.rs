@@ -1,23 +1,22 @@
 //! Decides, for one shard, which policy for late data to use.
 //!
-//! Every [`EVENTS_PER_EVALUATION`] events the model predicts from the lateness seen, which decays
-//! over some 48,000 events, the writes of the policy in force, and when that has changed, and now
-//! and then anyway, the writes of every candidate. A candidate that is predicted to cost 2 % less,
-//! twice in a row and while the prediction for the policy in force is steady, is chosen; unless it
-//! costs a tenth less, it must do so in the mean over 24 evaluations, because many candidates cost
-//! nearly the same and would take turns otherwise. The referee: when the writes of the policy in
-//! force over four or more merges are off its prediction by more than a tenth, a stretch of events
-//! is replayed for the best candidates, and the counts of replays correct the model until the
-//! stream changes. Stretches are contiguous and at most a tenth of all events. Streams are tracked
-//! one by one, since disorder between them costs nothing; memory is shared, so a stream has its
-//! share of it. Of many streams up to 64 are tracked, and stand for the others.
+//! Every [`EVENTS_PER_EVALUATION`] events the model predicts, from the observed lateness, which
+//! decays over some 48,000 events, the writes of the policy in force, and when that prediction has
+//! changed, and occasionally in any case, the writes of every candidate. A candidate that is
+//! predicted to cost 2 % less, twice in a row and while the prediction for the policy in force is
+//! steady, is chosen; unless it costs a tenth less, it must do so in the mean over 24 evaluations,
+//! because many candidates cost nearly the same and would alternate otherwise. The referee: when
+//! the writes of the policy in force over four or more merges are off its prediction by more than a
+//! tenth, a stretch of events is replayed for the best candidates, and the counts of replays
+//! correct the model until the stream changes. Stretches are contiguous and at most a tenth of all
+//! events. Streams are tracked one by one, since disorder between them costs nothing; memory is
+//! shared, so a stream has its share of it. Of many streams up to 64 are tracked, and represent the
+//! others.
 //!
-//! Invariants: nothing here touches events in memory or files; a decision changes only the policy
-//! in force.
-//! Concurrency: a value; `observe` and `apply` run under the shard's lock, [`Evaluation::rank`]
-//! outside of it.
-//! Failure: none. Memory is below 1 MiB: 64 trackers of 6 KiB, and a replay of at most
-//! [`REPLAY_BYTES_MAX`].
+//! Invariants: the analyzer never changes events in memory or files; a decision changes only the
+//! policy in force. Concurrency: a value; `observe` and `apply` run under the shard's lock,
+//! [`Evaluation::rank`] outside of it. Failure: none. Memory is below 1 MiB: 64 trackers of 6 KiB,
+//! and a replay of at most [`REPLAY_BYTES_MAX`].
 
 mod persistence;
 mod referee;
@@ -36,43 +35,43 @@ use std::fmt;
 pub const EVENTS_PER_EVALUATION: u64 = 16_384;
 /// Factor of the histograms' weight from one evaluation to the next: e^(−1/3).
 const DECAY: f64 = 0.7165;
-/// Factor, in the same way, of the count of a stream's events, which says how much of memory is its
-/// own.
+/// Factor, in the same way, of the count of a stream's events, which determines its share of
+/// memory.
 const SHARE_DECAY: f64 = 0.9;
-/// A candidate must be this much better.
+/// Minimum relative gain of a candidate.
 const GAIN_MIN: f64 = 0.02;
-/// In how many evaluations in a row it must be better.
+/// Number of consecutive evaluations in which it must be better.
 const CONFIRMATIONS: u32 = 2;
-/// So much better is better at once. Less may be chance, since many candidates cost nearly the
-/// same: then costs are compared in the mean over [`AVERAGED`] evaluations.
+/// Relative gain that is accepted at once. Less may be chance, since many candidates cost nearly
+/// the same: then costs are compared in the mean over [`AVERAGED`] evaluations.
 const GAIN_AT_ONCE: f64 = 0.10;
 const AVERAGED: u32 = 24;
 /// While the prediction for the policy in force moves by more than this, and by more than half the
 /// gain, the stream is changing: wait,
 const STEADY: f64 = 0.05;
-/// The stream is not waited for longer than so many evaluations.
+/// Maximum evaluations to wait for a steady stream.
 const WAIT_MAX: u32 = 6;
-/// All candidates are ranked again when the prediction for the policy in force has moved by so
-/// much, or after so many evaluations.
+/// All candidates are ranked again when the prediction for the policy in force has moved by this
+/// share, or after this number of evaluations.
 const UNCHANGED: f64 = 0.03;
 const UNRANKED_MAX: u32 = 15;
-/// After so many evaluations while the mean costs are being learnt: the histograms are then new for
-/// the most part, and rankings in between would say about the same. From this many evaluations on.
+/// The same number while the mean costs are being learnt: the histograms are then mostly new, and
+/// rankings in between would give about the same result. From this many evaluations on.
 const UNRANKED_LEARNING_MAX: u32 = 2;
 const LEARNING_FROM: u32 = 3;
-/// Less memory than this for a stream is no basis for a decision.
+/// Minimum memory of a stream, in events, as a basis for a decision.
 const MEMORY_EVENTS_MIN: f64 = 32.0;
-/// Evaluations without an event after which a stream's tracker is given to another.
+/// Evaluations without an event after which a stream's tracker is reassigned.
 const IDLE_MAX: u32 = 8;
-/// Decisions remembered.
+/// Maximum decisions remembered.
 const DECISIONS_MAX: usize = 16;
 /// Arrivals of a block, for the extremal index.
 const BLOCK_EVENTS: u64 = 512;
 
-/// Why the policy was changed.
+/// Reason for a change of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The model predicts less for the new one.
+    /// The model predicts fewer writes for the new one.
     Predicted,
     /// The measured writes contradicted the model, and a replay counted less for the new one.
     Replayed,
@@ -90,17 +89,17 @@ impl fmt::Display for Reason {
 /// A change of policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// Events the shard had seen.
+    /// Number of events of the shard by then.
     pub at_events: u64,
     /// The policy before.
     pub from: Candidate,
     /// The policy after.
     pub to: Candidate,
-    /// Write amplification expected of the policy before.
+    /// Expected write amplification of the policy before.
     pub expected_from: f64,
-    /// The same of the policy after the decision.
+    /// Expected write amplification of the policy after the decision.
     pub expected_to: f64,
-    /// Why it was decided so.
+    /// Reason for the decision.
     pub reason: Reason,
 }
 
@@ -109,7 +108,7 @@ pub struct Decision {
 struct Slot {
     stream: u32,
     tracker: Tracker,
-    /// Events since the last evaluation, and those before, decaying.
+    /// Events since the last evaluation, and earlier ones, decaying.
     recent: u64,
     weight: f64,
     idle: u32,
@@ -130,10 +129,10 @@ pub struct Analyzer {
     in_force: Candidate,
     lateness: Lateness,
     slots: Vec<Option<Box<Slot>>>,
-    /// Events seen in all, and since the last evaluation.
+    /// Total events, and events since the last evaluation.
     events: u64,
     recent: u64,
-    /// Previous events, decaying as those of each stream.
+    /// Weight of earlier events, decaying like those of each stream.
     weight: f64,
     /// Memory of the streams that bring the events, in events.
     memory_events: f64,
@@ -143,13 +142,13 @@ pub struct Analyzer {
     waited: u32,
     /// Prediction for the previous policy.
     last_prediction: Option<f64>,
-    /// The prediction when all candidates were ranked last, and evaluations since.
+    /// The prediction at the last ranking of all candidates, and evaluations since.
     ranked_prediction: Option<f64>,
     unranked: u32,
     measured: Measured,
     replay: Option<Replay>,
-    /// Replayed write amplifications, the prediction for the first of them then, and evaluations
-    /// until there may be another replay.
+    /// Replayed write amplifications, the prediction for the first of them at that time, and
+    /// evaluations until another replay is allowed.
     replayed: Vec<Replayed>,
     replayed_prediction: Option<f64>,
     replay_holds: u32,
@@ -158,27 +157,27 @@ pub struct Analyzer {
     averages: Vec<(Candidate, f64, u32)>,
 }
 
-/// Inputs of an evaluation, apart from the shard.
+/// Inputs of an evaluation, independent of the shard.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     lateness: Lateness,
-    /// As [`Space::configuration`] asks for it.
+    /// Memory in events, as in [`Space::configuration`].
     pub memory_events: f64,
     in_force: Candidate,
     replayed: Vec<Replayed>,
-    /// While the prediction for the policy in force is near this one, nothing has changed.
+    /// While the prediction for the policy in force is near this one, the stream is unchanged.
     unchanged_at: Option<f64>,
 }
 
 impl Evaluation {
-    /// The law of the lateness seen.
+    /// The law of the observed lateness.
     #[must_use]
     pub fn law(&self) -> Option<LatenessLaw> {
         self.lateness.law()
     }
 
-    /// Ranks the candidates; takes some milliseconds. Empty while too little is known, and where
-    /// nothing has changed.
+    /// Ranks the candidates; takes some milliseconds. Empty while there is too little data, and
+    /// when the stream is unchanged.
     #[must_use]
     pub fn rank(&self, space: &Space) -> Vec<Ranked> {
         let Some(law) = self.lateness.law() else {
@@ -251,19 +250,19 @@ impl Analyzer {
         self.adaptive
     }
 
-    /// Events seen.
+    /// Number of observed events.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// The lateness seen.
+    /// The observed lateness.
     #[must_use]
     pub fn lateness(&self) -> &Lateness {
         &self.lateness
     }
 
-    /// Memory of the streams that bring the events, in events of one; 0 before the first
+    /// Memory of the streams that bring the events, in events per stream; 0 before the first
     /// evaluation.
     #[must_use]
     pub fn memory_events(&self) -> f64 {
@@ -299,7 +298,7 @@ impl Analyzer {
         self.ranking.iter().find(|r| r.candidate == self.in_force)
     }
 
-    /// Takes in events of a stream, in order of arrival.
+    /// Observes events of a stream, in order of arrival.
     #[inline]
     pub fn observe(&mut self, stream: u32, times: &[i64]) {
         let count = times.len() as u64;
@@ -358,7 +357,7 @@ impl Analyzer {
             sum += slot.weight;
             squares += slot.weight * slot.weight;
         }
-        // The share of its shard that the stream of an event has, in the mean over events.
+        // The share of a stream in its shard, in the mean over events.
         let share = squares / sum.max(1.0) / self.weight.max(1.0);
         self.memory_events = shard_memory_events.max(0.0) * share.min(1.0);
         let is_replayed = self.end_replay();
@@ -395,8 +394,8 @@ impl Analyzer {
         }
     }
 
-    /// Lets the policy change from now on, or not; `fixed` is in force then, whatever was
-    /// predicted.
+    /// Allows changes of the policy from now on, or fixes it; `fixed` is in force then, regardless
+    /// of predictions.
     pub fn set_fixed(&mut self, fixed: Option<Candidate>) {
         self.adaptive = fixed.is_none();
         self.confirmations = 0;
@@ -408,7 +407,7 @@ impl Analyzer {
         }
     }
 
-    /// Ends an evaluation: notes the ranking, and changes the policy if that is due.
+    /// Ends an evaluation: records the ranking, and changes the policy if due.
     pub fn apply(&mut self, ranking: Vec<Ranked>) -> Option<Decision> {
         let Some(now) = ranking.first().copied() else {
             self.unranked += 1;
@@ -488,8 +487,8 @@ impl Analyzer {
         Some(decision)
     }
 
-    /// Adds a ranking to the mean costs. The ranking also counts for the previous evaluations that
-    /// went without, as far as those learnt anything new.
+    /// Adds a ranking to the mean costs. The ranking also counts for the previous evaluations
+    /// without one, as far as these added new information.
     fn average(&mut self, ranking: &[Ranked]) {
         let weight = self.unranked.min(UNRANKED_LEARNING_MAX) + 1;
         self.averages
@@ -510,7 +509,7 @@ impl Analyzer {
         }
     }
 
-    /// The candidate that cost least in the mean, of those known for long enough, and its gain over
+    /// The candidate with the least mean cost, among those known for long enough, and its gain over
     /// the one in force.
     fn best_in_the_mean(&self) -> Option<(Ranked, f64)> {
         let mean_of = |wanted: Candidate| {
@@ -527,8 +526,8 @@ impl Analyzer {
         Some((*best, 1.0 - (mean - here).exp()))
     }
 
-    /// Evaluations for which the last ranking may stand, if the prediction for the policy in force
-    /// stays the same.
+    /// Number of evaluations for which the last ranking may be reused, if the prediction for the
+    /// policy in force stays the same.
     fn unranked_max(&self) -> u32 {
         let here = self.averages.iter().find(|(c, ..)| *c == self.in_force);
         let known = here.map_or(0, |(_, _, count)| *count);
@@ -545,14 +544,14 @@ impl Analyzer {
         }
     }
 
-    /// Notes the events that a job stored and wrote, and its number of merges.
+    /// Records the events that a job stored and wrote, and its number of merges.
     pub fn measure(&mut self, stored: u64, written: u64, merges: u64) {
         self.measured.stored += stored;
         self.measured.written += written;
         self.measured.merges += merges;
     }
 
-    /// Bytes of memory in use, about.
+    /// Approximate bytes of memory in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let slots = self.slots.iter().flatten();

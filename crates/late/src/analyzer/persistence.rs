@@ -1,9 +1,8 @@
-//! Persistent state of an analyzer: the policy in force, the lateness seen and the last decisions
-//! (docs/format/meta.md).
+//! Persistent state of an analyzer: the policy in force, the observed lateness and the last
+//! decisions (docs/format/meta.md).
 //!
-//! Invariants: encoded state decodes to an analyzer that goes on the same way, but for trackers of
-//! streams and replays, which start empty.
-//! Failure: other bytes are an error, never a panic.
+//! Invariants: encoded state decodes to an analyzer that continues in the same way, except trackers
+//! of streams and replays, which start empty. Failure: other bytes are an error, never a panic.
 
 use super::{Analyzer, DECISIONS_MAX, Decision, Reason};
 use crate::lateness::Lateness;
@@ -33,7 +32,7 @@ impl Analyzer {
         }
     }
 
-    /// Goes on where an analyzer stopped.
+    /// Decodes an analyzer, which continues where it stopped.
     ///
     /// # Errors
     /// When the bytes are not the output of [`Analyzer::encode`].

@@ -2,30 +2,30 @@
 //! is replayed for the best candidates, and the counts of replays correct the model until the
 //! stream changes.
 //!
-//! Invariants: stretches are contiguous and at most a tenth of all events; a replay takes no more
-//! than [`REPLAY_BYTES_MAX`].
+//! Invariants: stretches are contiguous and at most a tenth of all events; a replay uses at most
+//! [`REPLAY_BYTES_MAX`].
 
 use super::{Analyzer, EVENTS_PER_EVALUATION, Measured};
 use crate::choose::Ranked;
 use crate::model::{Candidate, Configuration};
 use crate::shadow::Shadow;
 
-/// The referee looks when so many merges were measured, and they are off by this.
+/// The referee checks after this number of measured merges, if their writes are off by this share.
 const MERGES_MEASURED: u64 = 4;
 const OFF: f64 = 0.10;
-/// Candidates of a replay.
+/// Maximum candidates of a replay.
 const REPLAYED_MAX: usize = 8;
-/// A replay is not begun for more memory than this, in events of a stream.
+/// Maximum memory, in events of a stream, for which a replay is begun.
 const REPLAY_MEMORY_MAX: f64 = 2048.0;
-/// Events of a replay, in memories of a stream; at least an evaluation's.
+/// Events of a replay, in multiples of a stream's memory; at least an evaluation's events.
 const REPLAY_MEMORIES: f64 = 64.0;
-/// A replay takes no more than this.
+/// Maximum memory of a replay in bytes.
 pub const REPLAY_BYTES_MAX: usize = 512 << 10;
 /// Evaluations from one replay to the next.
 const REPLAY_HOLDS: u32 = 16;
 
-/// Counts of replays for a candidate since the stream changed: write amplification in the mean, and
-/// their number.
+/// Counts of replays for a candidate since the stream changed: mean write amplification, and their
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Replayed {
     pub(super) candidate: Candidate,
@@ -33,7 +33,7 @@ pub(super) struct Replayed {
     pub(super) replays: u32,
 }
 
-/// A replay that is going on.
+/// A running replay.
 #[derive(Debug)]
 pub(super) struct Replay {
     pub(super) stream: u32,
@@ -42,22 +42,21 @@ pub(super) struct Replay {
     pub(super) events_max: u64,
 }
 
-/// As many replays are believed as much as the model.
+/// Number of replays that have the same weight as the model.
 const REPLAYS_BELIEVED: f64 = 3.0;
 
-/// Weight, from 0 to 1, of the difference of a candidate in so many replays: a replay is one sample
-/// of few merges, and where it and the model disagree about two candidates by some per cent, either
-/// may be right.
+/// Weight, from 0 to 1, of the difference of a candidate in this number of replays: a replay is one
+/// sample of few merges, and where replay and model disagree about two candidates by some per cent,
+/// either may be right.
 #[must_use]
 pub fn belief(replays: u32) -> f64 {
     let replays = f64::from(replays);
     replays / (replays + REPLAYS_BELIEVED)
 }
 
-/// Corrects costs by the counts of replays. Where the model is off it is so for all candidates
-/// alike, so that those that were not replayed are corrected by as much as the others in the mean.
-/// The difference of one candidate weighs more with the number of its replays, since one merge is
-/// one sample.
+/// Corrects costs by the counts of replays. An error of the model affects all candidates alike, so
+/// candidates without a replay are corrected by the mean correction of the others. The difference
+/// of one candidate weighs more with the number of its replays, since one merge is one sample.
 pub(super) fn correct(ranking: &mut [Ranked], replayed: &[Replayed]) {
     let own = |ranked: &Ranked| {
         let found = replayed.iter().find(|r| r.candidate == ranked.candidate)?;
@@ -158,7 +157,7 @@ impl Analyzer {
         });
     }
 
-    /// Takes over the counts of a finished replay. True when that changes the costs of candidates.
+    /// Applies the counts of a finished replay. True when that changes the costs of candidates.
     pub(super) fn end_replay(&mut self) -> bool {
         self.replay_holds = self.replay_holds.saturating_sub(1);
         let full =

@@ -1,4 +1,4 @@
-//! Decisions over streams that stay, change and come back.
+//! Decisions over streams that stay the same, change and change back.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -171,7 +171,8 @@ fn a_law_that_stays_is_seldom_ranked_and_one_that_changes_often() {
     };
     let learning = rankings(&mut analyzer, 3000, 64);
     assert!(learning.len() <= 20, "{learning:?}");
-    // The mean over the newest rankings is known, and nothing is better: from here on they are few.
+    // The mean over the newest rankings is known, and no candidate is better: from here on rankings
+    // are few.
     let known = rankings(&mut analyzer, 3000, 64);
     assert!(known.len() <= 8, "{known:?}");
     // A third as deep: ranked again as soon as the histogram shows it.

@@ -1,23 +1,21 @@
 //! The law of lateness, for the model: survival and tail in events, with the extremal index.
 //!
 //! Invariants: between the borders of two buckets the survival is a straight line, and the tail its
-//! integral. A query of a prediction, of which a ranking makes some hundred thousand, is one
-//! look-up in a table.
-//! Concurrency: a value.
-//! Failure: none; not-a-number in gives not-a-number out.
+//! integral. A query of a prediction, of which a ranking makes some hundred thousand, is one table
+//! lookup. Concurrency: a value. Failure: none; not-a-number in returns not-a-number.
 
 use super::{BUCKETS, Histogram, Lateness, PER_OCTAVE, bucket_start};
 use crate::law::DelayLaw;
 
-/// Blocks deeper than a depth that its extremal index needs to be believed.
+/// Number of deeper blocks for which the extremal index of a depth is reliable.
 const BLOCKS_MIN: f64 = 8.0;
 
 /// The law of lateness: survival and tail in events, with the extremal index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LatenessLaw {
-    /// One for each bucket but the last.
+    /// One segment for each bucket but the last.
     pieces: Vec<LawSegment>,
-    /// At the first node of each bucket.
+    /// Extremal index at the first node of each bucket.
     extremal: Vec<f64>,
 }
 
@@ -48,24 +46,24 @@ fn place(bucket: usize) -> f64 {
     }
 }
 
-/// The bucket of a lateness of at least 0, but for the last one.
+/// The bucket of a lateness of at least 0, except the last bucket.
 #[inline]
 fn bucket_at(x: f64) -> usize {
     let lateness = x + 0.5;
     if lateness < PER_OCTAVE as f64 {
         return lateness as usize;
     }
-    // Of a number with a binary point the exponent is the octave, and the first three bits behind
-    // it the bucket within.
+    // In floating point the exponent is the octave, and the first three bits of the fraction are
+    // the bucket in it.
     let octaves = (lateness.to_bits() >> 49) as usize;
     (octaves - FIRST_OCTAVE).min(BUCKETS - 2)
 }
 
-/// The exponent of 8 with three bits behind it, less the buckets before.
+/// The exponent of 8 followed by three bits, less the buckets before.
 const FIRST_OCTAVE: usize = ((1023 + 3) << 3) - PER_OCTAVE;
 
 impl LatenessLaw {
-    /// The lateness that a share of the events does not exceed, about.
+    /// The approximate lateness that a share of the events does not exceed.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let above = |bucket: usize| match bucket.checked_sub(1) {
@@ -170,7 +168,7 @@ impl DelayLaw for LatenessLaw {
     #[inline]
     fn tail(&self, x: f64) -> f64 {
         let (piece, left) = self.at(x.max(0.0));
-        // The tail behind, and the trapezoid from here to the next node.
+        // The tail after this segment, and the trapezoid from here to the next node.
         let here = piece.tail + left * (piece.survival + piece.half_slope * left);
         here - x.min(0.0)
     }

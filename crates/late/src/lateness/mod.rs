@@ -4,15 +4,14 @@
 //! newest timestamp passed it; 0 for an event that is the newest. Unlike a delay it needs no
 //! arrival time, no clock and no fixed interval, and it does not change when all delays grow alike.
 //! While events arrive as fast as they are generated it is the delay in generation intervals, less
-//! that of the newest event: so it may stand wherever the model asks for a delay. Two histograms
-//! with 8 buckets per octave: one of all events, one of the deepest event in each block of
-//! arrivals. From both comes the extremal index: 1 when late events come independently, near 0 when
-//! they come in batches.
+//! that of the newest event: so the model can use it in place of a delay. Two histograms with 8
+//! buckets per octave: one of all events, one of the deepest event in each block of arrivals. The
+//! two determine the extremal index: 1 when late events arrive independently, near 0 when they
+//! arrive in batches.
 //!
-//! Invariants: a histogram's weight is at most `events`.
-//! Concurrency: values; the shard's lock guards the ones in use.
-//! Failure: none. Memory is bounded: that of a [`Tracker`] a stream, [`STREAMS_TRACKED_MAX`]
-//! streams a shard.
+//! Invariants: a histogram's weight is at most `events`. Concurrency: values; the shard's lock
+//! guards the ones in use. Failure: none. Memory is bounded: a [`Tracker`] per stream,
+//! [`STREAMS_TRACKED_MAX`] streams per shard.
 
 mod law;
 mod tracker;
@@ -22,12 +21,12 @@ pub use tracker::Tracker;
 
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 
-/// Buckets per octave, and values below this have one each.
+/// Buckets per octave; smaller values have one bucket each.
 const PER_OCTAVE: usize = 8;
-/// Deeper lateness counts as 2^40.
+/// Number of octaves: deeper lateness counts as 2^40.
 const OCTAVES: usize = 40;
 const BUCKETS: usize = PER_OCTAVE + (OCTAVES - 3) * PER_OCTAVE;
-/// Streams tracked in a shard. Others are taken to be like them.
+/// Maximum streams tracked in a shard. Others are assumed to be similar.
 pub const STREAMS_TRACKED_MAX: usize = 64;
 
 /// Log-spaced counts of lateness.
@@ -44,7 +43,7 @@ impl Default for Histogram {
     }
 }
 
-/// Without a branch: which of a few small numbers the next lateness is cannot be foreseen.
+/// Branch-free, since the next of a few small values of lateness cannot be predicted.
 #[inline]
 fn bucket_of(lateness: u64) -> usize {
     let lateness = lateness.min((1 << OCTAVES) - 1);
@@ -77,7 +76,7 @@ impl Histogram {
         }
     }
 
-    /// Weight of each bucket that has any, with the smallest lateness in it.
+    /// Weight of each non-empty bucket, with its smallest lateness.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, f64)> {
         let all = self.counts.iter().enumerate();
         all.filter(|(_, count)| **count > 0.0)
@@ -85,7 +84,7 @@ impl Histogram {
     }
 }
 
-/// Decaying histograms of the lateness seen.
+/// Decaying histograms of the observed lateness.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lateness {
     /// Weight of all events.
@@ -98,8 +97,8 @@ pub struct Lateness {
 }
 
 impl Lateness {
-    /// Nothing seen yet; the deepest event is noted for each block of `block_events` arrivals, at
-    /// least 16.
+    /// Empty histograms; the deepest event is recorded for each block of `block_events` arrivals,
+    /// at least 16.
     #[must_use]
     pub fn new(block_events: u64) -> Lateness {
         Lateness {
@@ -111,7 +110,7 @@ impl Lateness {
         }
     }
 
-    /// Weight of the events seen.
+    /// Weight of the observed events.
     #[must_use]
     pub fn events(&self) -> f64 {
         self.events
@@ -135,7 +134,7 @@ impl Lateness {
         &self.late
     }
 
-    /// Reduces the weight of the lateness seen so far by this factor.
+    /// Multiplies the weight of the lateness observed so far by this factor.
     pub fn decay(&mut self, factor: f64) {
         self.events *= factor;
         self.blocks *= factor;
@@ -143,7 +142,7 @@ impl Lateness {
         self.deepest.decay(factor);
     }
 
-    /// The law to predict with. `None` before the first event.
+    /// The law for predictions. `None` before the first event.
     #[must_use]
     pub fn law(&self) -> Option<LatenessLaw> {
         LatenessLaw::new(self)
@@ -172,7 +171,7 @@ impl Lateness {
     /// Reads the output of [`Lateness::encode`].
     ///
     /// # Errors
-    /// When the bytes are not that.
+    /// When the bytes are not valid.
     pub fn decode(cursor: &mut Cursor<'_>) -> Result<Lateness, DecodeError> {
         let mut new = Lateness::new(cursor.varint("events of a block")?);
         new.events = cursor.varint("weight of events")? as f64 / 16.0;

@@ -1,4 +1,4 @@
-//! Lateness of streams that come in order, a little late, in batches, and of any shape.
+//! Lateness of streams that arrive in order, a little late, in batches, and of any shape.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -16,7 +16,7 @@ fn buckets_are_eight_to_the_octave() {
     assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
 }
 
-/// Every third event of a stream with an interval of 1 ms comes `late` positions late.
+/// Every third event of a stream with an interval of 1 ms arrives `late` positions late.
 fn arrivals(count: i64, late: i64) -> Vec<i64> {
     let mut all: Vec<(i64, i64)> = (0..count)
         .map(|i| (if i % 3 == 0 { i + late } else { i }, i * 1_000_000))
@@ -156,8 +156,8 @@ fn what_is_kept_comes_back() {
     assert_eq!(back, seen);
 }
 
-/// The definition, event by event: borders at every sixteenth arrival that is the newest, lateness
-/// read off between them.
+/// The definition, event by event: borders at every sixteenth newest arrival, lateness interpolated
+/// between them.
 struct Plain {
     borders: Vec<(i64, u64)>,
     newest: i64,
@@ -169,7 +169,8 @@ impl Plain {
         self.arrivals += 1;
         if self.arrivals > 1 && time <= self.newest {
             let Some(at) = self.borders.iter().rposition(|b| b.0 <= time) else {
-                // Before the oldest border events are taken to have come as fast as since.
+                // Before the oldest border, events are assumed to have arrived at the same rate as
+                // since.
                 let (from, count) = self.borders[0];
                 let counted = (self.arrivals - count) as f64;
                 let interval = (self.newest - from) as f64;
@@ -214,7 +215,7 @@ fn the_tracker_counts_what_the_definition_says() {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    // Delays of many sizes, stretches in order, and stretches that rise but are late.
+    // Delays of many sizes, stretches in order, and stretches that ascend but are late.
     let mut times: Vec<i64> = vec![0];
     let mut now = 1_000_000i64;
     while times.len() < 60_000 {
@@ -265,7 +266,8 @@ fn the_law_says_what_the_histogram_holds() {
     let mut seen = Lateness::new(64);
     Tracker::new().observe(&arrivals(40_000, 700), &mut seen);
     let law = seen.law().unwrap();
-    // At the first lateness of a bucket: all that is at least as late, of all events.
+    // At the first lateness of a bucket: all events that are at least as late, as a share of all
+    // events.
     for (lateness, _) in seen.histogram().buckets() {
         let above: f64 = (seen.histogram().buckets())
             .filter(|(other, _)| *other >= lateness)
@@ -282,7 +284,7 @@ fn the_law_says_what_the_histogram_holds() {
             "{lateness}: {found}"
         );
     }
-    // The tail is the integral of the survival, which falls.
+    // The tail is the integral of the survival, which decreases.
     let mut x = 0.0;
     while x < 5_000.0 {
         let step = 0.25;

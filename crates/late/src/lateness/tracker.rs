@@ -1,14 +1,13 @@
-//! Follows one stream: its newest time, and how far behind it each event comes.
+//! Follows one stream: its newest time, and the lateness of each event.
 //!
 //! The number of events that arrived since a time was the newest is read from *borders*: the newest
-//! time at every sixteenth arrival or so, closer for recent arrivals than for old ones. Events are
-//! taken a few at a time. In order, they are only counted; late and rising, as those of a device
-//! that sends its backlog, they are counted by stretches; else the late ones are picked out first
-//! and looked up then, without branches that could not be foreseen.
+//! time at about every sixteenth arrival, closer for recent arrivals than for old ones. Events are
+//! processed a few at a time. Events in order are only counted; late ascending ones, such as the
+//! backlog of a device, are counted by stretches; otherwise the late ones are selected first and
+//! looked up then, without unpredictable branches.
 //!
-//! Invariants: borders rise in time and in arrivals, and there are as many times as counts. The
-//! division of events among calls changes nothing, but for the first one.
-//! Concurrency: a value.
+//! Invariants: borders ascend in time and in arrivals, and there are as many times as counts. The
+//! division of events among calls has no effect, except for the first one. Concurrency: a value.
 //! Failure: none. Memory is bounded: [`BORDERS_MAX`] borders.
 
 use super::{Lateness, OCTAVES};
@@ -16,13 +15,13 @@ use headwater_types::invariant::part_of;
 
 /// Arrivals between two borders.
 const BORDER_SPACING: u64 = 16;
-/// Borders of a stream; the older half is thinned when there are so many.
+/// Maximum borders of a stream; at this number the older half is thinned.
 pub(super) const BORDERS_MAX: usize = 384;
-/// Most late events are behind one of so many of the newest borders only.
+/// Number of the newest borders within which most late events are.
 const NEAR: usize = 16;
-/// Events that are looked at together.
+/// Events that are processed together.
 const TOGETHER: usize = 64;
-/// So many late events that rise are worth being counted as a stretch.
+/// Minimum number of ascending late events that are counted as a stretch.
 const STRETCH: usize = 12;
 
 /// Follows one stream.
@@ -30,7 +29,7 @@ const STRETCH: usize = 12;
 pub struct Tracker {
     newest: Option<i64>,
     arrivals: u64,
-    /// Newest times, and the arrivals when it was each of them.
+    /// Newest times, and the number of arrivals at each.
     border_times: Vec<i64>,
     border_arrivals: Vec<u64>,
     next_border: u64,
@@ -47,25 +46,25 @@ struct Late {
 }
 
 impl Tracker {
-    /// A stream nothing is known of.
+    /// A tracker of a stream without events.
     #[must_use]
     pub fn new() -> Tracker {
         Tracker::default()
     }
 
-    /// Arrivals seen.
+    /// Number of arrivals.
     #[must_use]
     pub fn arrivals(&self) -> u64 {
         self.arrivals
     }
 
-    /// The newest timestamp seen.
+    /// The newest timestamp observed.
     #[must_use]
     pub fn newest(&self) -> Option<i64> {
         self.newest
     }
 
-    /// The mean distance of two events, from the newest borders, in ns.
+    /// The mean distance of consecutive events, from the newest borders, in ns.
     #[must_use]
     pub fn interval_ns(&self) -> f64 {
         let from = self.border_times.len().saturating_sub(64);
@@ -76,7 +75,7 @@ impl Tracker {
         (span as f64 / (b.1 - a.1).max(1) as f64).max(1.0)
     }
 
-    /// Bytes of memory in use, about.
+    /// Approximate bytes of memory in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.border_times.capacity() * size_of::<i64>()
@@ -89,10 +88,10 @@ impl Tracker {
         self.border_times.len()
     }
 
-    /// Takes in events in order of arrival.
+    /// Observes events in order of arrival.
     pub fn observe(&mut self, times: &[i64], seen: &mut Lateness) {
         seen.events += times.len() as f64;
-        // The common case by far: everything newer than all before, in order.
+        // The common case by far: all events newer than all previous ones, in order.
         if self.are_newer(times) {
             self.advance(times, seen);
             return;
@@ -111,7 +110,7 @@ impl Tracker {
         }
     }
 
-    /// Takes a few of the first events, up to the end of a block at most. Returns how many.
+    /// Processes a few of the first events, at most up to the end of a block. Returns their number.
     fn observe_some(&mut self, times: &[i64], newest: i64, seen: &mut Lateness) -> usize {
         let most = self.block_end.saturating_sub(self.arrivals).max(1);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -138,15 +137,16 @@ impl Tracker {
         count
     }
 
-    /// True when all are newer than all before, and in order.
+    /// True when all are newer than all previous ones, and in order.
     fn are_newer(&self, times: &[i64]) -> bool {
         let first = times.first();
         first.is_some_and(|first| self.newest.is_none_or(|newest| *first > newest))
             && times.is_sorted_by(|a, b| a < b)
     }
 
-    /// Takes late times that rise. Lateness falls with the time and rises with every arrival: where
-    /// both bounds of a stretch are in one bucket, all of it is, and is not looked at one by one.
+    /// Processes ascending late times. Lateness decreases with the time and increases with every
+    /// arrival: where both bounds of a stretch are in one bucket, the whole stretch is, and is not
+    /// processed one by one.
     fn observe_rising(&mut self, times: &[i64], newest: i64, seen: &mut Lateness) {
         let (Some(first), Some(last)) = (times.first(), times.last()) else {
             return;
@@ -172,14 +172,14 @@ impl Tracker {
         self.observe_rising(back, newest, seen);
     }
 
-    /// Takes up to [`TOGETHER`] events in any order, none of them behind the end of the block.
+    /// Processes up to [`TOGETHER`] events in any order, within the current block.
     fn observe_mixed(&mut self, times: &[i64], newest: i64, seen: &mut Lateness) {
         let mut late = [Late::default(); TOGETHER];
         let mut held = 0;
         let mut newest = newest;
         for time in times {
             self.arrivals += 1;
-            // Written in any case, and retained if it is late.
+            // Always written, and retained if late.
             if let Some(slot) = late.get_mut(held) {
                 *slot = Late {
                     time: *time,
@@ -211,7 +211,7 @@ impl Tracker {
         self.block_deepest = deepest;
     }
 
-    /// Takes events that are newer than all before, and in order.
+    /// Processes events that are newer than all previous ones, and in order.
     fn advance(&mut self, times: &[i64], seen: &mut Lateness) {
         let before = self.arrivals;
         self.arrivals += times.len() as u64;
@@ -236,7 +236,7 @@ impl Tracker {
 
     fn push_border(&mut self, time: i64, arrivals: u64) {
         if self.border_times.len() >= BORDERS_MAX {
-            // Older arrivals are known less exactly.
+            // Older arrivals are recorded less precisely.
             thin(&mut self.border_times);
             thin(&mut self.border_arrivals);
         }
@@ -271,7 +271,8 @@ impl Tracker {
         times.partition_point(|at| *at <= time)
     }
 
-    /// Arrivals since the newest time passed that of a late event, itself among them: at least 1.
+    /// Arrivals since the newest time passed the time of a late event, including the event: at
+    /// least 1.
     #[inline]
     fn lateness_of(&self, event: &Late) -> u64 {
         let right = self.borders_upto(event.time);
@@ -279,7 +280,7 @@ impl Tracker {
             return self.lateness_before(event);
         };
         let b = self.border(right).unwrap_or((event.newest, event.arrivals));
-        // Times rise from a to this one to b, so their distances fit into 64 bits without a sign.
+        // Times ascend from a to this one to b, so their distances fit into unsigned 64 bits.
         let span = b.0.wrapping_sub(a.0) as u64;
         let into = event.time.wrapping_sub(a.0) as u64;
         let share = if span > 0 {
@@ -291,8 +292,8 @@ impl Tracker {
         ((event.arrivals as f64 - passed + 0.5) as u64).max(1)
     }
 
-    /// As [`Tracker::lateness_of`], for a time before the oldest border: events are taken to have
-    /// come as fast before.
+    /// Lateness like [`Tracker::lateness_of`], for a time before the oldest border: events are
+    /// assumed to have arrived at the same rate before.
     #[cold]
     fn lateness_before(&self, event: &Late) -> u64 {
         let Some(first) = self.border(0) else {
@@ -310,7 +311,7 @@ impl Tracker {
     }
 }
 
-/// Leaves out every other of the older half.
+/// Drops every other entry of the older half.
 fn thin<T>(borders: &mut Vec<T>) {
     let mut index = 0;
     borders.retain(|_| {

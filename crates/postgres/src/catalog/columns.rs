@@ -1,7 +1,7 @@
 //! The tables of `pg_catalog` and `information_schema`: names, numbers and columns.
 //!
-//! The names are those of PostgreSQL 16, of which clients ask for any. Columns that few ask for are
-//! left out.
+//! The names are those of PostgreSQL 16; clients query any of them. Rarely queried columns are left
+//! out.
 
 use arrow::datatypes::{DataType, Field, TimeUnit};
 
@@ -9,9 +9,9 @@ use arrow::datatypes::{DataType, Field, TimeUnit};
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) name: &'static str,
-    /// Its number; PostgreSQL's own where clients know it.
+    /// OID; PostgreSQL's own where clients know it.
     pub(crate) oid: u32,
-    /// Whether it never has rows here.
+    /// True when the table never has rows here.
     pub(crate) empty: bool,
     /// `name type, name type, …`
     columns: &'static str,
@@ -32,7 +32,7 @@ impl Definition {
     }
 }
 
-/// The type of ours for a type in a definition.
+/// Headwater's type for a type in a definition.
 fn data_type(name: &str) -> DataType {
     if let Some(element) = name.strip_suffix("[]") {
         return DataType::List(Field::new_list_field(data_type(element), true).into());
@@ -69,10 +69,10 @@ const fn empty(name: &'static str, oid: u32, columns: &'static str) -> Definitio
     }
 }
 
-/// The key under which a column's metadata tell a type that is none of ours.
+/// Metadata key of a column whose type does not exist in Headwater.
 pub(crate) const TYPE: &str = "postgres.type";
 
-/// A column of a table of the catalog; one that is a vector says so.
+/// A column of a table of the catalog; the metadata of a vector mark it as one.
 pub(super) fn field(name: &str, declared: &str) -> Field {
     let field = Field::new(name, data_type(declared), true);
     match declared.strip_suffix("vector") {

@@ -5,13 +5,13 @@ use super::names::{quote_ident, quote_literal};
 /// A pattern that cannot be followed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// There are fewer values than the pattern needs.
+    /// The pattern needs more values than were passed.
     TooFew,
-    /// Another letter than those that there are, or none.
+    /// A missing or unsupported conversion letter.
     Unknown(Option<char>),
-    /// An absent value where a name is to stand.
+    /// A null value where a name is required.
     NoName,
-    /// The text would have more than [`BYTES_MAX`].
+    /// The text would be longer than [`BYTES_MAX`].
     TooLong,
 }
 

@@ -1,7 +1,7 @@
 //! The functions of PostgreSQL's catalog.
 //!
-//! Functions of the session itself, such as `current_user`, are put into the statement as texts
-//! when it is rewritten; these here work on values of rows.
+//! Functions of the session itself, such as `current_user`, are replaced by texts when the
+//! statement is rewritten; the functions here work on values of rows.
 
 use super::format::{BYTES_MAX, Wrong};
 use super::listing::Listing;
@@ -29,7 +29,7 @@ fn of_text(name: &'static str, f: fn(&str) -> String) -> Arc<ScalarUDF> {
     })
 }
 
-/// A function of one number that gives a text.
+/// A function of one number that returns a text.
 fn of_number(
     name: &'static str,
     f: impl Fn(i64) -> Option<String> + Send + Sync + 'static,
@@ -54,7 +54,7 @@ fn never(name: &'static str, returns: DataType) -> Arc<ScalarUDF> {
     })
 }
 
-/// Tells of things there are none of here: always null.
+/// Descriptions of objects that do not exist here: always null.
 const WITHOUT_TEXT: &[&str] = &[
     "obj_description",
     "pg_advisory_unlock_all",
@@ -76,8 +76,8 @@ const WITHOUT_TEXT: &[&str] = &[
     "shobj_description",
 ];
 
-/// Sizes, which are reported elsewhere, and counts that nobody maintains: always null, which tools
-/// show as nothing.
+/// Sizes, which are reported elsewhere, and counts that are not maintained: always null, which
+/// tools show as empty.
 const WITHOUT_NUMBER: &[&str] = &[
     "pg_database_size",
     "pg_indexes_size",
@@ -88,8 +88,8 @@ const WITHOUT_NUMBER: &[&str] = &[
     "pg_total_relation_size",
 ];
 
-/// Visibility and privileges: whatever a session sees is visible, and what it may not do is refused
-/// when it tries.
+/// Visibility and privileges: every object that a session sees is visible, and a statement without
+/// rights is refused when it runs.
 const TRUE: &[&str] = &[
     "has_any_column_privilege",
     "has_column_privilege",
@@ -121,7 +121,7 @@ const FALSE: &[&str] = &[
     "row_security_active",
 ];
 
-/// All functions, for a session that sees what `listing` lists.
+/// All functions, for a session that sees the tables of `listing`.
 #[must_use]
 pub fn functions(listing: &Arc<dyn Listing>) -> Vec<Arc<ScalarUDF>> {
     let mut all: Vec<Arc<ScalarUDF>> = Vec::new();
@@ -163,7 +163,7 @@ pub fn functions(listing: &Arc<dyn Listing>) -> Vec<Arc<ScalarUDF>> {
     all
 }
 
-/// A setting of the session whose name is only known when the statement runs.
+/// A setting of the session whose name is computed when the statement runs.
 fn current_setting(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
     let listing = Arc::clone(listing);
     function("current_setting", DataType::Utf8, move |arrays, rows| {
@@ -199,7 +199,7 @@ fn type_name() -> Arc<ScalarUDF> {
     })
 }
 
-/// The number of a type by its name; null or an error where there is none.
+/// OID of a type by its name; null or an error if the type does not exist.
 fn regtype_oid(name: &'static str, strict: bool) -> Arc<ScalarUDF> {
     function(name, DataType::Int64, move |arrays, rows| {
         let made = texts(arrays, 0, rows)?
@@ -253,7 +253,7 @@ fn regnamespace_oid() -> Arc<ScalarUDF> {
     })
 }
 
-/// The number of a function by its name: `pg_proc` lists none.
+/// OID of a function by its name: `pg_proc` is empty.
 fn regproc_oid() -> Arc<ScalarUDF> {
     function("pg_regproc_oid", DataType::Int64, |arrays, rows| {
         let made = texts(arrays, 0, rows)?
@@ -261,7 +261,7 @@ fn regproc_oid() -> Arc<ScalarUDF> {
             .map(|text| match text.map(|text| (text, text.parse::<i64>())) {
                 None => Ok(None),
                 Some((_, Ok(number))) => Ok(Some(number)),
-                // There is none.
+                // No function.
                 Some(("-", Err(_))) => Ok(Some(0)),
                 Some((text, Err(_))) if routine_oid(text).is_some() => {
                     Ok(routine_oid(text).map(i64::from))
@@ -277,7 +277,7 @@ fn regproc_oid() -> Arc<ScalarUDF> {
     })
 }
 
-/// `format`, whose pattern may be another one in each row.
+/// `format`, whose pattern may differ in each row.
 fn format() -> Arc<ScalarUDF> {
     function("format", DataType::Utf8, |arrays, rows| {
         let all = (0..arrays.len())
@@ -336,8 +336,8 @@ fn parse_ident() -> Arc<ScalarUDF> {
     })
 }
 
-/// `_pg_expandarray`, by which tools take keys apart: a list of the elements with their indexes, of
-/// which `unnest` makes rows.
+/// `_pg_expandarray`, with which tools split keys: a list of the elements with their indexes, which
+/// `unnest` turns into rows.
 fn numbered() -> Arc<ScalarUDF> {
     let fields = Fields::from(vec![
         Field::new("x", DataType::Int64, true),

@@ -8,7 +8,7 @@ use super::types::{PgType, is_list};
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
 
-/// Fills in the rows of a table; of one that is always empty, none.
+/// Fills in the rows of a table; a table that is always empty has none.
 pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Result<()> {
     let database = listing.database();
     match table {
@@ -141,7 +141,7 @@ fn columns(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
                 plain,
                 is_list(data_type),
                 !always,
-                // Unsigned numbers, which PostgreSQL has no type for.
+                // Unsigned numbers, for which PostgreSQL does not have a type.
                 *data_type == DataType::UInt64,
             );
         }

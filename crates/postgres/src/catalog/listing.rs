@@ -8,48 +8,48 @@ use std::fmt::Debug;
 /// A table that a session sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
-    /// Its name.
+    /// Name of the relation.
     pub name: String,
-    /// Its columns, in order: name, type, and what it is (`time`, `tag` or `field`).
+    /// Columns, in order: name, type, and kind (`time`, `tag` or `field`).
     pub columns: Vec<(String, DataType, &'static str)>,
 }
 
 /// A view that a session sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownView {
-    /// Its name.
+    /// Name of the relation.
     pub name: String,
-    /// Its columns, in order: name and type.
+    /// Columns, in order: name and type.
     pub columns: Vec<(String, DataType)>,
-    /// Its query, as it was written.
+    /// Text of its query, unchanged.
     pub definition: String,
 }
 
 /// An index that a session may know of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShownIndex {
-    /// Its name.
+    /// Name of the relation.
     pub name: String,
-    /// The table that it is of.
+    /// Indexed table.
     pub table: String,
-    /// The fields that it is over, in order.
+    /// Indexed fields, in order.
     pub fields: Vec<String>,
-    /// Whether it holds every partition of its table.
+    /// True when the index has every partition of its table.
     pub complete: bool,
 }
 
 /// Tables, views and indexes from which a session's queries of the catalog are answered.
 pub trait Listing: Debug + Send + Sync {
-    /// The tables the session sees, by name, and only what it sees of them.
+    /// Tables that the session sees, by name, with the visible columns only.
     ///
     /// # Errors
-    /// When they cannot be listed.
+    /// When the tables cannot be listed.
     fn tables(&self) -> Result<Vec<Shown>>;
 
     /// The views that exist for the session, by name.
     ///
     /// # Errors
-    /// When they cannot be listed.
+    /// When the views cannot be listed.
     fn views(&self) -> Result<Vec<ShownView>> {
         Ok(Vec::new())
     }
@@ -57,7 +57,7 @@ pub trait Listing: Debug + Send + Sync {
     /// The indexes that the session may know of, by name.
     ///
     /// # Errors
-    /// When they cannot be listed.
+    /// When the indexes cannot be listed.
     fn indexes(&self) -> Result<Vec<ShownIndex>> {
         Ok(Vec::new())
     }
@@ -65,9 +65,9 @@ pub trait Listing: Debug + Send + Sync {
     /// The session's settings.
     fn variables(&self) -> Variables;
 
-    /// The user's name, as given at the start of the session.
+    /// Name of the user, from the start of the session.
     fn user(&self) -> String;
 
-    /// The database's name, as given at the start of the session.
+    /// Name of the database, from the start of the session.
     fn database(&self) -> String;
 }

@@ -1,15 +1,15 @@
 //! Queries of PostgreSQL's clients about the database itself: `pg_catalog`, `information_schema`,
 //! their functions, and a session's settings.
 //!
-//! Purpose: `psql`, drivers, and tools ask before they show or send anything. Their queries are
-//! answered by ordinary tables, made for each statement from the tables the session sees, and by
-//! functions. `rewrite` turns statements that the planner cannot take into ones that it can.
+//! Purpose: `psql`, drivers, and tools query the catalog before they show or send data. Their
+//! queries are answered by ordinary tables, made for each statement from the tables the session
+//! sees, and by functions. `rewrite` turns statements that the planner does not accept into
+//! equivalent ones that it accepts.
 //!
-//! Invariants: nothing here names a table or column that the session does not see, since everything
-//! is made from [`Listing::tables`], [`Listing::views`] and [`Listing::indexes`].
-//! Concurrency: no locks; a listing is read again for each statement.
-//! Failure: a statement that is not understood stays as it is, and the planner says what is wrong
-//! with it.
+//! Invariants: the catalog does not contain a table or column that the session does not see, since
+//! everything is made from [`Listing::tables`], [`Listing::views`] and [`Listing::indexes`].
+//! Concurrency: no locks; a listing is read again for each statement. Failure: a statement that
+//! cannot be parsed is unchanged, and the planner reports the error.
 
 pub(crate) mod columns;
 mod format;

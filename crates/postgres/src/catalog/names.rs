@@ -1,8 +1,8 @@
-//! Names: quoting, and numbers for tables, which have none of their own.
+//! Names: quoting, and OIDs for tables, which do not have their own.
 
 use std::collections::BTreeMap;
 
-/// Numbers below are those of PostgreSQL's own things.
+/// Smaller OIDs belong to PostgreSQL's own objects.
 pub(super) const FIRST_OID: u32 = 16_384;
 pub(super) const PUBLIC_OID: u32 = 2_200;
 pub(super) const CATALOG_OID: u32 = 11;
@@ -10,8 +10,8 @@ pub(super) const INFORMATION_OID: u32 = 13_000;
 pub(super) const USER_OID: u32 = 10;
 pub(super) const DATABASE_OID: u32 = 5;
 
-/// A number for each of these names: the same each time, unless tables with the same hash come or
-/// go.
+/// An OID for each of these names: the same each time, unless tables with the same hash are created
+/// or dropped.
 pub(super) fn oids<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<u32, &'a str> {
     let mut names: Vec<&str> = names.collect();
     names.sort_unstable();
@@ -33,7 +33,7 @@ fn hash(name: &str) -> u32 {
     })
 }
 
-/// A name as it must stand in SQL.
+/// A name quoted for SQL.
 pub(super) fn quote_ident(name: &str) -> String {
     let plain = name
         .bytes()
@@ -48,19 +48,19 @@ pub(super) fn quote_ident(name: &str) -> String {
     }
 }
 
-/// A text as it must stand in SQL.
+/// A text quoted as an SQL literal.
 pub(crate) fn quote_literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Reads a name of a table as it stands in SQL: its schema, if that is said, and itself.
+/// Parses the SQL name of a table: its schema, if present, and its name.
 pub(super) fn read_name(text: &str) -> (Option<String>, String) {
     let mut parts = parts_of_name(text);
     let name = parts.pop().unwrap_or_default();
     (parts.pop(), name)
 }
 
-/// The parts of a name as it stands in SQL.
+/// Parts of an SQL name.
 pub(super) fn parts_of_name(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut quoted = false;
@@ -83,7 +83,7 @@ pub(super) fn parts_of_name(text: &str) -> Vec<String> {
     parts
 }
 
-/// Words that are no names unless quoted.
+/// Words that are not names unless quoted.
 pub(super) const RESERVED: &[&str] = &[
     "all",
     "analyse",

@@ -12,7 +12,7 @@ use datafusion::common::Result;
 /// The number of UTF-8 among PostgreSQL's encodings.
 pub(super) const UTF8: i64 = 6;
 
-/// Fills in the rows of a table; of one that is always empty, none.
+/// Fills in the rows of a table; a table that is always empty has none.
 pub(super) fn fill(rows: &mut Rows, table: &str, listing: &dyn Listing) -> Result<()> {
     match table {
         "pg_class" => classes(rows, listing)?,
@@ -92,7 +92,7 @@ fn tables(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
     Ok(())
 }
 
-/// Fills in the schemas, `public` and those of the catalog.
+/// Fills in the schemas: `public` and the schemas of the catalog.
 fn schemas(rows: &mut Rows) {
     for (oid, name) in [
         (CATALOG_OID, "pg_catalog"),
@@ -107,7 +107,7 @@ fn schemas(rows: &mut Rows) {
     }
 }
 
-/// Fills in the one database.
+/// Fills in the database, the only row.
 fn database(rows: &mut Rows, listing: &dyn Listing) {
     rows.push([
         ("oid", DATABASE_OID.into()),
@@ -338,7 +338,7 @@ fn indexes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
             ("indisexclusion", false.into()),
             ("indimmediate", true.into()),
             ("indisclustered", false.into()),
-            // One that is still being made is used for the partitions that it has.
+            // An unfinished index is used for the partitions that it has.
             ("indisvalid", true.into()),
             ("indcheckxmin", false.into()),
             ("indisready", index.complete.into()),
@@ -353,8 +353,8 @@ fn indexes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
     Ok(())
 }
 
-/// A row of `pg_attribute`: of a relation, its index in it, its name, its type, and whether every
-/// row has a value.
+/// A row of `pg_attribute`: a column's relation, position, name and type, and whether every row has
+/// a value.
 fn attribute(
     rows: &mut Rows,
     relation: u32,
@@ -420,7 +420,8 @@ fn attributes(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
     Ok(())
 }
 
-/// The functions that read and write values of types, by whose names clients know arrays.
+/// Functions that read and write values of types; clients recognise array types by the names of
+/// these functions.
 fn routines(rows: &mut Rows) {
     for (at, name) in (0u32..).zip(type_routines()) {
         rows.push([
@@ -441,7 +442,7 @@ fn routines(rows: &mut Rows) {
 /// The number of the first of them.
 const ROUTINES_OID: u32 = 15_000;
 
-/// The functions that read and write a type's values, in the order of their numbers, and the other
+/// The functions that read and write a type's values, in the order of their OIDs, and the other
 /// functions that the catalog names.
 fn type_routines() -> impl Iterator<Item = String> {
     let arrays = ROUTINES.iter().map(|does| format!("array_{does}"));
@@ -460,7 +461,7 @@ fn type_routines() -> impl Iterator<Item = String> {
 
 const ROUTINES: [&str; 4] = ["in", "out", "recv", "send"];
 
-/// The prefix of the names of a type's functions, as PostgreSQL has them: the older types have no
+/// The prefix of the names of a type's functions, as in PostgreSQL: older types do not have an
 /// underscore.
 fn routines_of(name: &str) -> String {
     let old = [
@@ -612,7 +613,7 @@ fn descriptions(rows: &mut Rows, listing: &dyn Listing) -> Result<()> {
 
 pub(super) fn describe(what: &str, data_type: &DataType) -> String {
     match data_type {
-        // Not said by the type on this front end.
+        // The type on this front end does not show it.
         DataType::UInt64 => format!("{what}, u64"),
         _ => what.to_owned(),
     }

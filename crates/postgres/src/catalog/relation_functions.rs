@@ -1,6 +1,6 @@
 //! The functions of PostgreSQL's catalog that are about tables, views and indexes.
 //!
-//! Invariants: of what the session does not see nothing is reported, by name or by number.
+//! Invariants: objects that the session does not see are not reported, by name or by OID.
 //! Concurrency: each call reads the listing again.
 
 use super::columns::{self, CATALOG, INFORMATION};
@@ -52,7 +52,7 @@ fn regclass_name(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
     })
 }
 
-/// The number that a name of a relation means; `None` = there is none.
+/// OID of the relation with this name; `None` = it does not exist.
 fn number_of(relations: &Relations, text: &str) -> Option<u32> {
     let (schema, name) = read_name(text);
     let own = columns::find(schema.as_deref(), &name).map(|(_, table)| table.oid);
@@ -71,7 +71,7 @@ fn no_relation(text: &str) -> datafusion::common::DataFusionError {
     )
 }
 
-/// The number of a relation by its name; null or an error where there is none.
+/// OID of a relation by its name; null or an error if it does not exist.
 fn regclass_oid(listing: &Arc<dyn Listing>, name: &'static str, strict: bool) -> Arc<ScalarUDF> {
     let listing = Arc::clone(listing);
     function(name, DataType::Int64, move |arrays, rows| {
@@ -112,8 +112,8 @@ fn col_description(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
     })
 }
 
-/// Whether a relation is found by its name without its schema: those of `public` and `pg_catalog`
-/// are, those of `information_schema` are not. Null where there is none.
+/// Tells whether a relation is visible by its name without its schema: relations of `public` and
+/// `pg_catalog` are, relations of `information_schema` are not. Null for an absent relation.
 fn is_visible(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
     let listing = Arc::clone(listing);
     function(
@@ -135,7 +135,7 @@ fn is_visible(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
     )
 }
 
-/// `pg_get_indexdef(index [, column, pretty])`: the statement that makes an index, or the name of
+/// `pg_get_indexdef(index [, column, pretty])`: the statement that creates an index, or the name of
 /// one of its columns.
 fn index_text(listing: &Arc<dyn Listing>) -> Arc<ScalarUDF> {
     let listing = Arc::clone(listing);

@@ -1,9 +1,8 @@
 //! Relations of the database itself: tables, views and indexes, each with a number.
 //!
-//! Invariants: a view that a table hides is not listed; numbers of tables and views are those of
-//! their names, numbers of indexes those of their names as indexes, so that an index may be called
-//! as a table is; two have never one number.
-//! Failure: an error of the listing is returned as it is.
+//! Invariants: a view that a table hides is not listed; OIDs of tables and views are computed from
+//! their names, OIDs of indexes from their names as indexes, so that an index may have the name of
+//! a table; OIDs are unique. Failure: an error of the listing is returned unchanged.
 
 use super::listing::{Listing, Shown, ShownIndex, ShownView};
 use super::names::{oids, quote_ident};
@@ -11,15 +10,15 @@ use arrow::datatypes::DataType;
 use datafusion::common::Result;
 use std::collections::BTreeMap;
 
-/// Stands before the name of an index where its number is made; no name that is typed has it.
+/// Prefix of an index name before its OID is computed; SQL names do not contain it.
 const INDEX: char = '\u{1}';
 
-/// Something that `pg_class` lists.
+/// An entry of `pg_class`.
 #[derive(Debug, Clone)]
 pub(super) enum Relation {
     Table(Shown),
     View(ShownView),
-    /// With its columns: those of its table.
+    /// An index, with the indexed columns and their types.
     Index(ShownIndex, Vec<(String, DataType)>),
 }
 
@@ -41,7 +40,7 @@ impl Relation {
         }
     }
 
-    /// Its columns: name, type, and whether every row has a value.
+    /// Columns: name, type, and whether every row has a value.
     pub(super) fn columns(&self) -> Vec<(&str, &DataType, bool)> {
         match self {
             Relation::Table(table) => {
@@ -57,7 +56,7 @@ impl Relation {
         }
     }
 
-    /// As it is looked up by its number.
+    /// Key from which the OID is computed.
     fn key(&self) -> String {
         match self {
             Relation::Index(index, _) => format!("{INDEX}{}", index.name),
@@ -66,7 +65,7 @@ impl Relation {
     }
 }
 
-/// Everything of the database that the session sees.
+/// All relations of the database that the session sees.
 #[derive(Debug)]
 pub(super) struct Relations(BTreeMap<u32, Relation>);
 
@@ -103,7 +102,7 @@ impl Relations {
         Ok(Relations(numbered.collect()))
     }
 
-    /// With their numbers.
+    /// Relations with their OIDs.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Relation)> {
         self.0.iter().map(|(oid, relation)| (*oid, relation))
     }
@@ -112,7 +111,7 @@ impl Relations {
         self.0.get(&u32::try_from(oid).ok()?)
     }
 
-    /// The number of the one with this name: of a table or a view, else of an index.
+    /// OID of the table or view with this name, otherwise of the index.
     pub(super) fn number(&self, name: &str) -> Option<u32> {
         let mut index = None;
         for (oid, relation) in self.iter().filter(|(_, other)| other.name() == name) {
@@ -124,7 +123,8 @@ impl Relations {
         index
     }
 
-    /// The indexes: number, index, number of its table, and indexes of its columns there, from 1.
+    /// The indexes: OID, index, OID of its table, and positions of its columns in the table, from
+    /// 1.
     pub(super) fn indexes(&self) -> impl Iterator<Item = (u32, &ShownIndex, u32, Vec<i64>)> {
         self.iter().filter_map(|(oid, relation)| {
             let Relation::Index(index, _) = relation else {
@@ -141,7 +141,7 @@ impl Relations {
         })
     }
 
-    /// Whether a table has an index.
+    /// True when a table has an index.
     pub(super) fn has_index(&self, table: &str) -> bool {
         self.0
             .values()
@@ -149,7 +149,7 @@ impl Relations {
     }
 }
 
-/// The statement that makes an index, as `pg_get_indexdef` gives it.
+/// The statement that creates an index, as in `pg_get_indexdef`.
 pub(super) fn index_definition(index: &ShownIndex) -> String {
     let fields: Vec<String> = index.fields.iter().map(|f| quote_ident(f)).collect();
     format!(

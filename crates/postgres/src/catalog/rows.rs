@@ -1,4 +1,4 @@
-//! Rows of the tables of the catalog, while they are being made.
+//! Rows of the tables of the catalog, while they are built.
 
 use super::columns::Definition;
 use arrow::array::RecordBatch;
@@ -86,7 +86,7 @@ impl Rows {
         self.push_some(values.map(|(name, cell)| (name, Some(cell))));
     }
 
-    /// As [`Rows::push`], leaving out what is not known.
+    /// As [`Rows::push`], without the absent values.
     pub(super) fn push_some<const N: usize>(&mut self, values: [(&str, Option<Cell>); N]) {
         let mut values = BTreeMap::from(values);
         for ((name, data_type), column) in self.fields.iter().zip(&mut self.columns) {

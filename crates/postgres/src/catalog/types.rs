@@ -1,22 +1,22 @@
-//! PostgreSQL's types: which one stands for a type of ours, and the rows of `pg_type`.
+//! PostgreSQL's types: their mapping to Headwater's types, and the rows of `pg_type`.
 
 use super::columns::TYPE;
 use arrow::datatypes::{DataType, Field};
 
-/// A type as `pg_type` has it. The numbers are those of PostgreSQL, which drivers know.
+/// A type as in `pg_type`. The OIDs are the fixed ones of PostgreSQL, which drivers know.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PgType {
-    /// Its number.
+    /// OID of the type.
     pub oid: u32,
-    /// Its name in `pg_type`.
+    /// Name in `pg_type`.
     pub name: &'static str,
-    /// Its name in SQL.
+    /// Name in SQL.
     pub sql: &'static str,
-    /// Bytes of a value; -1 = they differ.
+    /// Bytes of a value; -1 = variable.
     pub size: i16,
     /// The letter of its category.
     pub category: char,
-    /// The type of arrays of it; 0 = none.
+    /// Type of its arrays; 0 = none.
     pub array: u32,
 }
 
@@ -29,7 +29,7 @@ macro_rules! types {
                     oid: $oid, name: $name, sql: $sql, size: $size, category: $category, array: $array,
                 };
             )*
-            /// All of them but arrays.
+            /// All types except arrays.
             pub const ALL: &'static [&'static PgType] = &[$(PgType::$constant),*];
         }
     };
@@ -68,7 +68,7 @@ types! {
 }
 
 impl PgType {
-    /// The one with this number that is no array.
+    /// The scalar type with this OID.
     #[must_use]
     pub fn of_oid(oid: u32) -> Option<&'static PgType> {
         PgType::ALL.iter().copied().find(|t| t.oid == oid)
@@ -83,7 +83,7 @@ impl PgType {
             .find(|t| t.array != 0 && t.array == oid)
     }
 
-    /// The one with this name, of `pg_type` or of SQL.
+    /// The type with this name, of `pg_type` or of SQL.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static PgType> {
         PgType::ALL
@@ -92,7 +92,7 @@ impl PgType {
             .find(|t| t.name == name || t.sql == name)
     }
 
-    /// The type as which values of a type of ours are sent; lists are arrays of the type of their
+    /// The type in which values of a Headwater type are sent; lists are arrays of the type of their
     /// elements.
     #[must_use]
     pub fn of(data_type: &DataType) -> &'static PgType {
@@ -101,7 +101,7 @@ impl PgType {
             DataType::Int8 | DataType::UInt8 | DataType::Int16 => PgType::INT2,
             DataType::UInt16 | DataType::Int32 => PgType::INT4,
             DataType::UInt32 | DataType::Int64 => PgType::INT8,
-            // There is no unsigned type of 64 bits.
+            // PostgreSQL does not have an unsigned type of 64 bits.
             DataType::UInt64
             | DataType::Decimal32(..)
             | DataType::Decimal64(..)
@@ -135,7 +135,7 @@ impl PgType {
         }
     }
 
-    /// The number that values of a type of ours are announced with.
+    /// OID with which values of a Headwater type are announced.
     #[must_use]
     pub fn oid_of(data_type: &DataType) -> u32 {
         let plain = PgType::of(data_type);
@@ -145,8 +145,8 @@ impl PgType {
         }
     }
 
-    /// The type of ours that a parameter of the type with this number comes as; `None` = not known,
-    /// so that the statement must say what it is.
+    /// Headwater's type for a parameter of the type with this OID; `None` = unknown, so that the
+    /// statement must determine it.
     #[must_use]
     pub fn parameter(oid: u32) -> Option<DataType> {
         use arrow::datatypes::{Field, IntervalUnit, TimeUnit};
@@ -158,7 +158,7 @@ impl PgType {
         Some(match oid {
             16 => DataType::Boolean,
             17 => DataType::Binary,
-            // There are no types of their own for the last three.
+            // The last three do not have a separate type here.
             18 | 19 | 25 | 1042 | 1043 | 114 | 2950 | 3802 => DataType::Utf8,
             21 => DataType::Int16,
             23 => DataType::Int32,
@@ -170,7 +170,7 @@ impl PgType {
             1114 => DataType::Timestamp(TimeUnit::Nanosecond, None),
             1184 => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
             1186 => DataType::Interval(IntervalUnit::MonthDayNano),
-            // A value has the digits that it is sent with.
+            // A decimal has the digits of the received value.
             1700 => DataType::Decimal128(38, 10),
             _ => return None,
         })
@@ -183,8 +183,8 @@ pub(crate) fn vector(field: &Field) -> Option<&'static PgType> {
     PgType::named(declared).filter(|_| is_list(field.data_type()))
 }
 
-/// The modifier of a type beside its number, as `atttypmod` has it; -1 = nothing. Unsigned numbers
-/// are `numeric(20,0)`, so that clients take them for whole ones.
+/// Modifier of a type, as in `atttypmod`; -1 = none. Unsigned numbers are `numeric(20,0)`, so that
+/// clients treat them as integers.
 pub(crate) fn modifier(data_type: &DataType) -> i32 {
     match data_type {
         DataType::UInt64 => numeric_modifier(20, 0),
@@ -193,14 +193,14 @@ pub(crate) fn modifier(data_type: &DataType) -> i32 {
     }
 }
 
-/// Bytes that stand before every value whose type has a modifier, which counts them.
+/// Length of the header of a value, which modifiers include.
 const VARHDRSZ: i32 = 4;
 
 fn numeric_modifier(precision: i32, scale: i32) -> i32 {
     ((precision << 16) | scale) + VARHDRSZ
 }
 
-/// Whether values are sent as arrays.
+/// True when values are sent as arrays.
 pub(super) fn is_list(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => true,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 type Run = Arc<dyn Fn(&[ArrayRef], usize) -> Result<ArrayRef> + Send + Sync>;
 
-/// A function over arrays, known by its name.
+/// A function over arrays, identified by its name.
 struct Function {
     name: &'static str,
     returns: DataType,
@@ -82,7 +82,7 @@ pub(super) fn function(
     }))
 }
 
-/// An argument as texts; nulls where there is none.
+/// An argument as texts; nulls where it is absent.
 pub(super) fn texts(arrays: &[ArrayRef], index: usize, rows: usize) -> Result<StringArray> {
     let Some(array) = arrays.get(index) else {
         return Ok(StringArray::new_null(rows));
@@ -95,7 +95,7 @@ pub(super) fn texts(arrays: &[ArrayRef], index: usize, rows: usize) -> Result<St
         .ok_or_else(|| exec_datafusion_err!("a text is expected"))
 }
 
-/// An argument as whole numbers; nulls where there is none, or it is no number.
+/// An argument as whole numbers; nulls where it is absent or not a number.
 pub(super) fn numbers(arrays: &[ArrayRef], index: usize, rows: usize) -> Result<Int64Array> {
     let Some(array) = arrays.get(index) else {
         return Ok(Int64Array::new_null(rows));
@@ -108,7 +108,7 @@ pub(super) fn numbers(arrays: &[ArrayRef], index: usize, rows: usize) -> Result<
         .ok_or_else(|| exec_datafusion_err!("a whole number is expected"))
 }
 
-/// There is nothing of this name.
+/// Error for an object that does not exist.
 pub(super) fn missing(
     sqlstate: &'static str,
     code: &'static str,

@@ -1,18 +1,18 @@
 //! The settings of a session that PostgreSQL's clients set and ask for.
 //!
-//! Invariants: a value that is accepted is one that is obeyed, or one that means nothing here and
-//! harms nothing; one that would change the form of answers and is not obeyed is refused. `RESET`
-//! goes back to the values that the session began with, as in PostgreSQL.
+//! Invariants: an accepted value takes effect, or is harmless without effect; a value that would
+//! change the form of answers but is not supported is refused. `RESET` restores the values from the
+//! start of the session, as in PostgreSQL.
 
 use headwater_wire::zone::{UnknownZone, Zone};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Why a setting cannot be.
+/// Reason for refusing a setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VariableError {
-    /// There is none of this name.
+    /// No setting has this name.
     #[error("unrecognized configuration parameter \"{0}\"")]
     Unknown(String),
     /// The setting reports a property of the server and cannot be set.
@@ -21,7 +21,7 @@ pub enum VariableError {
     /// The setting cannot have this value.
     #[error("invalid value for parameter \"{name}\": \"{value}\"; allowed: {allowed}")]
     Value {
-        /// Its name.
+        /// Name of the setting.
         name: String,
         /// The value.
         value: String,
@@ -31,7 +31,7 @@ pub enum VariableError {
 }
 
 impl VariableError {
-    /// The code PostgreSQL gives it.
+    /// PostgreSQL's code for the error.
     #[must_use]
     pub fn sqlstate(&self) -> &'static str {
         match self {
@@ -42,14 +42,14 @@ impl VariableError {
     }
 }
 
-/// Values that a setting takes.
+/// Allowed values of a setting.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     /// Told, not set.
     Fixed,
-    /// Anything, which means nothing here.
+    /// Any value, without effect.
     Any,
-    /// These alone, without regard to case; the first word of a value counts.
+    /// One of these values, without regard to case; only the first word of a value counts.
     One(&'static [&'static str], &'static str),
     /// A number of milliseconds, or with a unit.
     Milliseconds,
@@ -64,7 +64,7 @@ struct Known {
     name: &'static str,
     default: &'static str,
     kind: Kind,
-    /// Whether its changes are reported to clients.
+    /// True when changes are reported to clients.
     told: bool,
     about: &'static str,
 }
@@ -86,7 +86,7 @@ const fn known(
 }
 
 const ON: Kind = Kind::One(&["on", "true", "yes", "1"], "on");
-/// `16` is what answers to tools that decide by it; the rest says what this is.
+/// `16` is the version for tools that depend on it; the rest names the product.
 pub(crate) const SERVER_VERSION: &str = concat!("16.0 (Headwater ", env!("CARGO_PKG_VERSION"), ")");
 
 static KNOWN: &[Known] = &[
@@ -396,7 +396,7 @@ fn find(name: &str) -> Result<&'static Known, VariableError> {
 /// The settings of one session.
 #[derive(Debug, Clone, Default)]
 pub struct Variables {
-    /// The settings that differ from their defaults; also those of tools, which have a dot in the
+    /// Settings that differ from their defaults; also settings of tools, which have a dot in the
     /// name.
     set: BTreeMap<String, String>,
     /// The settings that the session began with.
@@ -416,7 +416,7 @@ impl Variables {
         variables
     }
 
-    /// Makes the present settings the ones that the session began with.
+    /// Makes the present settings the values to which `RESET` returns.
     pub fn begin(&mut self) {
         self.first.clone_from(&self.set);
     }
@@ -427,24 +427,24 @@ impl Variables {
         &self.zone
     }
 
-    /// The value that one goes back to.
+    /// The value to which `RESET` returns.
     fn default_of<'a>(&'a self, known: &Known) -> &'a str {
         self.first
             .get(known.name)
             .map_or(known.default, String::as_str)
     }
 
-    /// Reads the zone again after settings went back to their defaults; they are names that were
-    /// read before.
+    /// Parses the zone again after a reset to defaults; the names were parsed before, so this
+    /// cannot fail.
     fn renew_zone(&mut self) {
         let name = self.get("timezone").unwrap_or_default();
         self.zone = Zone::read(name).unwrap_or_default();
     }
 
-    /// The value of one.
+    /// Value of a setting.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When no setting has this name.
     pub fn get(&self, name: &str) -> Result<&str, VariableError> {
         let small = name.to_ascii_lowercase();
         match (self.set.get(&small), find(name)) {
@@ -454,10 +454,10 @@ impl Variables {
         }
     }
 
-    /// Sets one. Returns its report to the client, if there is one.
+    /// Sets a setting. Returns its report to the client, if any.
     ///
     /// # Errors
-    /// When there is none of this name, or it cannot have this value.
+    /// When no setting has this name, or the value is not allowed.
     pub fn set(
         &mut self,
         name: &str,
@@ -465,7 +465,7 @@ impl Variables {
     ) -> Result<Option<(&'static str, String)>, VariableError> {
         let small = name.to_ascii_lowercase();
         if small.contains('.') {
-            // Tools keep their own in sessions.
+            // Tools store their own settings in sessions.
             self.set.insert(small, value.to_owned());
             return Ok(None);
         }
@@ -515,11 +515,11 @@ impl Variables {
         Ok(known.told.then(|| (shown(known.name), value)))
     }
 
-    /// Sets one back to its value at the beginning of the session. Returns its report to the
-    /// client, if there is one.
+    /// Resets a setting to its value at the beginning of the session. Returns its report to the
+    /// client, if any.
     ///
     /// # Errors
-    /// When there is none of this name.
+    /// When no setting has this name.
     pub fn reset(&mut self, name: &str) -> Result<Option<(&'static str, String)>, VariableError> {
         let small = name.to_ascii_lowercase();
         let first = self.first.get(&small).cloned();
@@ -543,13 +543,13 @@ impl Variables {
             .then(|| (shown(known.name), self.default_of(known).to_owned())))
     }
 
-    /// Sets all back to what the session began with.
+    /// Resets all settings to the values from the start of the session.
     pub fn reset_all(&mut self) {
         self.set.clone_from(&self.first);
         self.renew_zone();
     }
 
-    /// Whether times are sent with nanoseconds.
+    /// True when times are sent with nanoseconds.
     #[must_use]
     pub fn nanoseconds(&self) -> bool {
         self.get("nanoseconds") == Ok("on")
@@ -573,7 +573,7 @@ impl Variables {
         })
     }
 
-    /// All of them: name, value and what it is for.
+    /// All settings: name, value and description.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &str, &'static str)> {
         KNOWN.iter().map(|known| {
             let value = self

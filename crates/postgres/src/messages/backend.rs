@@ -1,4 +1,4 @@
-//! Messages that servers send, put one after the other into a buffer.
+//! Messages that servers send, appended to a buffer.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// From its number in a message; `None` = there is no such format.
+    /// Format of a code in a message; `None` = the code is invalid.
     #[must_use]
     pub fn of(code: i16) -> Option<Format> {
         match code {
@@ -26,13 +26,13 @@ impl Format {
 /// Description of a column of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
     /// The number of its type in `pg_type`.
     pub type_oid: u32,
-    /// Bytes of a value; negative = they differ.
+    /// Bytes of a value; negative = variable.
     pub type_size: i16,
-    /// The modifier of its type beside its number; -1 = nothing.
+    /// Modifier of its type; -1 = none.
     pub type_modifier: i32,
     /// The form of its values.
     pub format: Format,
@@ -45,9 +45,9 @@ pub enum Severity {
     Fatal,
     /// The statement failed.
     Error,
-    /// Something to look at.
+    /// A condition to check.
     Warning,
-    /// Something to know.
+    /// A message for information.
     Notice,
 }
 
@@ -62,7 +62,7 @@ impl Severity {
     }
 }
 
-/// Notice to a client beside results: an error or less.
+/// Notice to a client in addition to results: an error, a warning or information.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     /// The severity.
@@ -71,22 +71,22 @@ pub struct Notice {
     pub sqlstate: String,
     /// The event.
     pub message: String,
-    /// More about it.
+    /// Further explanation.
     pub detail: Option<String>,
     /// The remedy.
     pub hint: Option<String>,
-    /// Where in the text of the statement, in characters from 1.
+    /// Position in the text of the statement, in characters from 1.
     pub position: Option<u32>,
 }
 
 /// Whether a session is in a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransactionStatus {
-    /// In none.
+    /// Not in a transaction.
     Idle,
-    /// In one.
+    /// In a transaction.
     Open,
-    /// In one of which a statement failed.
+    /// In a transaction with a failed statement.
     Failed,
 }
 
@@ -118,13 +118,13 @@ impl Writer {
         self.put_length(at..self.bytes.len());
     }
 
-    /// Lengths are signed numbers of 32 bits; what builds messages keeps far below that.
+    /// Lengths are signed numbers of 32 bits; messages stay far below that.
     fn put_length(&mut self, range: Range<usize>) {
         let length = i32::try_from(range.len()).unwrap_or(i32::MAX);
         self.bytes[range.start..range.start + 4].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// The client is let in.
+    /// The client is admitted.
     pub fn authentication_ok(&mut self) {
         self.message(b'R', |b| b.extend(0u32.to_be_bytes()));
     }
@@ -134,7 +134,7 @@ impl Writer {
         self.message(b'R', |b| b.extend(3u32.to_be_bytes()));
     }
 
-    /// This server speaks an older minor version, and does not know some parameters of the
+    /// This server speaks an older minor version, and does not support some parameters of the
     /// protocol.
     pub fn negotiate(&mut self, minor: u16, unknown: &[&str]) {
         self.message(b'v', |b| {
@@ -152,7 +152,7 @@ impl Writer {
         });
     }
 
-    /// Sends the number and the secret by which another connection may cancel this one's
+    /// Sends the number and the secret with which another connection may cancel this connection's
     /// statements.
     pub fn key_data(&mut self, process: u32, secret: [u8; 4]) {
         self.message(b'K', |b| {
@@ -161,7 +161,7 @@ impl Writer {
         });
     }
 
-    /// The next statement may come.
+    /// Ready for the next statement.
     pub fn ready(&mut self, status: TransactionStatus) {
         self.message(b'Z', |b| {
             b.push(match status {
@@ -178,7 +178,8 @@ impl Writer {
             b.extend((columns.len() as u16).to_be_bytes());
             for column in columns {
                 put_text(b, &column.name);
-                // Of no table that has a number, and so no column of one.
+                // Zeros for the OID of a table and the number of its column: the values are not a
+                // table's.
                 b.extend([0; 6]);
                 b.extend(column.type_oid.to_be_bytes());
                 b.extend(column.type_size.to_be_bytes());
@@ -191,7 +192,7 @@ impl Writer {
         });
     }
 
-    /// There are no rows to describe.
+    /// The statement does not return rows.
     pub fn no_data(&mut self) {
         self.message(b'n', |_| {});
     }
@@ -204,8 +205,8 @@ impl Writer {
         });
     }
 
-    /// A row. `value` appends the value of a column, and returns false when it is null, having
-    /// appended nothing.
+    /// A row. `value` appends the value of a column, and returns false when it is null and was not
+    /// appended.
     ///
     /// # Errors
     /// Errors of `value`; the row is taken back then.
@@ -241,12 +242,12 @@ impl Writer {
         Ok(())
     }
 
-    /// A statement is done; the tag says which and with how many rows.
+    /// A statement is complete; the tag contains its kind and number of rows.
     pub fn command_complete(&mut self, tag: &str) {
         self.message(b'C', |b| put_text(b, tag));
     }
 
-    /// There was no statement in the text.
+    /// The text did not contain a statement.
     pub fn empty_query(&mut self) {
         self.message(b'I', |_| {});
     }
@@ -271,12 +272,12 @@ impl Writer {
         self.message(b's', |_| {});
     }
 
-    /// Data of a copy follow: so many columns, all in this format.
+    /// Announces the data of a copy: the number of columns, all in one format.
     pub fn copy_out(&mut self, columns: usize, format: Format) {
         self.copy(b'H', columns, format);
     }
 
-    /// Requests the data of a copy: so many columns, all in this format.
+    /// Requests the data of a copy: the number of columns, all in one format.
     pub fn copy_in(&mut self, columns: usize, format: Format) {
         self.copy(b'G', columns, format);
     }

@@ -1,9 +1,9 @@
 //! The data of `COPY` as text: rows as lines of text or of CSV, in both directions.
 //!
-//! Invariants: what [`CopyFormat::put_row`] writes, [`CopyRows`] reads back as it was, nulls
-//! included. A row is read only when all of it is there. Reading takes time in proportion to the
-//! bytes, however they are cut into messages.
-//! Failure: [`CopyError`] names the line; nothing can be read after it.
+//! Invariants: [`CopyRows`] reads the output of [`CopyFormat::put_row`] back unchanged, nulls
+//! included. A row is read only when it is complete. The time for reading is proportional to the
+//! bytes, regardless of their division into messages. Failure: [`CopyError`] names the line; the
+//! reader is unusable after an error.
 //!
 //! Source: the page of `COPY` of PostgreSQL's documentation, "File Formats".
 
@@ -14,13 +14,13 @@ pub struct CopyFormat {
     pub csv: bool,
     /// Between the fields of a row.
     pub delimiter: u8,
-    /// The text that stands for a null.
+    /// Text of a null.
     pub null: String,
     /// The first line has the names of the columns.
     pub header: bool,
     /// Around fields of CSV.
     pub quote: u8,
-    /// In front of a quote within a quoted field of CSV.
+    /// Escape character before a quote within a quoted field of CSV.
     pub escape: u8,
 }
 
@@ -38,7 +38,7 @@ impl CopyFormat {
         }
     }
 
-    /// CSV: commas between fields, nothing for a null.
+    /// CSV: commas between fields, an empty field for a null.
     #[must_use]
     pub fn csv() -> CopyFormat {
         CopyFormat {
@@ -49,7 +49,7 @@ impl CopyFormat {
         }
     }
 
-    /// The fault of the format, if it has one: a format that could not be read back.
+    /// The fault of a format that could not be read back, if any.
     #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         let plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | 0);
@@ -138,9 +138,9 @@ impl CopyFormat {
         if let Some((first, rest)) = field.split_first()
             && out.get(begin..) == Some(self.null.as_bytes())
         {
-            // Or it would be read as null. PostgreSQL reads this way to write a byte, but some
-            // clients do not, and with the usual null, whose backslash is doubled in a text, it is
-            // never needed.
+            // Otherwise the text would be read as null. PostgreSQL parses this escape as a byte,
+            // but some clients do not; with the usual null, whose backslash is doubled in a text,
+            // the escape is never needed.
             out.truncate(begin);
             out.extend(format!("\\x{first:02x}").bytes());
             self.put_letters(rest, out);
@@ -168,7 +168,7 @@ impl CopyFormat {
     }
 }
 
-/// Why the data of a copy cannot be read.
+/// Reason why the data of a copy cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {fault}")]
 pub struct CopyError {
@@ -193,16 +193,16 @@ pub enum CopyFault {
     Long(usize),
 }
 
-/// Reads rows from bytes that come in parts.
+/// Reads rows from bytes that arrive in parts.
 #[derive(Debug)]
 pub struct CopyRows {
     format: CopyFormat,
-    /// Most bytes of a row.
+    /// Maximum bytes of a row.
     row_max: usize,
     bytes: Vec<u8>,
-    /// Where the next row begins in `bytes`.
+    /// Offset of the next row in `bytes`.
     at: usize,
-    /// Bytes behind `at` in which the end of that row was looked for.
+    /// Bytes after `at` that were searched for the end of that row.
     scanned: usize,
     quoted: bool,
     escaped: bool,
@@ -219,7 +219,7 @@ pub struct CopyRows {
 pub type CopyRow = Vec<Option<String>>;
 
 impl CopyRows {
-    /// A reader of rows of at most so many bytes.
+    /// A reader of rows of at most `row_max` bytes.
     #[must_use]
     pub fn new(format: CopyFormat, row_max: usize) -> CopyRows {
         CopyRows {
@@ -255,10 +255,10 @@ impl CopyRows {
         self.line
     }
 
-    /// The next row; `None` = all of it is not there yet, or, with `is_all`, there are no more.
+    /// The next row; `None` = the row is incomplete, or, with `is_all`, no rows remain.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the row is malformed.
     pub fn next_row(&mut self, is_all: bool) -> Result<Option<CopyRow>, CopyError> {
         while !self.ended {
             let end = match self.row_end() {
@@ -308,7 +308,7 @@ impl CopyRows {
         }
     }
 
-    /// Where the row ends, if its end is there.
+    /// Offset of the end of the row, if its end has arrived.
     fn row_end(&mut self) -> Option<usize> {
         while let Some(byte) = self.bytes.get(self.scanned).copied() {
             let here = self.scanned;
@@ -331,7 +331,7 @@ impl CopyRows {
             if self.quoted && byte == self.format.escape && byte != self.format.quote {
                 self.escaped = true;
             } else if byte == self.format.quote {
-                // A quote that is doubled ends the field and begins it again.
+                // A doubled quote ends the field and begins it again.
                 self.quoted = !self.quoted;
             } else if byte == b'\n' && !self.quoted {
                 return Some(here);
@@ -340,7 +340,7 @@ impl CopyRows {
         None
     }
 
-    /// The fields of a line of text; `None` = one is not UTF-8.
+    /// The fields of a line of text; `None` = a field is not UTF-8.
     fn escaped_fields(&self, row: &[u8]) -> Option<CopyRow> {
         let mut fields = Vec::new();
         let mut field = Vec::new();
@@ -375,7 +375,7 @@ impl CopyRows {
         }
     }
 
-    /// The fields of a row of CSV; `None` = one is not UTF-8.
+    /// The fields of a row of CSV; `None` = a field is not UTF-8.
     fn quoted_fields(&self, row: &[u8]) -> Option<CopyRow> {
         let CopyFormat {
             delimiter,
@@ -423,7 +423,8 @@ impl CopyRows {
     }
 }
 
-/// Appends what stands behind a backslash. Returns how many bytes that was.
+/// Appends the byte of an escape sequence, given the bytes after its backslash. Returns the number
+/// of consumed bytes.
 fn unescape(rest: &[u8], field: &mut Vec<u8>) -> usize {
     let digits = |from: usize, most: usize, radix: u32| {
         let digits = rest.iter().skip(from).take(most);
@@ -433,7 +434,7 @@ fn unescape(rest: &[u8], field: &mut Vec<u8>) -> usize {
         })
     };
     let Some(first) = rest.first() else {
-        // A backslash at the very end stands for itself.
+        // A backslash at the very end is a plain backslash.
         field.push(b'\\');
         return 0;
     };
@@ -448,7 +449,7 @@ fn unescape(rest: &[u8], field: &mut Vec<u8>) -> usize {
         b'0'..=b'7' => {
             let (count, value) = digits(0, 3, 8);
             taken = count;
-            // Of three octal digits the lowest eight bits count.
+            // Only the lowest eight bits of three octal digits count.
             (value & 0xff) as u8
         }
         b'x' => match digits(1, 2, 16) {
@@ -513,7 +514,7 @@ mod tests {
         assert_eq!(written, b"\\x6eil\tnil\n");
         let wanted = [row(&[Some("nil"), None])];
         assert_eq!(all(&format, &written, 1).unwrap(), wanted);
-        // Clients that read rows themselves, such as psycopg, know letters behind a backslash only.
+        // Clients with their own parser, such as psycopg, know only letters after a backslash.
         written.clear();
         CopyFormat::text().put_row([Some(&b"\\N"[..]), None], &mut written);
         assert_eq!(written, b"\\\\N\t\\N\n");
@@ -594,7 +595,7 @@ mod tests {
                 quote: b'\r',
                 ..CopyFormat::csv()
             },
-            // The row of nothing and a point would be the line that ends the data.
+            // A row with a single point would be the line that ends the data.
             CopyFormat {
                 delimiter: b'\\',
                 ..CopyFormat::csv()

@@ -1,19 +1,18 @@
 //! The data of `COPY` in PostgreSQL's binary form, in both directions.
 //!
-//! A header (a signature, flags, an extension that is passed over), rows (a number of fields, and
-//! of each its length and bytes, or -1 for a null), and -1 as the end. The server knows the meaning
-//! of a field's bytes.
+//! A header (a signature, flags, an extension that is skipped), rows (a number of fields, and for
+//! each its length and bytes, or -1 for a null), and -1 as the end. The server knows the meaning of
+//! a field's bytes.
 //!
-//! Invariants: a row is read only when all of it is there; nothing is taken into memory that is
-//! longer than a row may be. Reading takes time in proportion to the bytes, however they are cut
-//! into messages.
-//! Failure: [`BinaryError`] names the row; nothing can be read after it.
+//! Invariants: a row is read only when it is complete; bytes beyond the longest allowed row are
+//! never buffered. The time for reading is proportional to the bytes, regardless of their division
+//! into messages. Failure: [`BinaryError`] names the row; the reader is unusable after an error.
 //!
 //! Source: the page of `COPY` of PostgreSQL's documentation, "File Formats", "Binary Format".
 
 /// Signature at the beginning of the data.
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
-/// Flags whose meaning a reader must know.
+/// Flags that a reader must understand.
 const CRITICAL: u32 = 0xffff_0000;
 /// Bytes of the signature, the flags and the length of the extension.
 const HEADER_BYTES: usize = 19;
@@ -24,7 +23,7 @@ pub fn put_binary_header(out: &mut Vec<u8>) {
     out.extend([0; 8]);
 }
 
-/// Appends a row of so many columns; `put` appends the bytes of a field, or says that it is null.
+/// Appends a row of `columns` fields; `put` appends the bytes of a field, or reports a null.
 ///
 /// # Errors
 /// Errors of `put`. The bytes that were appended for the row must be dropped then.
@@ -33,7 +32,7 @@ pub fn put_binary_row<E>(
     out: &mut Vec<u8>,
     mut put: impl FnMut(usize, &mut Vec<u8>) -> Result<bool, E>,
 ) -> Result<(), E> {
-    // No table and no query has more columns than the number can say.
+    // Tables and queries never have more columns than fit the number.
     out.extend((columns as i16).to_be_bytes());
     for column in 0..columns {
         let at = out.len();
@@ -56,11 +55,11 @@ pub fn put_binary_end(out: &mut Vec<u8>) {
     out.extend((-1i16).to_be_bytes());
 }
 
-/// Why the data of a binary copy cannot be read.
+/// Reason why the data of a binary copy cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("row {row}: {fault}")]
 pub struct BinaryError {
-    /// The row, from 1; what is wrong before the first one belongs to that.
+    /// The row, from 1; faults before the first row belong to row 1.
     pub row: u64,
     /// The fault.
     pub fault: BinaryFault,
@@ -73,13 +72,13 @@ pub enum BinaryFault {
     /// The data do not begin with the signature.
     #[error("the data do not begin with the signature of the binary form")]
     Signature,
-    /// Flags that are not known, such as that of object ids.
+    /// Unsupported flags, such as the flag of object ids.
     #[error("the header has flags that are not known: {0:#x}")]
     Flags(u32),
-    /// A number of fields other than that of the columns.
+    /// A number of fields that differs from the number of columns.
     #[error("{found} fields, {wanted} columns are wanted here")]
     Fields {
-        /// The number that the row says.
+        /// Number of fields in the row.
         found: i16,
         /// The number of columns.
         wanted: usize,
@@ -98,12 +97,12 @@ pub enum BinaryFault {
     /// The data end within it.
     #[error("the data end within it")]
     Cut,
-    /// Something follows the end.
+    /// Bytes after the end.
     #[error("data follow the end of the copy")]
     After,
 }
 
-/// Which part of the data comes next.
+/// The next part of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Header,
@@ -111,19 +110,19 @@ enum Next {
     Nothing,
 }
 
-/// Reads rows from bytes that come in parts.
+/// Reads rows from bytes that arrive in parts.
 #[derive(Debug)]
 pub struct BinaryRows {
     /// The number of fields that a row must have.
     columns: usize,
-    /// Most bytes of a row.
+    /// Maximum bytes of a row.
     row_max: usize,
     bytes: Vec<u8>,
-    /// Where the next row begins in `bytes`.
+    /// Offset of the next row in `bytes`.
     at: usize,
-    /// Bytes from there that were looked at.
+    /// Number of bytes after `at` that were scanned.
     scanned: usize,
-    /// Of the row that was read last, or is being read: where its fields lie, from its beginning.
+    /// Locations of the fields of the current row, relative to its beginning.
     fields: Vec<Option<(usize, usize)>>,
     next: Next,
     rows: u64,
@@ -137,7 +136,7 @@ pub struct BinaryRow<'a> {
 }
 
 impl<'a> BinaryRow<'a> {
-    /// Its fields; `None` = null.
+    /// Fields of the row; `None` = null.
     pub fn fields(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
         let bytes = self.bytes;
         self.fields
@@ -147,7 +146,7 @@ impl<'a> BinaryRow<'a> {
 }
 
 impl BinaryRows {
-    /// A reader of rows of so many fields and at most so many bytes.
+    /// A reader of rows of `columns` fields and at most `row_max` bytes.
     #[must_use]
     pub fn new(columns: usize, row_max: usize) -> BinaryRows {
         BinaryRows {
@@ -182,16 +181,16 @@ impl BinaryRows {
         }
     }
 
-    /// So many bytes from an offset behind the beginning of what comes next.
+    /// `N` bytes at an offset from the beginning of the next part.
     fn part<const N: usize>(&self, from: usize) -> Option<[u8; N]> {
         let bytes = self.bytes.get(self.at + from..)?;
         bytes.first_chunk::<N>().copied()
     }
 
-    /// The next row; `None` = all of it is not there yet, or, with `is_all`, there are no more.
+    /// The next row; `None` = the row is incomplete, or, with `is_all`, no rows remain.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the row is malformed.
     pub fn next_row(&mut self, is_all: bool) -> Result<Option<BinaryRow<'_>>, BinaryError> {
         if self.next == Next::Header && !self.header(is_all)? {
             return Ok(None);
@@ -212,7 +211,7 @@ impl BinaryRows {
         Ok(None)
     }
 
-    /// Reads the header; false = all of it is not there yet.
+    /// Reads the header; false = the header is incomplete.
     fn header(&mut self, is_all: bool) -> Result<bool, BinaryError> {
         let known = self.bytes.len().min(SIGNATURE.len());
         if self.bytes.get(..known) != SIGNATURE.get(..known) || (is_all && known < SIGNATURE.len())
@@ -239,7 +238,7 @@ impl BinaryRows {
         Ok(true)
     }
 
-    /// More is needed, which must still come.
+    /// Reports that more bytes are needed; an error if the input has ended.
     fn wait(&self, is_all: bool) -> Result<bool, BinaryError> {
         match is_all {
             true => Err(self.error(BinaryFault::Cut)),
@@ -247,11 +246,11 @@ impl BinaryRows {
         }
     }
 
-    /// Looks at the next row; whether all of it is there.
+    /// Scans the next row; true when it is complete.
     fn scan(&mut self, is_all: bool) -> Result<bool, BinaryError> {
         if self.scanned == 0 {
             if is_all && self.bytes.len() == self.at {
-                // As in PostgreSQL the end need not be said.
+                // As in PostgreSQL the end marker is optional.
                 return Ok(false);
             }
             let Some(count) = self.part::<2>(0) else {
@@ -356,7 +355,7 @@ mod tests {
         for step in [1, 3, 7, 100] {
             assert_eq!(read(2, GOLDEN, step).as_ref(), Ok(&rows));
         }
-        // The end need not be said, and an extension of the header is passed over.
+        // The end marker is optional, and an extension of the header is skipped.
         let (rest, _) = GOLDEN.split_at(GOLDEN.len() - 2);
         assert_eq!(read(2, rest, 4).as_ref(), Ok(&rows));
         let mut extended = GOLDEN.to_vec();

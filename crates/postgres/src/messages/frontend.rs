@@ -8,25 +8,25 @@ const SSL_REQUEST: u32 = 80_877_103;
 const GSS_REQUEST: u32 = 80_877_104;
 const CANCEL_REQUEST: u32 = 80_877_102;
 
-/// The message a connection begins with, which has no type byte.
+/// First message of a connection; has no type byte.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum First {
-    /// Asks for TLS; another first message follows.
+    /// Requests TLS; another first message follows.
     Tls,
-    /// Asks for encryption by GSSAPI; another first message follows.
+    /// Requests encryption by GSSAPI; another first message follows.
     Gss,
-    /// Asks to end what another connection is doing.
+    /// Requests the cancellation of another connection's statement.
     Cancel {
-        /// The number that connection was given.
+        /// Process number of the other connection.
         process: u32,
-        /// The secret it was given.
+        /// Secret of the other connection.
         secret: Vec<u8>,
     },
     /// Begins a session.
     Begin {
-        /// The minor version of the protocol; the major one is 3.
+        /// Minor version of the protocol; the major version is 3.
         minor: u16,
-        /// `user`, `database`, and what else is to be set, as sent.
+        /// `user`, `database`, and further settings, as sent.
         parameters: Vec<(String, String)>,
     },
 }
@@ -49,11 +49,11 @@ pub enum Message {
     Query(String),
     /// Prepares a statement.
     Parse {
-        /// Its name; empty = the unnamed one.
+        /// Name; empty = the unnamed statement.
         name: String,
-        /// Its text.
+        /// Text of the statement.
         sql: String,
-        /// Numbers of the types of the first parameters; 0 = not said.
+        /// OIDs of the types of the first parameters; 0 = unspecified.
         types: Vec<u32>,
     },
     /// Gives a prepared statement its parameters.
@@ -62,25 +62,25 @@ pub enum Message {
         portal: String,
         /// Name of the statement.
         statement: String,
-        /// 0 = text, 1 = binary: none = text, one = for all, else one for each.
+        /// 0 = text, 1 = binary: empty = text, one element = for all, otherwise one for each.
         formats: Vec<i16>,
         /// The parameters; `None` = null.
         values: Vec<Option<Vec<u8>>>,
         /// Formats of the columns of the result, as above.
         results: Vec<i16>,
     },
-    /// Asks for the shape of parameters and result.
+    /// Requests the description of parameters and result.
     Describe(Target, String),
     /// Forgets a statement or portal.
     Close(Target, String),
-    /// Runs a portal, or goes on with it.
+    /// Runs or continues a portal.
     Execute {
-        /// Its name.
+        /// Name of the portal.
         portal: String,
         /// After how many rows to stop; 0 = never.
         rows: u32,
     },
-    /// Asks for the answers so far.
+    /// Requests all pending answers.
     Flush,
     /// Ends a series of messages.
     Sync,
@@ -88,19 +88,19 @@ pub enum Message {
     CopyData(Vec<u8>),
     /// The end of a copy.
     CopyDone,
-    /// The client gives up a copy.
+    /// The client aborts a copy.
     CopyFail(String),
     /// A call of a function by its number, which is long out of use.
     FunctionCall,
-    /// The client goes.
+    /// The client disconnects.
     Terminate,
 }
 
-/// Reads the first message of a connection; with how many bytes it took. `None` = it is not all
-/// there yet.
+/// Reads the first message of a connection, and returns it with its length. `None` = the message is
+/// incomplete.
 ///
 /// # Errors
-/// When these bytes begin no session of this protocol.
+/// When the bytes do not begin a session of this protocol.
 pub fn first(bytes: &[u8]) -> Result<Option<(First, usize)>, Malformed> {
     let Some(head) = bytes.first_chunk::<4>() else {
         return Ok(None);
@@ -144,11 +144,11 @@ pub fn first(bytes: &[u8]) -> Result<Option<(First, usize)>, Malformed> {
     Ok(Some((first, whole.len())))
 }
 
-/// Reads the next message of a session, which may have `most` bytes; with how many bytes it took.
-/// `None` = it is not all there yet.
+/// Reads the next message of a session, of at most `most` bytes, and returns it with its length.
+/// `None` = the message is incomplete.
 ///
 /// # Errors
-/// When these bytes are no message.
+/// When the bytes are not a valid message.
 pub fn message(bytes: &[u8], most: u32) -> Result<Option<(Message, usize)>, Malformed> {
     let Some((&kind, rest)) = bytes.split_first() else {
         return Ok(None);
@@ -262,7 +262,8 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// A count and as many of these. Memory grows with what is there, not with what the count says.
+    /// A count and that number of elements. Memory grows with the present elements, not with the
+    /// count.
     fn list<T>(
         &mut self,
         one: impl Fn(&mut Self) -> Result<T, Malformed>,

@@ -4,11 +4,10 @@
 //! Purpose: framing, and the data of `COPY`. The meaning of a statement, types of values and
 //! sockets are the server's.
 //!
-//! Invariants: a message is read only when all of it is there, and only from its own bytes; every
-//! count in it is checked against what is left of it. No input makes a reader panic, or hold more
-//! than a few times the message's length.
-//! Failure: [`Malformed`] says what is wrong; after it nothing more can be read from that
-//! connection.
+//! Invariants: a message is read only when it is complete, and only from its own bytes; every count
+//! in a message is checked against its remaining bytes. No input makes a reader panic, or use more
+//! memory than a few times the message's length. Failure: [`Malformed`] describes the fault; the
+//! connection is unusable after it.
 //!
 //! Source: the chapter "Frontend/Backend Protocol" of PostgreSQL's documentation.
 
@@ -27,19 +26,19 @@ pub use copy_binary::{
 pub use frontend::{First, Message, Target, first, message};
 pub use statements::{StatementText, split, words};
 
-/// Bytes that are no message.
+/// Bytes that are not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {
-    /// The length cannot be, or is more than is allowed.
+    /// The length is invalid, or exceeds the limit.
     #[error("a message of {length} bytes, of which {most} are the most here")]
     Length {
-        /// The length that it says.
+        /// The length in the message.
         length: u32,
         /// The longest that is allowed.
         most: u32,
     },
-    /// The message ends within one of its parts, or goes on behind them.
+    /// The message ends within one of its parts, or continues after them.
     #[error("a message of type {0} whose parts do not fit its length")]
     Parts(char),
     /// A text that is not UTF-8.

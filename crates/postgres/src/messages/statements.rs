@@ -1,23 +1,24 @@
-//! Where one statement of a text ends and the next begins, and the first words of each.
+//! Boundaries of the statements of a text, and the first words of each.
 //!
 //! Quotes, comments and dollar quotes are followed as in PostgreSQL with
-//! `standard_conforming_strings`; nothing else of SQL is looked at.
+//! `standard_conforming_strings`; other syntax is ignored.
 
 /// One statement of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatementText<'a> {
-    /// Without the semicolon, and without blanks and comments around it.
+    /// Text without the semicolon, and without surrounding spaces and comments.
     pub text: &'a str,
-    /// Where it begins in the whole text, in bytes.
+    /// Offset in the whole text, in bytes.
     pub at: usize,
 }
 
-/// Splits a text at semicolons. Pieces that hold nothing but blanks and comments are left out.
+/// Splits a text at semicolons. Parts that contain only spaces and comments are left out.
 #[must_use]
 pub fn split(text: &str) -> Vec<StatementText<'_>> {
     let bytes = text.as_bytes();
     let mut pieces = Vec::new();
-    // From the first to after the last byte of the statement that is neither blank nor comment.
+    // Range from the first byte of the statement to after the last byte, without surrounding spaces
+    // and comments.
     let mut found: Option<(usize, usize)> = None;
     let mut at = 0;
     loop {
@@ -63,7 +64,7 @@ fn after_word(bytes: &[u8], at: usize) -> usize {
     at + word.count()
 }
 
-/// After blanks and comments, also nested ones.
+/// Offset after spaces and comments, also nested ones.
 fn after_blanks(bytes: &[u8], mut at: usize) -> usize {
     loop {
         match bytes.get(at..).unwrap_or_default() {
@@ -94,7 +95,7 @@ fn after_blanks(bytes: &[u8], mut at: usize) -> usize {
     }
 }
 
-/// After what begins at `at`, which is no blank: a quoted text, a name, or one byte.
+/// Offset after the token at `at`, which is not a space: a quoted text, a name, or one byte.
 fn after_token(bytes: &[u8], at: usize) -> usize {
     match bytes[at] {
         quote @ (b'\'' | b'"') => after_quote(bytes, at + 1, quote, false),
@@ -114,7 +115,7 @@ fn after_token(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// After the quote that ends a text; two of them stand for one.
+/// Offset after the quote that ends a text; two quotes stand for one.
 fn after_quote(bytes: &[u8], mut at: usize, quote: u8, backslash: bool) -> usize {
     while let Some(byte) = bytes.get(at) {
         if *byte == quote {
@@ -130,7 +131,7 @@ fn after_quote(bytes: &[u8], mut at: usize, quote: u8, backslash: bool) -> usize
     bytes.len()
 }
 
-/// After `$tag$…$tag$`; `None` = this dollar sign begins none.
+/// Offset after `$tag$…$tag$`; `None` = this dollar sign does not begin a quote.
 fn after_dollar(bytes: &[u8], at: usize) -> Option<usize> {
     let tag = bytes[at + 1..].iter().position(|b| !is_word(*b))?;
     if bytes[at + 1 + tag] != b'$' || bytes[at + 1].is_ascii_digit() {

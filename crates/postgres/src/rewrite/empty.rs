@@ -1,6 +1,6 @@
-//! Queries over tables that never have rows: what they give is known without running them.
+//! Queries over tables that never have rows: their results are determined without running them.
 //!
-//! The planner takes few correlated subqueries, and tools write many over such tables.
+//! The planner accepts few correlated subqueries, and tools write many over such tables.
 
 use super::catalog_name;
 use crate::catalog::columns;
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Functions that give a row although none goes in.
+/// Functions that return a row without input rows.
 const AGGREGATES: &[&str] = &[
     "any_value",
     "approx_distinct",
@@ -42,7 +42,7 @@ const AGGREGATES: &[&str] = &[
     "variance",
 ];
 
-/// The constant value of an expression that reads an empty table, if it has one.
+/// The constant value of an expression that reads an empty table, if it is constant.
 pub(super) fn instead_of(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Subquery(query) if gives_no_row(query) => Some(Expr::Value(Value::Null.into())),
@@ -61,8 +61,8 @@ pub(super) fn instead_of(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// Makes a query simple that never has a row: no condition, and nothing for its columns but what is
-/// simple. True when it was one.
+/// Simplifies a query without rows: removes its condition, and replaces its complex columns. True
+/// when the query was one.
 pub(super) fn simplify(select: &mut Select) -> bool {
     if !takes_from_nothing(&select.from) || aggregates(select) {
         return false;
@@ -74,7 +74,7 @@ pub(super) fn simplify(select: &mut Select) -> bool {
             SelectItem::ExprWithAlias { expr, alias } => (expr, Some(alias.clone())),
             _ => continue,
         };
-        // Literals stay: they have no type but that of what they are united with.
+        // Literals stay: their type is determined by the other side of the union.
         let (made, name) = if matches!(expr, Expr::Value(_)) {
             (expr.clone(), format!("?column? {}", index + 1))
         } else if is_hard(expr) {
@@ -90,8 +90,8 @@ pub(super) fn simplify(select: &mut Select) -> bool {
     true
 }
 
-/// `NULL` instead of an expression, of its type as far as it says that: an expression that no row
-/// has takes the type of what it is united with.
+/// `NULL` instead of an expression, with the expression's type if it is explicit: a column without
+/// rows adopts the type of the other side of the union.
 fn no_value(expr: &Expr) -> Expr {
     let null = || Box::new(Expr::Value(Value::Null.into()));
     match expr {
@@ -121,7 +121,7 @@ fn no_value(expr: &Expr) -> Expr {
     }
 }
 
-/// Whether a query never has a row: it takes from an empty table, and does not aggregate.
+/// True when a query never has a row: it reads an empty table, and does not aggregate.
 fn gives_no_row(query: &Query) -> bool {
     if query.with.is_some() {
         return false;
@@ -148,7 +148,7 @@ fn takes_from_nothing(from: &[TableWithJoins]) -> bool {
     })
 }
 
-/// Whether a join has no rows when there are none at its left.
+/// True when a join has no rows if its left side has none.
 fn keeps_left(join: &JoinOperator) -> bool {
     matches!(
         join,
@@ -179,11 +179,11 @@ fn is_empty(factor: &TableFactor) -> bool {
     };
     match args {
         None => {
-            // Without a schema it may be a table of the user, whose names seldom begin so.
+            // Without a schema it may be a table of the user, whose names seldom begin with `pg_`.
             (qualified || called.starts_with("pg_"))
                 && columns::find(None, &called).is_some_and(|(_, table)| table.empty)
         }
-        // Rights and options, of which there are none: their columns are always null.
+        // Rights and options, which do not exist here: their columns are always null.
         Some(args) => {
             qualified
                 && called == "unnest"
@@ -209,7 +209,7 @@ fn is_unset(expr: &Expr) -> bool {
         .any(|end| name.value.ends_with(end))
 }
 
-/// Whether a row comes out although none goes in.
+/// True when a query returns a row without input rows.
 pub(super) fn aggregates(select: &Select) -> bool {
     let grouped = match &select.group_by {
         GroupByExpr::All(_) => true,
@@ -258,8 +258,8 @@ impl Visitor for Aggregates {
     }
 }
 
-/// Whether the planner may not take an expression: it has a query, a choice, a comparison with the
-/// elements of an array or a function it does not have in it.
+/// True when the planner may not accept an expression: it contains a query, a choice, a comparison
+/// with the elements of an array or an unknown function.
 fn is_hard(expr: &Expr) -> bool {
     let found = visit_expressions(expr, |part| match part {
         Expr::Subquery(_)
@@ -279,9 +279,9 @@ fn is_hard(expr: &Expr) -> bool {
     found.is_break()
 }
 
-/// Leaves out of a `CASE` what it gives for types that are not there: domains, composite types,
-/// enumerations and ranges. Drivers ask for what those are made of by queries that the planner does
-/// not take.
+/// Removes the branches of a `CASE` for types that do not exist here: domains, composite types,
+/// enumerations and ranges. Drivers look up the parts of these types with queries that the planner
+/// does not accept.
 pub(super) fn without_rare_types(case: &mut Expr) -> bool {
     let Expr::Case { conditions, .. } = case else {
         return false;
@@ -318,8 +318,8 @@ pub(super) fn without_rare_types(case: &mut Expr) -> bool {
     changed
 }
 
-/// Whether a query takes one value from tables of the catalog, where it finds at most one row, and
-/// is not yet in the form that the planner takes when it depends on the query around it.
+/// True when a query reads one value from tables of the catalog, from at most one row, and is not
+/// yet in the form that the planner accepts for a query that depends on its outer query.
 pub(super) fn may_be_aggregated(query: &Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return false;

@@ -16,13 +16,13 @@ use std::ops::ControlFlow;
 
 /// Replacement of a cast.
 enum Target {
-    /// Nothing: the cast is left out.
+    /// The cast is left out.
     None,
-    /// To this type.
+    /// Cast to this type.
     To(&'static str),
-    /// Text to a number by this function; what is no text, to a name by the other one.
+    /// Text to a number by the first function; a value that is not a text to a name by the second.
     Named(&'static str, &'static str),
-    /// To the name of a function, as `pg_type` has them.
+    /// Cast to the name of a function, as `pg_type` has them.
     Function,
     /// A text such as `{a,b}` to an array of this type.
     Array(&'static str),
@@ -46,9 +46,9 @@ pub(super) fn function_number(expr: &Expr) -> Option<Expr> {
     super::expression_of(&format!("pg_regproc_oid({name})"))
 }
 
-/// Within `CASE`, `x IN (SELECT …)` over nothing but functions becomes a look into the array of
-/// what they give, which the planner takes there. Where `IN` is null since it is not known, this is
-/// false; a condition of `CASE` takes both alike.
+/// Within `CASE`, `x IN (SELECT …)` over functions only becomes a look-up in the array of their
+/// results, which the planner accepts there. Where `IN` is null, the look-up is false; a condition
+/// of `CASE` treats both alike.
 pub(super) fn look_in_arrays(case: &mut Expr) -> bool {
     let mut changed = false;
     let walked: ControlFlow<()> = visit_expressions_mut(case, |expr| {
@@ -69,7 +69,7 @@ pub(super) fn look_in_arrays(case: &mut Expr) -> bool {
     changed && walked.is_continue()
 }
 
-/// Whether a query reads functions alone.
+/// True when a query reads only functions.
 fn reads_functions(query: &datafusion::sql::sqlparser::ast::Query) -> bool {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return false;
@@ -84,7 +84,7 @@ fn reads_functions(query: &datafusion::sql::sqlparser::ast::Query) -> bool {
         })
 }
 
-/// Writes an operation under one of the names that PostgreSQL gives operators.
+/// Writes an operation with an operator of PostgreSQL in the planner's syntax.
 fn custom_operation(left: &Expr, parts: &[String], right: &Expr) -> String {
     let operator = parts.last().cloned().unwrap_or_default();
     let (left, right) = (left.to_string(), right.to_string());
@@ -98,7 +98,7 @@ fn custom_operation(left: &Expr, parts: &[String], right: &Expr) -> String {
 }
 
 impl Rewriter<'_> {
-    /// Rewrites an expression whose parts are rewritten already.
+    /// Rewrites an expression whose parts are already rewritten.
     pub(super) fn expression(&mut self, expr: &mut Expr) -> Result<(), VariableError> {
         match expr {
             Expr::BinaryOp { left, op, right } if is_comparison(op) => {
@@ -146,7 +146,7 @@ impl Rewriter<'_> {
                 }
             }
             Expr::AnyOp { left, right, .. } if reads_memberships(right) => {
-                // There are no roles that others belong to: each has itself alone.
+                // Roles do not have members: each contains only itself.
                 let user = quote_literal(&self.session.user);
                 let text = format!("({left}) = {user}");
                 self.put_text(expr, &text);
@@ -163,7 +163,7 @@ impl Rewriter<'_> {
         Ok(())
     }
 
-    /// Compares the number of a function with the number of the one that is named beside it.
+    /// In a comparison with a function's OID, converts the name of a function to its OID.
     fn comparison(&mut self, left: &mut Expr, right: &mut Expr) {
         let numbers = (is_number(left), is_number(right));
         for (number, name) in [(numbers.0, right), (numbers.1, left)] {
@@ -173,8 +173,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Makes the character that escapes in a pattern the backslash, the only one that the planner
-    /// knows.
+    /// Replaces the escape character of a pattern by the backslash, the only one that the planner
+    /// accepts.
     fn escaped(&mut self, pattern: &mut Expr, escape: &mut ValueWithSpan) {
         let ValueWithSpan {
             value: Value::SingleQuotedString(by),
@@ -195,7 +195,7 @@ impl Rewriter<'_> {
         self.put_text(pattern, &text);
     }
 
-    /// Returns the replacement of a cast; `None` = it stays.
+    /// Returns the replacement of a cast; `None` = unchanged.
     fn cast(&mut self, inner: &mut Expr, data_type: &DataType) -> Option<String> {
         if let Some(told) = parameter(inner, data_type) {
             self.parameters.push(told);
@@ -220,8 +220,8 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Returns the replacement of `(expression).field`; `None` = it stays. Elements of arrays are
-    /// the planner's, but for those of vectors, which begin at 0.
+    /// Returns the replacement of `(expression).field`; `None` = unchanged. Elements of arrays are
+    /// the planner's, except the elements of vectors, which begin at 0.
     fn field(&mut self, root: &Expr, access: &mut [AccessExpr]) -> Option<String> {
         if let [AccessExpr::Dot(Expr::Identifier(field))] = &*access
             && matches!(root, Expr::Nested(_))
@@ -240,7 +240,7 @@ impl Rewriter<'_> {
         None
     }
 
-    /// Replaces a call, or takes the schema of the catalog away from before its name.
+    /// Replaces a call, or removes the schema of the catalog before its name.
     fn call(&mut self, expr: &mut Expr) -> Result<(), VariableError> {
         let Expr::Function(function) = expr else {
             return Ok(());
@@ -266,7 +266,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The replacement of a call; `None` = it stays.
+    /// Replacement of a call; `None` = unchanged.
     fn function_call(&mut self, function: &Function) -> Result<Option<String>, VariableError> {
         let Some(name) = catalog_name(&function.name) else {
             return Ok(None);
@@ -300,7 +300,7 @@ impl Rewriter<'_> {
                 [],
             ) => Ok(Some("NULL".to_owned())),
             ("txid_current" | "txid_current_if_assigned", []) => {
-                // There are no transactions.
+                // Transactions do not exist here.
                 Ok(Some("CAST(NULL AS BIGINT)".to_owned()))
             }
             ("pg_my_temp_schema", []) => Ok(Some("0".to_owned())),
@@ -379,8 +379,8 @@ pub(super) fn cast_parameters(statement: &Statement) -> Vec<(usize, u32)> {
     found
 }
 
-/// The number of a parameter, from 1, that is cast to a type that is another one here, and that of
-/// the type: drivers send what the server says that a parameter is.
+/// Number of a parameter, from 1, that is cast to a type with another representation here, and the
+/// OID of that type: drivers send parameters in the type that the server reports.
 fn parameter(inner: &Expr, data_type: &DataType) -> Option<(usize, u32)> {
     let Expr::Value(ValueWithSpan {
         value: Value::Placeholder(name),
@@ -447,15 +447,15 @@ fn is_comparison(op: &BinaryOperator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
-/// Whether a type is one of whole numbers, as numbers of functions are.
+/// True when a type is an integer type, as OIDs of functions are.
 fn is_whole(data_type: &DataType) -> bool {
     let name = data_type.to_string().to_lowercase();
     let name = name.strip_prefix("pg_catalog.").unwrap_or(&name);
     ["oid", "int", "integer", "int4", "bigint", "int8"].contains(&name)
 }
 
-/// Whether an expression is a whole number by what is written: a literal, a cast, the number of a
-/// row of the catalog.
+/// True when an expression is a whole number by its form: a literal, a cast, the OID of a row of
+/// the catalog.
 fn is_number(expr: &Expr) -> bool {
     match strip(expr) {
         Expr::Value(value) => matches!(value.value, Value::Number(..)),
@@ -466,7 +466,7 @@ fn is_number(expr: &Expr) -> bool {
     }
 }
 
-/// Whether an expression is a column of one of these names, casts apart.
+/// True when an expression, ignoring casts, is a column with one of these names.
 fn is_named(expr: &Expr, names: &[&str]) -> bool {
     let name = match expr {
         Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => return is_named(inner, names),
@@ -480,7 +480,7 @@ fn is_named(expr: &Expr, names: &[&str]) -> bool {
     names.contains(&name.as_str())
 }
 
-/// Whether an array is one of the roles that somebody belongs to.
+/// True when an array contains the roles with a given member.
 fn reads_memberships(array: &Expr) -> bool {
     let Expr::Subquery(query) = strip(array) else {
         return false;
@@ -494,7 +494,7 @@ fn reads_memberships(array: &Expr) -> bool {
     found.is_break()
 }
 
-/// Without parentheses around it.
+/// Returns an expression without surrounding parentheses.
 fn strip(expr: &Expr) -> &Expr {
     match expr {
         Expr::Nested(inner) => strip(inner),
@@ -540,7 +540,8 @@ fn array_of_query(query: &datafusion::sql::sqlparser::ast::Query) -> Option<Stri
     ))
 }
 
-/// A text such as `{a,b}` as an array; `None` = it is none, or one with quotes or arrays inside.
+/// A text such as `{a,b}` as an array; `None` = the text is not an array, or contains quotes or
+/// inner arrays.
 fn array(text: &str, data_type: &str) -> Option<String> {
     let inner = text.trim().strip_prefix('{')?.strip_suffix('}')?;
     if inner.contains(['"', '{', '\\']) {
@@ -561,7 +562,7 @@ fn array(text: &str, data_type: &str) -> Option<String> {
     })
 }
 
-/// A cast as the planner takes it; `None` = as it is.
+/// A cast in the planner's syntax; `None` = unchanged.
 fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
     let full = data_type.to_string().to_lowercase();
     let name = full
@@ -587,7 +588,7 @@ fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
         "_float8" | "float8[]" | "double precision[]" => Target::Array("DOUBLE"),
         "_bool" | "bool[]" | "boolean[]" => Target::Array("BOOLEAN"),
         _ if name.len() < full.len() => {
-            // A type of ours under its schema.
+            // A Headwater type under its schema.
             let parsed = Parser::new(&Counted)
                 .try_with_sql(name)
                 .and_then(|mut parser| parser.parse_data_type())

@@ -1,13 +1,13 @@
 //! The names of a result's columns.
 //!
-//! PostgreSQL calls a column by the function or column it is made of, and lets two have the same
-//! name; the planner calls it by its whole text, and does not.
+//! PostgreSQL names a column after its function or source column, and allows equal names; the
+//! planner names it by its whole text, and requires distinct names.
 
 use datafusion::sql::sqlparser::ast::{Ident, Query, Select, SelectItem, SetExpr, Statement};
 use headwater_query::column_name;
 use std::collections::BTreeMap;
 
-/// The names PostgreSQL would give; `None` where the planner's are the same.
+/// PostgreSQL's names of the columns; `None` where the planner's names are the same.
 pub(super) fn of(statement: &Statement) -> Option<Vec<Option<String>>> {
     let Statement::Query(query) = statement else {
         return None;
@@ -24,8 +24,7 @@ pub(super) fn of(statement: &Statement) -> Option<Vec<Option<String>>> {
         .collect()
 }
 
-/// Gives columns without a name, of which another one of the same query is the same, names of their
-/// own.
+/// Sets distinct names for unnamed columns that occur more than once in a query.
 pub(super) fn distinguish(statement: &mut Statement) -> bool {
     let Statement::Query(query) = statement else {
         return false;
@@ -57,7 +56,7 @@ pub(super) fn distinguish(statement: &mut Statement) -> bool {
     changed
 }
 
-/// The select whose columns are the result's.
+/// The select that determines the columns of the result.
 fn select(query: &Query) -> Option<&Select> {
     let mut body = query.body.as_ref();
     loop {

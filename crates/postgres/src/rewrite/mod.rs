@@ -1,9 +1,9 @@
-//! Turns statements as PostgreSQL's clients write them into ones that the planner takes.
+//! Turns statements of PostgreSQL's clients into statements that the planner accepts.
 //!
-//! Only what differs is changed: qualified functions and operators of `pg_catalog`, casts to types
-//! of the catalog, `ARRAY(…)`, functions in `FROM`, queries of the session itself, and subqueries
-//! over tables that are always empty. A statement without any of these comes back as it was, byte
-//! for byte, so that positions in errors stay right.
+//! Only differing syntax is changed: qualified functions and operators of `pg_catalog`, casts to
+//! types of the catalog, `ARRAY(…)`, functions in `FROM`, queries of the session itself, and
+//! subqueries over tables that are always empty. A statement without any of these is returned
+//! unchanged, byte for byte, so that positions in errors stay correct.
 
 mod empty;
 mod expressions;
@@ -23,25 +23,25 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A statement that has been looked at.
+/// An analysed statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {
-    /// The statement to run; `None` = the statement as it is.
+    /// The statement to run; `None` = the original statement.
     pub sql: Option<String>,
-    /// The names of the result's columns, where PostgreSQL has other ones; `None` = there is a `*`,
-    /// or it is no query.
+    /// Names of the result's columns, where PostgreSQL's names differ; `None` = the statement has a
+    /// `*`, or is not a query.
     pub labels: Option<Vec<Option<String>>>,
     /// Settings that the statement changes by `set_config`.
     pub settings: Vec<(String, String)>,
-    /// Parameters, from 1, that are cast to types of PostgreSQL's that are others here, with the
-    /// numbers of those.
+    /// Parameters, from 1, that are cast to PostgreSQL types with another representation here, with
+    /// the OIDs of these types.
     pub parameters: Vec<(usize, u32)>,
-    /// Parameters, from 1, that are cast in the statement as it was written, with the numbers of
-    /// the types: some may stand in parts that are left out.
+    /// Parameters, from 1, that are cast in the original statement, with the OIDs of the types:
+    /// some may be in parts that are left out.
     pub casts: Vec<(usize, u32)>,
 }
 
-/// The statement of a text, if it can be read and is one.
+/// The statement of a text, if it can be parsed and is a single statement.
 fn read(sql: &str) -> Option<Statement> {
     let mut statements = Parser::parse_sql(&Counted, sql).ok()?;
     match statements.len() {
@@ -50,10 +50,11 @@ fn read(sql: &str) -> Option<Statement> {
     }
 }
 
-/// Looks at a statement. One that cannot be read is left to the planner, which says why.
+/// Analyses a statement. A statement that cannot be parsed is left to the planner, which reports
+/// the error.
 ///
 /// # Errors
-/// When it reads a setting that does not exist.
+/// When the statement reads a setting that does not exist.
 fn rewrite_read(
     statement: Option<Statement>,
     listing: &dyn Listing,
@@ -106,8 +107,7 @@ fn rewritten(sql: &str, listing: &dyn Listing, process: u32) -> Result<Rewritten
 /// error names a setting that does not exist.
 ///
 /// # Errors
-/// When the statement is longer, larger or nested deeper than statements may be, or takes too long
-/// to read.
+/// When the statement exceeds the limits of length, size or depth, or parsing takes too long.
 pub async fn rewrite(
     session: &headwater_query::Session,
     sql: &str,
@@ -117,7 +117,7 @@ pub async fn rewrite(
     let most = session.text_bytes_max();
     let look = move |text: &str| {
         let statement = read(text);
-        // What is too large is refused for what was written, not for what it is made into.
+        // The limits apply to the original statement, not to the rewritten one.
         if let Some(statement) = &statement {
             headwater_query::measure_least(statement)?;
         }
@@ -133,7 +133,7 @@ pub async fn rewrite(
     session.look_at(sql, look).await
 }
 
-/// Refuses a text that has become too long by what was put into it.
+/// Refuses a text that has become too long by insertions.
 fn check_made(written: usize, made: usize, most: usize) -> headwater_query::Result<()> {
     if made <= most {
         return Ok(());
@@ -158,7 +158,7 @@ struct Session {
 struct Rewriter<'a> {
     session: Session,
     listing: &'a dyn Listing,
-    /// Names that `WITH` gives.
+    /// Names defined by `WITH`.
     named: BTreeSet<String>,
     settings: Vec<(String, String)>,
     parameters: Vec<(usize, u32)>,
@@ -176,7 +176,8 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_statement(&mut self, statement: &mut Statement) -> ControlFlow<VariableError> {
-        // Names that are no relations to the visitor, since what they name is made or goes.
+        // Names that are not existing relations to the visitor, since the statement creates or
+        // drops them.
         match statement {
             Statement::CreateView(view) => self.changed |= self.without_database(&mut view.name),
             Statement::Drop { names, .. } => {
@@ -264,8 +265,8 @@ impl VisitorMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
-    /// Takes the session's own database away from before a table's schema, where it may stand; true
-    /// if it did.
+    /// Removes the session's own database before a table's schema, where SQL allows it; true if it
+    /// was removed.
     fn without_database(&self, name: &mut ObjectName) -> bool {
         let is_own = match name.0.as_slice() {
             [ObjectNamePart::Identifier(database), _, _] => {
@@ -284,7 +285,8 @@ impl Rewriter<'_> {
         self.changed = true;
     }
 
-    /// Puts in what a text says. The text is made here, and of expressions that were read before.
+    /// Replaces an expression by a parsed text. The text is made here, of expressions that were
+    /// parsed before.
     fn put_text(&mut self, expr: &mut Expr, text: &str) {
         if let Some(new) = expression_of(text) {
             self.put(expr, new);
@@ -300,7 +302,7 @@ fn expression_of(text: &str) -> Option<Expr> {
         .ok()
 }
 
-/// The last part of a name in small letters, if the others are schemas of PostgreSQL's own.
+/// The last part of a name in small letters, if the other parts are schemas of PostgreSQL.
 fn catalog_name(name: &ObjectName) -> Option<String> {
     let parts: Option<Vec<&Ident>> = name.0.iter().map(ObjectNamePart::as_ident).collect();
     match parts?.as_slice() {
@@ -314,7 +316,7 @@ fn catalog_name(name: &ObjectName) -> Option<String> {
     }
 }
 
-/// A name as it counts: in small letters unless quoted.
+/// The effective name: in lower case unless quoted.
 fn small(name: &Ident) -> String {
     match name.quote_style {
         Some(_) => name.value.clone(),

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::parser::Parser;
 use headwater_query::Counted;
 
-/// Functions of PostgreSQL that give rows, and the tables that they are here.
+/// Functions of PostgreSQL that return rows, and the corresponding tables.
 const TABLES: [(&str, &str); 2] = [
     ("pg_get_keywords", "pg_get_keywords"),
     ("pg_show_all_settings", "pg_settings"),
@@ -57,7 +57,7 @@ impl Rewriter<'_> {
                 array_exprs,
                 ..
             } if alias.columns.is_empty() && array_exprs.len() == 1 => {
-                // A column of one function is called as its rows are.
+                // The only column of a function has the name of the function's alias.
                 alias.columns.push(TableAliasColumnDef {
                     name: alias.name.clone(),
                     data_type: None,
@@ -88,8 +88,8 @@ impl Rewriter<'_> {
         if self.named.contains(&called) || columns::find(None, &called).is_none() {
             return;
         }
-        // A table of the user goes before one of the catalog. If they cannot be listed, the planner
-        // tells that.
+        // A table of the user precedes a table of the catalog. If the tables cannot be listed, the
+        // planner reports the error.
         let tables = self.listing.tables();
         let shown = tables.is_ok_and(|tables| tables.iter().any(|table| table.name == called));
         if !shown {
@@ -113,7 +113,7 @@ impl Rewriter<'_> {
         };
         let series = ["generate_series", "range"].contains(&called);
         if series && args.iter().all(literal) && alias.is_none() {
-            // The planner has this one.
+            // The planner has this function.
             return None;
         }
         let column = match &alias {

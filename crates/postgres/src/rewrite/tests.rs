@@ -48,7 +48,7 @@ impl Listing for Fixed {
     }
 }
 
-/// The answer as lines of values, or what went wrong.
+/// The answer as lines of values, or the error.
 async fn ask(sql: &str) -> Result<Vec<String>, String> {
     let listing: Arc<dyn Listing> = Arc::new(Fixed);
     let config = SessionConfig::new().with_default_catalog_and_schema("headwater", "public");
@@ -163,7 +163,7 @@ async fn every_table_can_be_read() {
         for table in tables {
             let rows = ask(&format!("SELECT count(*) FROM {schema}.{}", table.name)).await;
             let count: u32 = rows.unwrap()[0].parse().unwrap();
-            // There are neither views nor indexes here.
+            // This database has neither views nor indexes.
             let made = ["pg_index", "pg_indexes", "pg_views", "views"].contains(&table.name);
             assert_eq!(count == 0, table.empty || made, "{}", table.name);
         }

@@ -1,4 +1,4 @@
-//! Taking connections, each of which may become a session.
+//! Accepting connections, each of which may become a session.
 
 use super::cancel::Cancels;
 use super::front_end::{Begins, FrontEnd};
@@ -9,19 +9,19 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// After a failure to take a connection, which is most often a lack of file descriptors.
+/// Pause after a failure to accept a connection, which is most often a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Most connections that are refused at one time because there are too many.
+/// Maximum connections that are being refused at the same time.
 const REFUSALS_MAX: usize = 16;
 
-/// Most connections that have not authenticated yet.
+/// Maximum connections that have not authenticated yet.
 const STARTING_MAX: usize = 512;
 const STARTING_HALF: usize = STARTING_MAX / 2;
-/// Time limit of their authentication where there are many.
+/// Time limit of authentication when many connections are unauthenticated.
 const CROWDED: Duration = Duration::from_secs(1);
 
 impl FrontEnd {
-    /// Serves until the server stops. Returns whether every statement ended in time.
+    /// Serves until the server stops. Returns true when every statement ended in time.
     pub async fn run(self: Arc<Self>, listener: TcpListener) -> bool {
         let mut stop = self.stopping.clone();
         let settings = &self.settings;
@@ -31,7 +31,7 @@ impl FrontEnd {
         let cancels = Arc::new(Cancels::default());
         let mut connections = JoinSet::new();
         let stopped = async {
-            // An error means that the sender was dropped: that is a stop too.
+            // An error means that the sender was dropped, which is a stop too.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         tokio::pin!(stopped);
@@ -66,7 +66,7 @@ impl FrontEnd {
                 }
                 continue;
             };
-            // Where many begin, silent ones end soon.
+            // When many connections are starting, silent ones are closed soon.
             let limit = match starting.available_permits() {
                 0..STARTING_HALF => CROWDED.min(settings.startup_timeout),
                 _ => settings.startup_timeout,
@@ -83,7 +83,7 @@ impl FrontEnd {
                 open.inc();
                 let _closed = Closed(open);
                 if let Err(error) = startup::session(begins, stream).await {
-                    // Clients go away as they like.
+                    // Clients may disconnect at any time.
                     tracing::debug!(%error, "a connection of PostgreSQL's protocol ended early");
                 }
             });

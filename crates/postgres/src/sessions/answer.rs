@@ -12,22 +12,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Rows that are made into messages before it is looked whether to send them.
+/// Rows that are encoded between two checks whether to send.
 const CHUNK: usize = 128;
-/// Most cursors of a session whose rows are being computed.
+/// Maximum cursors of a session whose rows are being computed.
 const CURSORS_MAX: usize = 16;
 /// Time that a statement waits for a slot.
 const PLACE_WAIT: Duration = Duration::from_secs(5);
 
-/// Whether values of a type may follow where those of another one were described: decimals have one
-/// number, however many digits they have.
+/// True when values of a type may follow a description of another type: all decimals have one OID,
+/// whatever their digits.
 fn may_be_told(was: &DataType, is: &DataType) -> bool {
     was == is || (was.is_decimal() && is.is_decimal())
 }
 
 impl<S: Stream> Connection<S> {
-    /// Waits for a slot among the statements that may run; not for long, so that a client knows why
-    /// it waits.
+    /// Waits for a statement slot, but only briefly, so that a client receives the reason.
     pub(super) async fn place(&mut self) -> Result<Slot, Failure> {
         let places = Arc::clone(&self.front_end.statements.slots);
         let owner = self.grant.owner();
@@ -43,8 +42,7 @@ impl<S: Stream> Connection<S> {
         Ok(place)
     }
 
-    /// Runs a statement on the threads that compute, so that this one stays free for the
-    /// connections it serves.
+    /// Runs a statement on the compute threads, so that this thread stays free for its connections.
     pub(super) async fn answer(
         &mut self,
         sql: &str,
@@ -58,7 +56,7 @@ impl<S: Stream> Connection<S> {
         self.link.wait(threads.answer(run)).await
     }
 
-    /// Sets what a statement sets by `set_config`.
+    /// Applies the settings of a statement's `set_config`.
     pub(super) fn apply(&mut self, text: &Text) -> Result<(), Failure> {
         for (name, value) in &text.rewritten.settings {
             let told = self.seen.variables.write().set(name, value)?;
@@ -116,7 +114,8 @@ impl<S: Stream> Connection<S> {
         }));
     }
 
-    /// Lets a portal wait to be asked for more rows, as long as there are not too many that do.
+    /// Suspends a portal until the client requests more rows, unless too many portals are
+    /// suspended.
     pub(super) fn suspend(&self, portal: &mut Portal) -> Result<(), Failure> {
         let State::Rows(rows) = &mut portal.state else {
             return Ok(());
@@ -152,7 +151,7 @@ impl<S: Stream> Connection<S> {
         open.min()
     }
 
-    /// Ends the cursors whose time is up: what they keep is needed by others.
+    /// Closes cursors that have exceeded their time, to free their resources.
     pub(super) fn end_late_cursors(&mut self) {
         let now = Instant::now();
         for portal in self.portals.values_mut() {
@@ -162,7 +161,7 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Sends rows of a portal, at most so many, and then what became of it.
+    /// Sends at most `most` rows of a portal, and then the completion message.
     pub(super) async fn send(
         &mut self,
         portal: &mut Portal,
@@ -179,7 +178,7 @@ impl<S: Stream> Connection<S> {
         Ok(())
     }
 
-    /// Sends rows of a portal, at most so many. `silent` = passes over them.
+    /// Sends at most `most` rows of a portal. `silent` = skips them.
     pub(super) async fn send_rows(
         &mut self,
         portal: &mut Portal,

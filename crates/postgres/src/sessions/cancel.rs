@@ -1,4 +1,5 @@
-//! Ending what another connection does: PostgreSQL's clients open a second one and name the first.
+//! Cancelling the statement of another connection: PostgreSQL's clients open a second connection
+//! that names the first.
 
 use crate::host::Host;
 use parking_lot::Mutex;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use subtle::ConstantTimeEq;
 use tokio::sync::Notify;
 
-/// Whether the statement of one connection is to end.
+/// Signal to end the statement of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Cancel {
     wanted: AtomicBool,
@@ -45,7 +46,7 @@ struct Entry {
     cancel: Arc<Cancel>,
 }
 
-/// The connections there are, by number.
+/// All connections, by number.
 #[derive(Debug, Default)]
 pub(super) struct Cancels {
     entries: Mutex<BTreeMap<u32, Entry>>,
@@ -71,7 +72,7 @@ impl Cancels {
         let cancel = Arc::new(Cancel::default());
         let mut entries = self.entries.lock();
         let process = loop {
-            // Drivers take it for a signed number that is positive.
+            // Drivers interpret the number as signed and positive.
             let process = u32::from_be_bytes(random()?) >> 1;
             if process != 0 && !entries.contains_key(&process) {
                 break process;
@@ -91,8 +92,8 @@ impl Cancels {
         })
     }
 
-    /// Cancels the statement of a connection, if the secret is right. The client that requests it
-    /// gets no answer either way.
+    /// Cancels the statement of a connection, if the secret is right. The requesting client does
+    /// not receive an answer in either case.
     pub(super) fn cancel(&self, process: u32, secret: &[u8]) {
         let entries = self.entries.lock();
         if let Some(entry) = entries.get(&process)

@@ -22,7 +22,7 @@ pub(super) enum Command {
     RollbackTo,
     /// `SET`; without a value, back to the default.
     Set(String, Option<String>),
-    /// Something that is taken and means nothing here; with its tag.
+    /// An accepted command without effect; with its tag.
     Nothing(&'static str),
     /// `RESET`; without a name, all.
     Reset(Option<String>),
@@ -34,20 +34,20 @@ pub(super) enum Command {
     Deallocate(Option<String>),
     /// `DECLARE … CURSOR FOR …`; with where the query begins, in bytes.
     Declare {
-        /// Of the cursor.
+        /// Name of the cursor.
         name: String,
-        /// Whether it stays after its transaction.
+        /// True when the cursor outlives its transaction.
         hold: bool,
-        /// Where the query begins in the statement, in bytes.
+        /// Offset of the query in the statement, in bytes.
         query_at: usize,
     },
     /// `FETCH` or `MOVE`; 0 rows = all.
     Fetch {
-        /// Of the cursor.
+        /// Name of the cursor.
         name: String,
         /// The number of rows; `u64::MAX` = all.
         rows: u64,
-        /// Whether the rows are only passed over.
+        /// True when the rows are only skipped.
         silent: bool,
     },
     /// `CLOSE`; without a name, all.
@@ -59,8 +59,8 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// Whether it may come after a statement that failed: it ends the transaction, or goes back to
-    /// before the failure.
+    /// True when the command is allowed after a failed statement: it ends the transaction, or rolls
+    /// back to before the failure.
     pub(super) fn ends_transaction(&self) -> bool {
         matches!(
             self,
@@ -68,10 +68,10 @@ impl Command {
         )
     }
 
-    /// Whether a statement is one; `None` = the planner may know it.
+    /// Parses a command; `None` = not a command of this module, so the planner may accept it.
     ///
     /// # Errors
-    /// When it is one and not as it should be.
+    /// When the command is malformed.
     pub(super) fn read(text: &str) -> Result<Option<Command>, Notice> {
         let first = words(text, 3);
         let Some(verb) = first.first().map(String::as_str) else {
@@ -120,14 +120,14 @@ impl Command {
     }
 }
 
-/// The name that is the token of this number, and the one after it.
+/// The name at the token `at`, and the name after it.
 fn name_after(text: &str, at: usize) -> (Option<String>, Option<String>) {
     let tokens = tokens(text);
     let name = |at: usize| tokens.get(at).and_then(|(token, _)| token.name());
     (name(at), name(at + 1))
 }
 
-/// Reads `RESET name`; `None` = it is for the planner.
+/// Parses `RESET name`; `None` = left to the planner.
 fn reset(text: &str) -> Result<Option<Command>, Notice> {
     match name_after(text, 1).0 {
         None => Err(wrong(
@@ -140,7 +140,7 @@ fn reset(text: &str) -> Result<Option<Command>, Notice> {
     }
 }
 
-/// Reads `SHOW name`, and the names of several words; `None` = it is for the planner.
+/// Parses `SHOW name`, and the names of several words; `None` = left to the planner.
 fn show(text: &str) -> Option<Command> {
     let name = match name_after(text, 1) {
         (None, _) => return None,
@@ -165,7 +165,7 @@ fn not_dropped() -> Notice {
     }
 }
 
-/// Reads `DEALLOCATE [PREPARE] name`, whose name is the token of this number.
+/// Reads `DEALLOCATE [PREPARE] name`, whose name is the token at `at`.
 fn deallocate(text: &str, at: usize) -> Result<Command, Notice> {
     match name_after(text, at).0 {
         None => Err(wrong(

@@ -1,7 +1,7 @@
-//! A session that has begun: its messages one after the other.
+//! An established session: its messages one after the other.
 //!
-//! Invariant: after a message that failed in the extended protocol nothing is done until the client
-//! says `Sync`; after a statement that failed within a transaction only its end is taken.
+//! Invariant: after a failed message of the extended protocol, messages are skipped until `Sync`;
+//! after a failed statement of a transaction only the end of the transaction is accepted.
 
 use super::errors::{Failure, error, fatal};
 use super::front_end::FrontEnd;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Most prepared statements, and most portals, of a session.
+/// Maximum prepared statements, and maximum portals, of a session.
 pub(super) const KEPT_MAX: usize = 1_000;
 
 pub(super) struct Connection<S> {
@@ -28,15 +28,16 @@ pub(super) struct Connection<S> {
     pub(super) session: Session,
     pub(super) link: Link<S>,
     pub(super) status: TransactionStatus,
-    /// Whether something was stored since the transaction began, which its end cannot take back.
+    /// True when data was stored since the transaction began; the end of the transaction cannot
+    /// undo that.
     pub(super) changed: bool,
-    /// Whether it was said that transactions are none.
+    /// True after the warning that transactions are not supported.
     pub(super) warned: bool,
     pub(super) statements: BTreeMap<String, Arc<Prepared>>,
     pub(super) portals: BTreeMap<String, Portal>,
     /// The session's share of the memory that all sessions may retain.
     pub(super) share: Share,
-    /// Whether messages are passed over until `Sync`.
+    /// True while messages are skipped until `Sync`.
     skipping: bool,
     /// Among the sessions that there may be.
     _place: OwnedSemaphorePermit,
@@ -75,7 +76,7 @@ impl<S: Stream> Connection<S> {
             let next = match self.cursors_until() {
                 None => self.link.next().await,
                 Some(until) => {
-                    // Sent before the waiting that may be cut short, so that nothing is sent twice.
+                    // Sent before the cancellable wait, so that no byte is sent twice.
                     self.link.flush().await?;
                     match tokio::time::timeout_at(until, self.link.next()).await {
                         Ok(next) => next,
@@ -107,7 +108,7 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Tells the client what failed; whether the session ends by it.
+    /// Reports a failure to the client; true when the session ends.
     fn failed(&mut self, failure: Failure) -> io::Result<bool> {
         match failure {
             Failure::Gone(error) => Err(error),
@@ -160,7 +161,7 @@ impl<S: Stream> Connection<S> {
             Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => Ok(()),
             Message::FunctionCall => {
                 let notice = error("0A000", "functions are called by SELECT here");
-                // This message stands for itself, with no Sync after it.
+                // This message is complete in itself, without a Sync after it.
                 self.link.out.notice(&notice);
                 self.link.out.ready(self.status);
                 Ok(())
@@ -171,14 +172,14 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Outside of transactions portals last until the statement they belong to is done with.
+    /// Outside of transactions portals last until the end of their statement.
     pub(super) fn end_of_statement(&mut self) {
         if self.status == TransactionStatus::Idle {
             self.portals.retain(|_, portal| portal.hold);
         }
     }
 
-    /// A statement may begin: the token still holds, and no statement before it failed.
+    /// Checks that a statement may begin: the token is valid, and no previous statement failed.
     pub(super) fn check(&self, ends_transaction: bool) -> Result<(), Failure> {
         if !self.grant.is_current() {
             return Err(fatal(

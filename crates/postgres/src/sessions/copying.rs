@@ -1,10 +1,9 @@
 //! Execution of a copy.
 //!
-//! Invariants: rows go out as they are computed, and come in as they are sent, in bounded memory.
-//! Incoming rows are stored as by `INSERT`: up to about 4 MiB as a whole or not at all, more in
-//! several such parts; an error says how many rows were stored.
-//! Failure: an error names the line or row of the data; the rest of the client's data is passed
-//! over.
+//! Invariants: outgoing rows are sent as they are computed, and incoming rows are read as they
+//! arrive, in bounded memory. Incoming rows are stored as by `INSERT`: up to about 4 MiB as a whole
+//! or not at all, more in several such parts; an error says how many rows were stored. Failure: an
+//! error names the line or row of the data; the rest of the client's data is skipped.
 
 use super::connection::Connection;
 use super::copy::{Copied, Copy, Form, Incoming, Places};
@@ -47,12 +46,12 @@ impl<S: Stream> Connection<S> {
         self.session.may_run(&sql)?;
         let _place = self.place().await?;
         let text = self.text(sql.clone(), 0, &sql).await?;
-        // Places in what was made of the statement mean nothing to the client.
+        // Positions in the rewritten statement mean nothing to the client.
         let failed = |mut why: headwater_query::Error| {
             why.at = None;
             Failure::from(why)
         };
-        // Prepared first: what changes something must not even begin.
+        // Prepared first: a statement that changes data must not even start.
         let prepare = self.session.prepare(text.sql(), &[]);
         let prepared = self.link.wait(prepare).await?.map_err(failed)?;
         if prepared.done() != Done::Select {
@@ -81,7 +80,7 @@ impl<S: Stream> Connection<S> {
         match copy.form {
             Form::Lines(_) if !written.is_empty() => self.link.out.copy_data(&written),
             Form::Lines(_) => {}
-            // Clients that read rows themselves look for the header where the first one begins.
+            // Clients with their own parser expect the header in front of the first row.
             Form::Binary => line.bytes = written,
         }
         let mut rows = answer.rows;
@@ -137,7 +136,7 @@ impl<S: Stream> Connection<S> {
                     notice.detail = stored(into.stored());
                     return Err(notice.into());
                 }
-                // As PostgreSQL does: a client that sends them ahead loses nothing.
+                // As in PostgreSQL: a client that sends these messages early is not refused.
                 Message::Flush | Message::Sync => continue,
                 _ => {
                     return Err(fatal("08P01", "a message that does not belong into a copy").into());
@@ -174,7 +173,7 @@ impl<S: Stream> Connection<S> {
         Ok(written)
     }
 
-    /// Tells that rows of a statement replaced others of it, which its tag does not.
+    /// Reports that rows of a statement replaced others of it, which its tag does not show.
     pub(super) fn tell_replaced(&mut self, stored: Stored) {
         if stored.replaced > 0 {
             self.link.out.notice(&information(format!(
@@ -218,7 +217,7 @@ impl<S: Stream> Connection<S> {
     }
 }
 
-/// Two details as one.
+/// Joins two details into one.
 fn joined(detail: Option<String>, more: Option<String>) -> Option<String> {
     match (detail, more) {
         (Some(detail), Some(more)) => Some(format!("{detail}; {more}")),
@@ -232,13 +231,13 @@ fn stored(before: Stored) -> Option<String> {
     (rows > 0).then(|| format!("{rows} rows before were stored"))
 }
 
-/// Writes rows for the client, one at a time.
+/// Encodes rows for the client, one at a time.
 struct Line {
     form: Form,
     clocks: Clocks,
-    /// The data of a message; of the first one, what it begins with.
+    /// Data of a message; for the first message, including the header.
     bytes: Vec<u8>,
-    /// Whether there was a first one.
+    /// True after the first row.
     sent: bool,
     cells: Vec<Vec<u8>>,
     present: Vec<bool>,
@@ -256,7 +255,7 @@ impl Line {
         }
     }
 
-    /// A row, as the data of one message.
+    /// Encodes a row as the data of one message.
     fn write(&mut self, columns: &[ArrayRef], row: usize) -> Result<&[u8], String> {
         if self.sent {
             self.bytes.clear();

@@ -1,4 +1,4 @@
-//! Commands that the session answers itself: settings, transactions that are none, cursors.
+//! Commands that the session answers itself: settings, transactions without effect, cursors.
 
 use super::answer::Sent;
 use super::commands::Command;
@@ -53,7 +53,7 @@ impl<S: Stream> Connection<S> {
         Ok(())
     }
 
-    /// Says that nothing was made of a name that is served anyway.
+    /// Reports that no database was created, since every name is served.
     fn create_database(&mut self, name: &str) -> &'static str {
         let notice = information(format!(
             "nothing was made: \"{name}\" is served already, since every name of a database is the one that this server has"
@@ -85,7 +85,7 @@ impl<S: Stream> Connection<S> {
         Ok("SET")
     }
 
-    /// Sets a setting to its default, without a name all of them.
+    /// Resets a setting to its default; without a name, all settings.
     fn reset(&mut self, name: Option<&str>) -> Result<&'static str, Failure> {
         match name {
             Some(name) => {
@@ -108,7 +108,7 @@ impl<S: Stream> Connection<S> {
         Ok("DISCARD ALL")
     }
 
-    /// Drops a prepared statement, without a name all of them.
+    /// Drops a prepared statement; without a name, all of them.
     fn deallocate(&mut self, name: Option<&str>) -> Result<&'static str, Failure> {
         let Some(name) = name else {
             self.statements.clear();
@@ -124,7 +124,7 @@ impl<S: Stream> Connection<S> {
         Ok("DEALLOCATE")
     }
 
-    /// Closes a cursor, without a name all of them.
+    /// Closes a cursor; without a name, all cursors.
     fn close_cursor(&mut self, name: Option<&str>) -> Result<&'static str, Failure> {
         let Some(name) = name else {
             self.portals.clear();
@@ -167,7 +167,7 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// As [`Self::clocks`], with all digits: what is copied out may be copied in again.
+    /// As [`Self::clocks`], with all digits: copied rows can be copied back in without loss.
     pub(super) fn exact_clocks(&self) -> Clocks {
         Clocks {
             nanoseconds: true,
@@ -290,7 +290,7 @@ impl<S: Stream> Connection<S> {
         Ok(Some(batch.map_err(|why| error("XX000", why.to_string()))?))
     }
 
-    /// Makes a cursor, which is a portal by another way.
+    /// Declares a cursor, which is stored as a portal.
     pub(super) fn declare(
         &mut self,
         name: String,
@@ -357,7 +357,7 @@ impl<S: Stream> Connection<S> {
             (Sent::All(_), _) => 0,
         };
         if count < rows {
-            // There are no more; the stream is not asked again.
+            // No rows remain; the stream is not polled again.
             cursor.state = State::Finished;
         }
         self.suspend(&mut cursor)?;

@@ -3,14 +3,14 @@
 use crate::catalog::VariableError;
 use crate::messages::{Malformed, Notice, Severity};
 
-/// Why a statement did not end well.
+/// Reason why a statement failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The client gets the error, and may go on.
+    /// The client receives the error, and may continue.
     Statement(Box<Notice>),
-    /// The client gets the error, and the session ends.
+    /// The client receives the error, and the session ends.
     Session(Box<Notice>),
-    /// There is nobody to tell.
+    /// The client has disconnected.
     Gone(std::io::Error),
 }
 
@@ -62,17 +62,17 @@ pub(super) fn fatal(sqlstate: &str, message: impl Into<String>) -> Notice {
     notice(Severity::Fatal, sqlstate, message)
 }
 
-/// Something may not be as expected.
+/// A warning about a result that may be unexpected.
 pub(super) fn warning(sqlstate: &str, message: impl Into<String>) -> Notice {
     notice(Severity::Warning, sqlstate, message)
 }
 
-/// Something to know.
+/// An informational notice.
 pub(super) fn information(message: impl Into<String>) -> Notice {
     notice(Severity::Notice, "00000", message)
 }
 
-/// Bytes that are no message.
+/// Error for malformed bytes.
 pub(super) fn of_malformed(why: &Malformed) -> Notice {
     let sqlstate = match why {
         Malformed::Length { .. } | Malformed::Parts(_) | Malformed::Unknown(_) => "08P01",
@@ -82,8 +82,8 @@ pub(super) fn of_malformed(why: &Malformed) -> Notice {
     fatal(sqlstate, why.to_string())
 }
 
-/// The notice of an error of the query crate; `text` is the statement as the client wrote it and
-/// its beginning in the message, when positions in it mean something.
+/// The notice of an error of the query crate; `text` is the client's original statement and its
+/// offset in the message, if positions refer to it.
 pub(super) fn of_query(why: headwater_query::Error, text: Option<(&str, usize)>) -> Notice {
     let position = text
         .zip(why.at)

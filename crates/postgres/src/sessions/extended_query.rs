@@ -50,7 +50,7 @@ impl<S: Stream> Connection<S> {
                 .into());
             }
         };
-        // The one before may be of the same name, if it is that without one.
+        // The previous statement may have the same name, if it is the unnamed one.
         self.statements.remove(&name);
         self.share(prepared.bytes())?;
         self.statements.insert(name, Arc::new(prepared));
@@ -58,7 +58,7 @@ impl<S: Stream> Connection<S> {
         Ok(())
     }
 
-    /// Counts what this session keeps, with so many bytes more.
+    /// Counts the memory that this session retains, plus `more` bytes.
     fn share(&mut self, more: usize) -> Result<(), Failure> {
         let statements = self.statements.values().map(|statement| statement.bytes());
         let portals = self.portals.values().map(Portal::bytes);
@@ -67,7 +67,7 @@ impl<S: Stream> Connection<S> {
         shared.map_err(|why| error("53200", why).into())
     }
 
-    /// Keeps a portal, if there is memory for its parameters.
+    /// Stores a portal, if memory for its parameters is available.
     pub(super) fn keep_portal(&mut self, name: String, portal: Portal) -> Result<(), Failure> {
         if self.portals.len() >= KEPT_MAX {
             return Err(error(
@@ -76,7 +76,7 @@ impl<S: Stream> Connection<S> {
             )
             .into());
         }
-        // A long parameter of the one that is run now is no hoard.
+        // A long parameter of the running statement is not retained, so it does not count.
         if !name.is_empty() {
             self.share(portal.bytes())?;
         }
@@ -109,8 +109,8 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// Has the planner prepare a statement, with the numbers of the types of its parameters, 0 =
-    /// not said.
+    /// Lets the planner prepare a statement, with the OIDs of the types of its parameters; 0 =
+    /// unspecified.
     pub(super) async fn prepare(
         &mut self,
         whole: String,
@@ -324,8 +324,8 @@ impl<S: Stream> Connection<S> {
     }
 }
 
-/// The types that a statement's parameters are to have, as far as its client says them. All that
-/// are written or declared count, also those in parts that the planner never sees.
+/// Types of a statement's parameters, as far as its client states them. Casts and declarations
+/// count, also in parts that are not passed to the planner.
 fn wanted(text: &Text, declared: &[u32]) -> Vec<Option<DataType>> {
     let mut wanted: Vec<Option<DataType>> =
         declared.iter().map(|oid| PgType::parameter(*oid)).collect();

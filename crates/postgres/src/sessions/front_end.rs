@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 pub(super) struct Begins {
     pub(super) front_end: Arc<FrontEnd>,
     pub(super) cancels: Arc<Cancels>,
-    /// One for each session that may be.
+    /// One permit for each allowed session.
     pub(super) slots: Arc<Semaphore>,
     /// Owned until the client is authenticated.
     pub(super) _start: OwnedSemaphorePermit,

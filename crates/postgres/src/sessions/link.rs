@@ -1,7 +1,7 @@
 //! A connection's two directions: messages in, messages out, and waiting that can be cut short.
 //!
-//! Invariant: while something is waited for, what the client sends is taken in up to a limit, so
-//! that a client that goes away is noticed. Nothing is written while a row is made.
+//! Invariant: during a wait, the client's bytes are read up to a limit, so that a disconnect is
+//! noticed. No bytes are sent while a row is being encoded.
 
 use super::cancel::Registered;
 use super::errors::{Failure, error, fatal, of_malformed};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 /// Messages that were taken in ahead, at most, in bytes.
 const AHEAD: usize = 64 << 10;
-/// Messages are sent when there are so many bytes of them.
+/// Messages are sent when this number of bytes is buffered.
 pub(super) const FLUSH: usize = 64 << 10;
 
 /// Time that a client may still read when the server stops.
@@ -34,14 +34,14 @@ pub(super) struct Link<S> {
     /// Messages that are to be sent.
     pub(super) out: Writer,
     pub(super) registered: Registered,
-    /// Most bytes of a message.
+    /// Maximum bytes of a message.
     message_max: u32,
     /// The time that a client may be silent, or not read.
     idle: Duration,
     stopping: watch::Receiver<bool>,
     /// When the statement that runs must end.
     deadline: Option<Instant>,
-    /// The slot of the statement whose answer is sent, as long as it has one.
+    /// The slot of the statement whose answer is being sent, while it has one.
     holder: Weak<Holder>,
     /// When that answer must have been taken.
     send_until: Option<Instant>,
@@ -90,7 +90,7 @@ impl<S: Stream> Link<S> {
             }
             self.flush().await?;
             let stopped = async {
-                // An error means that the sender was dropped: that is a stop too.
+                // An error means that the sender was dropped, which is a stop too.
                 let _ = self.stopping.wait_for(|stop| *stop).await;
             };
             let read = tokio::select! {
@@ -111,7 +111,7 @@ impl<S: Stream> Link<S> {
 
     /// The next message of a copy, unless the statement is cancelled or takes too long.
     pub(super) async fn next_of_copy(&mut self) -> Result<Message, Failure> {
-        // Sent before the waiting that may be cut short, so that nothing is sent twice.
+        // Sent before the cancellable wait, so that no byte is sent twice.
         self.flush().await?;
         let deadline = self.deadline;
         let cancel = Arc::clone(&self.registered.cancel);
@@ -133,7 +133,7 @@ impl<S: Stream> Link<S> {
         }
     }
 
-    /// A statement begins: it may be cancelled, and must end within this time.
+    /// Starts a statement: from now on it can be cancelled, and must end within `limit`.
     pub(super) fn begin(&mut self, limit: Option<Duration>) {
         self.registered.cancel.begin();
         self.deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -180,9 +180,9 @@ impl<S: Stream> Link<S> {
         self.send_until = Instant::now().checked_add(limit);
     }
 
-    /// Sends pending output. A client that does not read for long is given up: one whose statement
-    /// runs when the statement's time is up, or its slot is needed. No error is sent to it, since
-    /// it does not read.
+    /// Sends pending output. A client that does not read for long is disconnected: during a
+    /// statement when the statement's time is up, or its slot is needed. No error is sent to such a
+    /// client, since it does not read.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         if self.out.bytes().is_empty() {
             return Ok(());
@@ -191,7 +191,7 @@ impl<S: Stream> Link<S> {
         if let Some(holder) = &holder {
             holder.stalls();
         }
-        // A session may have a shorter time of its own.
+        // A session may have a shorter time limit.
         let deadline = self.deadline.into_iter().chain(self.send_until).min();
         let cancel = Arc::clone(&self.registered.cancel);
         let given_up = async {
@@ -212,7 +212,7 @@ impl<S: Stream> Link<S> {
         };
         let mut stopping = self.stopping.clone();
         let stopped = async {
-            // An error means that the sender was dropped: that is a stop too.
+            // An error means that the sender was dropped, which is a stop too.
             let _ = stopping.wait_for(|stop| *stop).await;
             tokio::time::sleep(LAST).await;
         };
@@ -247,7 +247,7 @@ impl<S: Stream> Link<S> {
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 
-    /// Sends what is to be sent, and ends the connection.
+    /// Sends pending output, and closes the connection.
     pub(super) async fn close(mut self) -> io::Result<()> {
         self.flush().await?;
         self.stream.shutdown().await

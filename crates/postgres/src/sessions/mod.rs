@@ -5,14 +5,14 @@
 //! meaning of a statement is the query crate's; the form of messages is in [`crate::messages`]. The
 //! page is `docs/postgres.md`.
 //!
-//! Invariants: a session begins with a token once tokens are in use, and every statement is under
-//! that token's rules; a token is asked for only where others cannot listen. There are never more
-//! sessions than the setting allows. No connection occupies a slot for long without authentication.
+//! Invariants: when tokens are in use, a session begins with a token, and every statement is
+//! subject to that token's rules; a token is requested only where others cannot listen. The number
+//! of sessions never exceeds the setting. No connection occupies a slot for long without
+//! authentication.
 //!
-//! Concurrency: a task for each connection; they share the numbers by which one cancels the
-//! statement of another one.
-//! Failure: an error is reported to the client with PostgreSQL's code for it; a message that cannot
-//! be read, or a panic, ends its connection and nothing else.
+//! Concurrency: a task for each connection; connections share the numbers by which one connection
+//! cancels the statement of another. Failure: an error is reported to the client with PostgreSQL's
+//! code for it; a malformed message, or a panic, ends only its own connection.
 
 mod accept;
 mod answer;

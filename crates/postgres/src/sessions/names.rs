@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use std::fmt;
 use std::sync::Arc;
 
-/// The tables a session sees, and what it said about itself.
+/// Tables that a session sees, and its own properties.
 pub(super) struct Seen {
     pub(super) query: Query,
     pub(super) access: Arc<dyn Access>,
@@ -47,7 +47,7 @@ impl Listing for Seen {
     }
 
     fn views(&self) -> Result<Vec<ShownView>> {
-        // A view may read the catalog, whose tables have the same columns whatever they list.
+        // A view may read the catalog, whose tables have the same columns for every listing.
         let nothing: Arc<dyn Listing> = Arc::new(Unlisted {
             variables: self.variables(),
             user: self.user(),
@@ -93,7 +93,7 @@ fn external(error: headwater_query::Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// A session that sees nothing of the database: tables of the catalog have the same columns for it.
+/// A session without visible tables: tables of the catalog have the same columns for it.
 #[derive(Debug)]
 struct Unlisted {
     variables: Variables,
@@ -141,7 +141,7 @@ impl fmt::Debug for Names {
 }
 
 impl Extension for Names {
-    /// Statements are looked at before they come here, see [`crate::rewrite`].
+    /// Statements are already rewritten, see [`crate::rewrite`].
     fn rewrite(
         &self,
         _: &mut datafusion::sql::sqlparser::ast::Statement,
@@ -157,8 +157,8 @@ impl Extension for Names {
         self.functions.clone()
     }
 
-    /// All sessions share plans: values of one session alone stand in its statements as text by
-    /// then, and its functions are not immutable.
+    /// All sessions share plans: values of one session are already texts in its statements, and its
+    /// functions are not immutable.
     fn shared(&self) -> Option<&'static str> {
         Some("postgres")
     }

@@ -1,19 +1,19 @@
-//! Quotas of what sessions retain between their statements: bytes of prepared statements and of
-//! parameters, and cursors.
+//! Quotas of the memory that sessions retain between their statements: bytes of prepared statements
+//! and of parameters, and cursors.
 //!
-//! Invariants: a session may always retain a little; all sessions together retain no more than that
-//! and a bound of the whole server. The end of a session gives back its share.
+//! Invariants: a session may always retain a little; all sessions together retain no more than
+//! these allowances and a bound of the whole server. The end of a session releases its share.
 //! Concurrency: one counter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Bytes that a session may retain whatever others do.
+/// Bytes that a session may always retain, regardless of other sessions.
 const FREE: usize = 256 << 10;
 /// Bytes that a session may retain at most.
 const SESSION_MAX: usize = 16 << 20;
-/// Bytes that all sessions may retain beyond what is free.
+/// Bytes that all sessions may retain in addition to the free allowances.
 const ALL_MAX: usize = 128 << 20;
 /// Cursors of all sessions whose rows are being computed.
 const CURSORS_MAX: usize = 64;
@@ -33,7 +33,7 @@ impl Quota {
         })
     }
 
-    /// A slot for a cursor; `None` = there are too many.
+    /// A slot for a cursor; `None` = the limit is reached.
     pub(super) fn cursor(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.cursors).try_acquire_owned().ok()
     }
@@ -43,7 +43,7 @@ impl Quota {
 #[derive(Debug)]
 pub(super) struct Share {
     quota: Arc<Quota>,
-    /// Of the bound of the whole server.
+    /// Bytes counted against the bound of the whole server.
     counted: usize,
 }
 
@@ -55,7 +55,8 @@ impl Share {
         }
     }
 
-    /// Sets the bytes that the session retains, if it may; else they stay as they were.
+    /// Sets the bytes that the session retains, if the quota allows; otherwise the previous value
+    /// remains.
     ///
     /// # Errors
     /// The quota that is used up.

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl<S: Stream> Connection<S> {
-    /// Runs the statements of a text; those after one that fails are not run.
+    /// Runs the statements of a text; a failure skips the rest.
     pub(super) async fn simple(&mut self, text: &str) -> Result<(), Failure> {
-        // The unnamed ones end here.
+        // The unnamed statement and portal end here.
         self.statements.remove("");
         self.portals.remove("");
         let pieces = split(text);
@@ -76,7 +76,7 @@ impl<S: Stream> Connection<S> {
         }
     }
 
-    /// A statement, looked at for what the planner does not know.
+    /// A statement, rewritten for the planner.
     pub(super) async fn text(
         &mut self,
         whole: String,

@@ -1,5 +1,5 @@
-//! From a connection to a session: TLS, who it is, and its first messages. All of it within one
-//! time limit.
+//! From a connection to a session: TLS, authentication, and the first messages. All within one time
+//! limit.
 
 use super::connection::Connection;
 use super::errors::{fatal, information, of_malformed};
@@ -31,11 +31,11 @@ fn too_many() -> Notice {
     )
 }
 
-/// Tells a connection that there are too many.
+/// Refuses a connection because the limit is reached.
 pub(super) async fn refuse(mut stream: TcpStream) {
     let told = async {
         let mut bytes = Vec::new();
-        // What is not read would cut off what is written.
+        // Closing with unread bytes would cut off sent data.
         stream.read_buf(&mut bytes).await?;
         say(&mut stream, &too_many()).await
     };
@@ -73,14 +73,14 @@ pub(super) async fn session(begins: Begins, stream: TcpStream) -> io::Result<()>
 enum Begun {
     Plain(Box<Connection<TcpStream>>),
     Tls(Box<Connection<tokio_rustls::server::TlsStream<TcpStream>>>),
-    /// The connection was no session.
+    /// The connection was not a session.
     Nothing,
 }
 
 async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> io::Result<Begun> {
     let front_end = &begins.front_end;
     let mut input = Vec::new();
-    // TLS and GSSAPI may each be asked for once.
+    // TLS and GSSAPI may each be requested once.
     for _ in 0..3 {
         let Some(asked) = read_first(front_end, &mut stream, &mut input).await? else {
             return Ok(Begun::Nothing);
@@ -89,7 +89,7 @@ async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> 
             (First::Gss, _) | (First::Tls, None) => stream.write_all(b"N").await?,
             (First::Tls, Some(config)) => {
                 if !input.is_empty() {
-                    // What came before TLS was agreed on may be somebody else's.
+                    // Bytes from before the agreement on TLS may be an attacker's.
                     let notice = fatal(
                         "08P01",
                         "data came between the request for TLS and its beginning",
@@ -145,7 +145,7 @@ struct Introduction {
 }
 
 impl Introduction {
-    /// Returns the value of a parameter, if it is given and not empty.
+    /// Returns the value of a parameter, unless it is absent or empty.
     fn parameter(&self, name: &str) -> Option<String> {
         let found = self.parameters.iter().find(|(key, _)| key == name);
         found
@@ -153,13 +153,13 @@ impl Introduction {
             .filter(|value| !value.is_empty())
     }
 
-    /// Tells whether the client asks for replication.
+    /// True when the client requests replication.
     fn wants_replication(&self) -> bool {
         self.parameter("replication")
             .is_some_and(|value| !["false", "off", "no", "0"].contains(&value.as_str()))
     }
 
-    /// Answers a newer version, and options of the protocol that are not known.
+    /// Answers a newer version, and unknown options of the protocol.
     fn negotiate(&self, out: &mut Writer) {
         let unknown: Vec<&str> = self
             .parameters
@@ -172,7 +172,8 @@ impl Introduction {
         }
     }
 
-    /// Makes the settings of the session, and tells the client of them; the error ends it.
+    /// Creates the settings of the session, and reports them to the client; an error ends the
+    /// session.
     fn settings(&self, user: &str, tls: bool, out: &mut Writer) -> Result<Variables, Notice> {
         let mut variables = Variables::new(user, tls);
         for notice in set_first(&mut variables, &self.parameters) {
@@ -186,7 +187,7 @@ impl Introduction {
     }
 }
 
-/// Lets a client in, or refuses it with the reason.
+/// Admits a client, or refuses it with the reason.
 async fn begin<S: Stream>(
     begins: &Begins,
     mut stream: S,
@@ -286,7 +287,7 @@ async fn let_in<S: Stream>(
     Ok(Some((grant, place)))
 }
 
-/// Makes the connection of a client that was let in.
+/// Creates the connection of an admitted client.
 fn connection<S: Stream>(
     front_end: &Arc<FrontEnd>,
     grant: Arc<dyn Grant>,
@@ -300,7 +301,7 @@ fn connection<S: Stream>(
     Connection::new(Arc::clone(front_end), grant, seen, session, link, place)
 }
 
-/// The rights of a client, by the token it gives as its password.
+/// Rights of a client, by the token in its password.
 async fn admit<S: Stream>(
     front_end: &FrontEnd,
     stream: &mut S,
@@ -367,8 +368,8 @@ async fn admit<S: Stream>(
 }
 
 /// Sets the settings of the first message. Values that would be refused later are only warnings
-/// here, since drivers send more than they need; a setting that does not exist ends the session,
-/// and so does a time zone, without which instants would be read wrongly.
+/// here, since drivers send more than they need; an unknown setting ends the session, and so does
+/// an unknown time zone, with which instants would be parsed wrongly.
 fn set_first(
     variables: &mut Variables,
     parameters: &[(String, String)],
@@ -401,7 +402,7 @@ fn set_first(
     told
 }
 
-/// `-c name=value` and `--name=value`, with blanks escaped by backslashes.
+/// `-c name=value` and `--name=value`, with spaces escaped by backslashes.
 fn options(text: &str) -> Vec<(String, String)> {
     let mut words = vec![String::new()];
     let mut chars = text.chars();

@@ -1,4 +1,4 @@
-//! A statement of a session: what it is, with what parameters, and how far its rows have been sent.
+//! A statement of a session: its text, its parameters, and the number of rows sent.
 
 use super::commands::Command;
 use super::errors::{Failure, of_query};
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
-/// A text to be run, and what was changed in it for the planner.
+/// A text to run, and its rewritten form for the planner.
 #[derive(Debug)]
 pub(super) struct Text {
-    /// As the client wrote it, other statements before it included.
+    /// Client's original text, including other statements before this one.
     pub(super) whole: String,
-    /// Where the statement begins in it, in bytes.
+    /// Offset of the statement in `whole`, in bytes.
     pub(super) at: usize,
     /// The statement.
     pub(super) statement: String,
@@ -38,7 +38,7 @@ impl Text {
     }
 
     fn notice(&self, why: headwater_query::Error) -> Notice {
-        // Places in a text that the client did not write mean nothing to it.
+        // Positions in rewritten text mean nothing to the client.
         let place = self
             .rewritten
             .sql
@@ -51,7 +51,7 @@ impl Text {
 /// A statement that was prepared.
 #[derive(Debug)]
 pub(super) enum Prepared {
-    /// There is nothing in it.
+    /// The text is empty.
     Empty,
     /// The session itself answers.
     Command(Command),
@@ -65,14 +65,14 @@ pub(super) enum Prepared {
     /// Makes a cursor for a query.
     Declare {
         name: String,
-        /// Whether it stays after its transaction.
+        /// True when the cursor outlives its transaction.
         hold: bool,
         query: Arc<Prepared>,
     },
 }
 
 impl Prepared {
-    /// Bytes that it takes as long as it is retained, about.
+    /// Approximate bytes of the statement while it is retained.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Prepared::Query { text, prepared, .. } => {
@@ -98,14 +98,14 @@ impl Prepared {
 pub(super) struct Rows {
     pub(super) schema: SchemaRef,
     pub(super) stream: SendableRecordBatchStream,
-    /// A batch of which some rows are sent, and how many.
+    /// A partly sent batch, and the number of sent rows.
     pub(super) batch: Option<(RecordBatch, usize)>,
-    /// The number of rows sent since the last message that said so.
+    /// Number of rows sent since the last message that reported it.
     pub(super) sent: u64,
     pub(super) done: Done,
-    /// When they must all have been sent.
+    /// Deadline for sending all rows.
     pub(super) until: Instant,
-    /// Among the cursors that there may be, from when it waits to be asked for more.
+    /// Permit of a cursor while it waits for the client to request more rows.
     pub(super) cursor: Option<OwnedSemaphorePermit>,
 }
 
@@ -113,11 +113,11 @@ pub(super) struct Rows {
 pub(super) enum State {
     /// The portal was not run yet.
     Ready,
-    /// There may be more rows.
+    /// More rows may follow.
     Rows(Box<Rows>),
-    /// All was sent.
+    /// All rows were sent.
     Finished,
-    /// Its time was up before all was sent.
+    /// The time limit was reached before all rows were sent.
     Late,
 }
 
@@ -125,21 +125,21 @@ pub(super) enum State {
 pub(super) struct Portal {
     pub(super) statement: Arc<Prepared>,
     pub(super) parameters: Vec<ScalarValue>,
-    /// None = all as text; one = all so; else one for each column.
+    /// Empty = all as text; one element = for all columns; otherwise one for each column.
     pub(super) formats: Vec<Format>,
     pub(super) state: State,
-    /// Whether it stays after its transaction.
+    /// True when the cursor outlives its transaction.
     pub(super) hold: bool,
 }
 
 impl Portal {
-    /// Bytes that its parameters take.
+    /// Bytes of its parameters.
     pub(super) fn bytes(&self) -> usize {
         self.parameters.iter().map(ScalarValue::size).sum()
     }
 }
 
-/// The format of each of so many columns.
+/// Format of each of `columns` columns.
 pub(super) fn spread(formats: &[Format], columns: usize) -> Vec<Format> {
     match formats {
         [] => vec![Format::Text; columns],
@@ -155,7 +155,7 @@ pub(super) fn columns(
     formats: &[Format],
 ) -> Vec<Column> {
     let fields = schema.fields();
-    // Where a `*` stands for several columns, their count differs.
+    // Where a `*` expands to several columns, their count differs.
     let labels = labels.filter(|labels| labels.len() == fields.len());
     let formats = spread(formats, fields.len());
     fields

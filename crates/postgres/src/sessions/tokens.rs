@@ -35,7 +35,7 @@ impl Token {
     }
 }
 
-/// The tokens of a statement, each with where it ends.
+/// The tokens of a statement, each with the offset of its end.
 pub(super) fn tokens(text: &str) -> Vec<(Token, usize)> {
     let mut tokens = Vec::new();
     let mut chars = text.char_indices().peekable();
@@ -83,7 +83,7 @@ pub(super) fn tokens(text: &str) -> Vec<(Token, usize)> {
     tokens
 }
 
-/// A statement that is not understood; `how` says what it looks like.
+/// Error for a statement that cannot be parsed; `how` states the expected form.
 pub(super) fn wrong(statement: &str, how: &str) -> Notice {
     let mut notice = error("42601", format!("this {statement} is not understood"));
     notice.hint = Some(how.to_owned());

@@ -77,7 +77,7 @@ pub(super) fn put_value(
                 put_list(list.as_ref(), bytes)?;
             }
         }
-        // What is announced as text is the same in both forms.
+        // Types that are announced as text have the same encoding in both formats.
         _ => text::put_value(array, row, &Clocks::default(), bytes)?,
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Values on the wire: results out, parameters in, each as text or in PostgreSQL's binary forms.
 //!
-//! Invariants: numbers and texts read back as they are. Instants have microseconds in the binary
-//! form, since that form has no more, and as text too, by the clocks of the session's zone, since
-//! clients read no more than six digits there; a session may ask for all nine, and `COPY` has them.
+//! Invariants: numbers and texts read back unchanged. Instants have microseconds in the binary
+//! form, whose unit they are, and also as text, by the clocks of the session's zone, since clients
+//! read at most six digits; a session may request all nine, and `COPY` has all nine.
 
 mod binary;
 mod numeric;
@@ -29,12 +29,12 @@ const EPOCH_DAYS: i32 = 10_957;
 pub(crate) struct Clocks {
     /// The zone of the clocks.
     pub(crate) zone: Zone,
-    /// With nanoseconds; else microseconds, the rest cut off.
+    /// True for nanoseconds; false for microseconds, with truncation.
     pub(crate) nanoseconds: bool,
 }
 
 impl Clocks {
-    /// So many nanoseconds as they are shown.
+    /// Nanoseconds `ns` at the precision of the session.
     fn shown(&self, ns: i128) -> i128 {
         match self.nanoseconds {
             true => ns,
@@ -43,13 +43,13 @@ impl Clocks {
     }
 }
 
-/// The microseconds of a length of time, to the nearest: what is computed is rounded, as in
-/// PostgreSQL; instants are cut off.
+/// A duration in microseconds, to the nearest: computed values are rounded, as in PostgreSQL;
+/// instants are truncated.
 fn nearest_us(ns: i128) -> i128 {
     (ns + 500 * ns.signum()) / 1_000
 }
 
-/// Why a value cannot be sent.
+/// Reason why a value cannot be sent.
 type Unsendable = String;
 
 /// Appends the rows of a batch from `from` to before `to` as messages.
@@ -96,7 +96,7 @@ fn spaced(array: &dyn Array, row: usize, bytes: &mut Vec<u8>) -> Result<bool, Un
     Ok(true)
 }
 
-/// The columns of a batch; dictionaries are taken apart once, not for each row.
+/// Columns of a batch; dictionaries are unpacked once, not for each row.
 ///
 /// # Errors
 /// When that cannot be done.
@@ -109,10 +109,10 @@ pub(crate) fn whole(batch: &RecordBatch) -> Result<Vec<ArrayRef>, Unsendable> {
     columns.collect()
 }
 
-/// Appends a value, unless it is null; false then.
+/// Appends a value; returns false if it is null.
 ///
 /// # Errors
-/// When it cannot be sent in the format.
+/// When the value cannot be sent in the format.
 pub(crate) fn cell(
     array: &dyn Array,
     row: usize,

@@ -1,6 +1,6 @@
 //! PostgreSQL's `numeric`: a sign, and digits to the base of ten thousand.
 
-/// Bytes of the binary form that says "not a number".
+/// Bytes of the binary form that mean "not a number".
 const NAN: u16 = 0xc000;
 
 /// Appends the binary form of a number written in decimal, such as `-12.50`.

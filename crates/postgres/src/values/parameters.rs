@@ -1,6 +1,6 @@
 //! Parameters: values of clients as values for the planner.
 //!
-//! Values that the planner casts itself, such as an instant written as text, are handed on as text.
+//! Values that the planner casts itself, such as an instant written as text, are passed on as text.
 
 use super::{EPOCH_DAYS, EPOCH_US, numeric};
 use crate::catalog::PgType;
@@ -9,13 +9,13 @@ use arrow::datatypes::{DataType, IntervalMonthDayNanoType};
 use headwater_query::Decimal;
 use headwater_query::datafusion::common::ScalarValue;
 
-/// Why a parameter cannot be read: PostgreSQL's code, and a text.
+/// Reason why a parameter cannot be read: PostgreSQL's code, and a text.
 pub(crate) type Unreadable = (&'static str, String);
 
 /// Reads a parameter of the type with this number.
 ///
 /// # Errors
-/// When the bytes are no value of the type.
+/// When the bytes are not a value of the type.
 pub(crate) fn parameter(
     bytes: Option<&[u8]>,
     oid: u32,
@@ -89,8 +89,8 @@ fn uuid(number: u128) -> String {
     parts.join("-")
 }
 
-/// A UUID in one of the forms that it may be written in: with braces or without, hyphens between
-/// any groups of four digits.
+/// A UUID in any of its accepted forms: with braces or without, hyphens between any groups of four
+/// digits.
 fn uuid_of(text: &str) -> Option<String> {
     let bare = text
         .strip_prefix('{')
@@ -107,8 +107,8 @@ fn null(oid: u32) -> ScalarValue {
     ScalarValue::try_from(data_type).unwrap_or(ScalarValue::Null)
 }
 
-/// The values as one list, of the type that all of them have: decimals get the digits behind the
-/// point of the one that has most.
+/// The values as one list, of their common type: decimals get the largest number of fractional
+/// digits among them.
 fn array(values: Vec<ScalarValue>, oid: u32) -> Result<ScalarValue, Unreadable> {
     let first = values.iter().find(|value| !value.is_null());
     let mut data_type = first.map_or_else(
@@ -121,7 +121,7 @@ fn array(values: Vec<ScalarValue>, oid: u32) -> Result<ScalarValue, Unreadable> 
         _ => None,
     });
     let widest = decimals.reduce(|(whole, scale), (p, s)| {
-        // Digits before the point, and behind it.
+        // Digits before the point, and after it.
         let before = |p: u8, s: i8| i16::from(p) - i16::from(s);
         let most = before(whole, scale).max(before(p, s));
         let scale = scale.max(s);
@@ -152,7 +152,7 @@ fn far() -> Unreadable {
     )
 }
 
-/// Whether a text is one of PostgreSQL's infinities.
+/// True when a text is one of PostgreSQL's infinities.
 fn is_endless(text: &str) -> bool {
     let word = text.trim_start_matches(['+', '-']);
     ["infinity", "inf"]
@@ -160,8 +160,8 @@ fn is_endless(text: &str) -> bool {
         .any(|end| word.eq_ignore_ascii_case(end))
 }
 
-/// A decimal with all the digits of a text, an exponent included; `None` = it is none. NaN and
-/// infinities, which decimals are not here, are floats.
+/// A decimal with all the digits of a text, an exponent included; `None` = not a decimal. NaN and
+/// infinities, which decimals do not have here, are floats.
 fn decimal_of(text: &str) -> Result<Option<ScalarValue>, Unreadable> {
     let word = text.trim_start_matches(['+', '-']).to_ascii_lowercase();
     if ["nan", "inf", "infinity"].contains(&word.as_str()) {
@@ -182,7 +182,7 @@ fn decimal_of(text: &str) -> Result<Option<ScalarValue>, Unreadable> {
 /// The nanoseconds since 1970 of an instant in the binary form: microseconds since 2000.
 ///
 /// # Errors
-/// When they do not fit 64 bits; infinity does not.
+/// When the instant does not fit 64 bits; infinity does not.
 pub(crate) fn instant_of_binary(us: i64) -> Result<i64, Unreadable> {
     let us = us.checked_add(EPOCH_US);
     us.and_then(|us| us.checked_mul(1_000)).ok_or_else(far)
@@ -266,7 +266,7 @@ fn from_binary(bytes: &[u8], oid: u32) -> Result<ScalarValue, Unreadable> {
     })
 }
 
-/// `None` = the bytes are no array of one dimension.
+/// `None` = the bytes are not an array of one dimension.
 fn binary_array(bytes: &[u8], element: &PgType) -> Option<Result<ScalarValue, Unreadable>> {
     fn word(rest: &mut &[u8]) -> Option<i32> {
         let (head, tail) = rest.split_first_chunk::<4>()?;
@@ -331,7 +331,7 @@ fn bytea(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The elements of `{a,"b c",NULL}`; `None` = it is none, or has arrays inside.
+/// Elements of `{a,"b c",NULL}`; `None` = not an array, or with inner arrays.
 fn list(text: &str) -> Option<Vec<Option<String>>> {
     let inner = text.strip_prefix('{')?.strip_suffix('}')?;
     let mut parts = Vec::new();
@@ -372,7 +372,7 @@ fn list(text: &str) -> Option<Vec<Option<String>>> {
     }
 }
 
-/// For tests: the value back as an array of one row.
+/// For tests: converts the value back to an array of one row.
 #[cfg(test)]
 pub(super) fn one(value: &ScalarValue) -> arrow::array::ArrayRef {
     #[expect(clippy::unwrap_used, reason = "tests fail by panicking")]

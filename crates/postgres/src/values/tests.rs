@@ -11,7 +11,7 @@ use headwater_query::Zone;
 use headwater_query::datafusion::common::ScalarValue;
 use proptest::prelude::*;
 
-/// With all digits.
+/// Clocks that show all digits.
 fn exact(zone: Zone) -> Clocks {
     Clocks {
         zone,
@@ -163,7 +163,7 @@ fn instants_are_written_by_the_clocks_of_a_zone() {
     assert_eq!(bytes, b"1970-01-01 00:00:00");
 }
 
-/// Checks that a sent value reads back as the same one.
+/// Checks that a sent value reads back unchanged.
 fn comes_back(scalar: &ScalarValue) {
     let oid = PgType::oid_of(&scalar.data_type());
     for format in [Format::Text, Format::Binary] {

@@ -1,12 +1,14 @@
 //! Decides which node or edge answers a query about a stream.
 //!
-//! First a node that has the data: everything from a level on and up to an instant (the base), or
-//! this tile (the filter). Else the edge itself, at an address that the client can use, or through
-//! the node with its connection, which fetches. Access is checked before, by names.
+//! First choice is a node that has the data: all rows from a level on and up to an instant (the
+//! base), or the requested tile (the filter). Otherwise the edge itself, at an address that the
+//! client can use, or the node with the edge's connection, which fetches the data. Access is
+//! checked before, by names.
 //!
 //! Invariants: a pure function of tables and query. A query "at the edge" is never answered from a
-//! node's copy; nodes and edges redirect no query, so none goes round in a circle. A stream that is
-//! not known is looked for at a node, since tables may be older than it. Concurrency: none.
+//! node's copy. Nodes and edges redirect no query, so no query is redirected in a circle. An
+//! unknown stream is looked up at a node, since the tables may be older than the stream.
+//! Concurrency: none.
 
 use crate::dispatch::inventory::Database;
 use crate::dispatch::keys::{Reach, StreamKey};
@@ -19,12 +21,12 @@ use std::cmp::Reverse;
 pub enum Question {
     /// A tile.
     Tile {
-        /// Its level.
+        /// Level of the tile.
         level: Level,
-        /// Its number.
+        /// Number of the tile.
         offset: i64,
     },
-    /// Rows, or what is made of them.
+    /// Rows, or results computed from rows.
     Rows,
     /// New values, as they are written.
     Live,
@@ -33,10 +35,10 @@ pub enum Question {
 /// Preference of the client for a node or the edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum At {
-    /// Wherever it is best.
+    /// The best available answerer.
     #[default]
     Any,
-    /// By what the edge has.
+    /// According to the edge's own data.
     Edge,
     /// At a node.
     Node,
@@ -45,20 +47,20 @@ pub enum At {
 /// Properties of the client that decide where it can be redirected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Client {
-    /// A browser drops its token when it is sent elsewhere, and may not be let in there.
+    /// Browsers drop their token on a redirect, and another node may refuse them.
     pub is_browser: bool,
 }
 
 /// Why a place was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Everything of that level and time is there.
+    /// All tiles of that level and time are present at the node.
     Base,
     /// This tile is there, but for a false hit in a hundred.
     Filter,
     /// No node has the data: the edge does.
     Edge,
-    /// The stream is not known; a node may know it by now.
+    /// The stream is unknown to the tables; a node may know it by now.
     Unknown,
 }
 
@@ -67,27 +69,27 @@ pub enum Why {
 pub enum Decision {
     /// At a node.
     Node {
-        /// Which.
+        /// The answering node.
         node: NodeIndex,
         /// The node is to fetch missing ranges from the edge, to which it is connected.
         fetches: bool,
         /// Why there.
         why: Why,
     },
-    /// At the edge itself.
+    /// Redirects to the edge itself.
     Edge {
         /// Name of the edge.
         name: String,
-        /// Its address.
+        /// Address of the edge.
         url: String,
         /// Which database it is.
         database: Database,
         /// The client cannot be redirected there; the query is relayed.
         is_relayed: bool,
     },
-    /// Nowhere: what would answer cannot be reached.
+    /// No answer: the nodes and the edge that could answer are unreachable.
     Nowhere {
-        /// The edge, where one is known.
+        /// The edge, if known.
         edge: Option<String>,
     },
 }
@@ -101,7 +103,8 @@ struct NodeMatch<'t> {
 }
 
 impl NodeMatch<'_> {
-    /// The best comes first: it answers, it holds the connection, it stands first in the list.
+    /// Sort key of candidates, best first: it answers, it has the edge's connection, its index is
+    /// the lowest.
     fn order(&self) -> (Reverse<bool>, Reverse<bool>, NodeIndex) {
         let facts = &self.edge.facts;
         let has_edge = facts.is_connected || facts.is_own;
@@ -115,7 +118,8 @@ impl NodeMatch<'_> {
                 reach.has(level) && last_of_tile(level, offset) <= until
             }
             Question::Rows => reach == Reach::Rows && until == Timestamp::MAX,
-            // What is written at an edge is new there, and at a node only what is written there.
+            // The newest rows of an edge are at the edge; a node has only the newest rows written
+            // to it.
             Question::Live => self.edge.facts.is_own,
         }
     }
@@ -128,7 +132,8 @@ impl NodeMatch<'_> {
         }
     }
 
-    /// The edge itself; for a browser that cannot be sent there, by asking for it.
+    /// Redirect to the edge itself; for a browser that cannot be redirected, through a request to
+    /// the edge.
     fn at_edge(&self, client: Client) -> Option<Decision> {
         let facts = &self.edge.facts;
         let (address, database) = facts.address.as_ref().zip(facts.database)?;
@@ -141,7 +146,7 @@ impl NodeMatch<'_> {
     }
 }
 
-/// The last instant of a tile; the last there is where the tile lies behind it.
+/// Last instant of a tile; the last of all instants if the tile ends after it.
 fn last_of_tile(level: Level, offset: i64) -> Timestamp {
     let buckets = level.tile_buckets(offset);
     let span = buckets.map_or(ClosedRange::ALL, |b| level.span(*b.start(), *b.end()));
@@ -164,8 +169,8 @@ impl Tables {
         all
     }
 
-    /// The node that knows most edges, of those that answer: for questions that name no stream.
-    /// With it, the names of edges that only others know.
+    /// Answering node that knows the most edges, for queries that do not name a stream, and the
+    /// names of the edges that only other nodes know.
     #[must_use]
     pub fn widest(&self) -> Option<(NodeIndex, Vec<String>)> {
         let nodes = self.nodes.iter().enumerate();
@@ -190,14 +195,14 @@ impl Tables {
         live.map(|(at, _)| NodeIndex(at))
     }
 
-    /// The preferred node for a stream, if one knows it.
+    /// Preferred node for a stream, if a node knows the stream.
     #[must_use]
     pub fn node_of(&self, stream: StreamKey) -> Option<NodeIndex> {
         self.found(stream).first().map(|found| found.index)
     }
 
-    /// Route of a query about a stream that no node has reported: to a node, which may know it by
-    /// now; nowhere as long as a node has not reported yet, since it may be the one that has it.
+    /// Route of a query about a stream that no node has reported: to a node that may know it by
+    /// now; nowhere while a node has not reported yet, since that node may have the stream.
     #[must_use]
     pub fn unknown(&self) -> Decision {
         let all_have_told = self.nodes.iter().all(|node| node.has_told);
@@ -237,7 +242,7 @@ impl Tables {
         let holds =
             |found: &&NodeMatch<'_>| found.edge.facts.is_connected || found.edge.facts.is_own;
         let through = live().find(holds);
-        // Without a connection a node still says what of it is elsewhere.
+        // Without a connection, a node still reports which data is elsewhere.
         let through = through.or_else(|| live().next().filter(|_| at != At::Edge));
         through.map_or_else(
             || Decision::Nowhere {

@@ -6,8 +6,8 @@
 //! 7.9 to 9.2 bits a key. For the reasons against a library's see
 //! docs/decisions/0016-filter-of-tiles.md.
 //!
-//! Invariants: a key of the filter is always found; no key leads outside of the fingerprints,
-//! whatever bytes a filter was read from. Concurrency: plain data. Format: docs/format/held.md.
+//! Invariants: every key of the filter is found; no key indexes outside the fingerprints, whatever
+//! bytes a filter was decoded from. Concurrency: plain data. Format: docs/format/held.md.
 
 use crate::dispatch::keys::{TileKey, mix};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
@@ -17,7 +17,7 @@ const PRINT_BITS: u64 = 7;
 const PRINT_MASK: u64 = (1 << PRINT_BITS) - 1;
 /// Largest segment, as a power of two: beyond it there are more segments.
 const SEGMENT_BITS_MAX: u32 = 18;
-/// Most segments that bytes may say there are.
+/// Maximum number of segments in encoded bytes.
 const SEGMENTS_MAX: u64 = 1 << 20;
 /// Seeds that are tried: each works nine times of ten at least.
 const SEEDS_MAX: u64 = 64;
@@ -26,13 +26,13 @@ const SEEDS_MAX: u64 = 64;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Filter {
     seed: u64,
-    /// Keys that were put in.
+    /// Number of inserted keys.
     keys: u64,
     /// Places of a segment, as a power of two.
     segment_bits: u32,
-    /// Segments in which the first place of a key may be; there are two more.
+    /// Number of segments in which the first slot of a key may be; two more follow.
     segments: u64,
-    /// Fingerprints one behind the other, 7 bits each, and a byte of zeros.
+    /// Concatenated fingerprints, 7 bits each, and a byte of zeros.
     prints: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// Sizes at which three slots for each key can be told apart, as measured in the paper.
+    /// Size at which the three slots of each key can be resolved, as measured in the paper.
     fn of(keys: u64) -> Shape {
         // Natural logarithms, times 1000, from that of two: rounding here costs a part of a percent
         // of space, and avoids floats where results must be the same everywhere.
@@ -78,7 +78,7 @@ impl Shape {
     }
 }
 
-/// ln of what a number is more than its highest bit, times 1000.
+/// Natural logarithm of the ratio of a number to its highest bit, times 1000.
 fn fraction(keys: u64) -> u64 {
     let high = 1u64 << keys.ilog2();
     // ln(1 + x) by x - x²/2 + x³/3 - x⁴/4 is off by 0.06 at most, at x near 1, where ln 2 bounds
@@ -131,12 +131,12 @@ fn put(prints: &mut [u8], place: u64, print: u8) {
     }
 }
 
-/// Keys of which those were taken off that have a place alone, one after the other.
+/// State of peeling: keys with a slot of their own are removed one after another.
 struct Peeling {
     /// Keys at each place, and their hashes, all together by exclusive or.
     counts: Vec<u32>,
     hashes: Vec<u64>,
-    /// The removed hashes, each with the slot that it had alone.
+    /// Removed hashes, each with the slot that only it had.
     order: Vec<(u64, u64)>,
 }
 
@@ -191,8 +191,8 @@ impl Peeling {
 }
 
 impl Filter {
-    /// Builds a filter of these keys, which are distinct; `None` when there are none, or no tried
-    /// seed tells them apart.
+    /// Builds a filter of distinct keys; `None` for an empty list, or if no tried seed resolves
+    /// them.
     ///
     /// ```
     /// use headwater_protocol::dispatch::{Filter, TileKey};
@@ -226,7 +226,7 @@ impl Filter {
         }
     }
 
-    /// Whether a key was put in; true for one in 128 that was not.
+    /// Whether a key was inserted; false positives are one in 128.
     #[must_use]
     pub fn has(&self, key: TileKey) -> bool {
         let places = self.shape().places_of(mix(key.0 ^ self.seed));
@@ -234,13 +234,13 @@ impl Filter {
         found.fold(0, |all, print| all ^ print) == places.print
     }
 
-    /// Keys that were put in.
+    /// Number of inserted keys.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// Bytes that it takes.
+    /// Size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.prints.len()
@@ -283,8 +283,8 @@ fn bytes_of(shape: Shape) -> u64 {
     (shape.places() * PRINT_BITS).div_ceil(8) + 1
 }
 
-/// Gives the places fingerprints, last what was taken off first: the place that a key had alone
-/// makes up for its two others.
+/// Assigns fingerprints in reverse order of removal: the slot that only one key had compensates for
+/// the key's two other slots.
 fn prints(shape: Shape, order: &[(u64, u64)]) -> Vec<u8> {
     let mut prints = vec![0; usize::try_from(bytes_of(shape)).unwrap_or(0)];
     for (hash, alone) in order.iter().rev() {
@@ -320,7 +320,7 @@ mod tests {
     fn a_key_takes_9_6_bits_at_most_from_8192_keys_on() {
         for count in (8_193..400_000).step_by(3_001) {
             let bits = bytes_of(Shape::of(count)) * 8 * 1000 / count;
-            // A quarter of a bit is left for what is not in the filter yet.
+            // A quarter of a bit is reserved for keys that are not in the filter yet.
             assert!(bits <= 9_350, "{count}: {bits} thousandths of a bit");
         }
     }

@@ -1,7 +1,7 @@
 //! Inventory of a node, as bytes: all of it, or the changes since a version.
 //!
-//! Invariants: an encoded message is decoded to an equal one, in every version; malformed bytes are
-//! refused before anything is allocated that they do not pay for. Lists are sorted, without
+//! Invariants: an encoded message is decoded to an equal one, in every version; a malformed message
+//! is refused before more memory is allocated than its bytes justify. Lists are sorted, without
 //! duplicates. Format: docs/format/held.md.
 
 use crate::dispatch::filter::Filter;
@@ -15,16 +15,16 @@ const MAGIC: [u8; 6] = *b"HWHELD";
 const VERSION: u16 = 1;
 const CRC_BYTES: usize = 4;
 
-/// Which database answers: what a ticket is bound to.
+/// Identity of the answering database, to which a ticket is bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Database {
-    /// Given when it was made.
+    /// Identity assigned at creation.
     pub identity: u64,
     /// Changes when the database is restored or repaired.
     pub incarnation: u64,
 }
 
-/// Where clients reach an edge itself.
+/// Address at which clients reach an edge directly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// `https://pump-7.example:7373`, without a path.
@@ -33,7 +33,7 @@ pub struct Address {
     pub for_browsers: bool,
 }
 
-/// A stream with another reach than the others of its edge.
+/// A stream whose reach differs from its edge's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exception {
     /// The stream.
@@ -51,19 +51,19 @@ pub struct EdgeFacts {
     pub name: String,
     /// The node's own streams, which belong to no edge.
     pub is_own: bool,
-    /// The node holds its connection.
+    /// The node has the edge's connection.
     pub is_connected: bool,
-    /// Of several edges with a stream, that with the least number is the one that is shown.
+    /// Rank of the edge: of several edges with a stream, the one with the lowest rank is shown.
     pub rank: u64,
-    /// Which database it is, once that is known.
+    /// Identity of the edge's database, once known.
     pub database: Option<Database>,
-    /// Where clients reach it, if they do.
+    /// Address at which clients reach the edge directly, if any.
     pub address: Option<Address>,
     /// Level from which on all tiles of its streams are present, but for the exceptions.
     pub reach: Reach,
     /// Up to when; [`Timestamp::MAX`] = all that there is.
     pub until: Timestamp,
-    /// Streams of which that is not so, sorted.
+    /// Streams with a different reach, sorted.
     pub exceptions: Vec<Exception>,
 }
 
@@ -72,11 +72,11 @@ pub struct EdgeFacts {
 pub enum Change {
     /// The node does not have the edge any more.
     Gone,
-    /// The edge is as given here.
+    /// State of the edge.
     Is {
         /// Facts of the edge.
         facts: EdgeFacts,
-        /// Its streams, sorted; `None` = those that it had.
+        /// Streams of the edge, sorted; `None` = unchanged.
         streams: Option<Vec<StreamKey>>,
     },
 }
@@ -86,7 +86,7 @@ pub enum Change {
 pub enum FilterChange {
     /// The filter is unchanged.
     AsBefore,
-    /// There is none.
+    /// The edge was removed.
     None,
     /// The filter is replaced by this one.
     Is(Filter),
@@ -110,13 +110,13 @@ pub struct InventoryReport {
     pub database: Database,
     /// Versions are comparable within an epoch only; each start of the node has another.
     pub epoch: u64,
-    /// The version that it is a change of; 0 = it is all that there is.
+    /// Base version of the change; 0 = the whole inventory.
     pub since: u64,
     /// The version that it leads to.
     pub version: u64,
     /// Changes of edges, by their numbers, which an epoch never uses twice.
     pub edges: Vec<(u32, Change)>,
-    /// By how many bits tiles are divided.
+    /// Number of key bits that select a tile's shard.
     pub shard_bits: u8,
     /// Changes of tiles.
     pub shards: Vec<ShardChange>,
@@ -174,7 +174,7 @@ fn take_database(from: &mut Cursor<'_>) -> Result<Database, DecodeError> {
     })
 }
 
-/// Numbers of 8 bytes, rising.
+/// Encodes keys of 8 bytes, sorted ascending.
 fn put_keys(out: &mut Vec<u8>, keys: impl ExactSizeIterator<Item = u64>) {
     out.put_varint(wide(keys.len()));
     for key in keys {
@@ -237,7 +237,7 @@ fn put_edge(out: &mut Vec<u8>, number: u32, change: &Change) {
 }
 
 fn take_exceptions(from: &mut Cursor<'_>) -> Result<Vec<Exception>, DecodeError> {
-    // The shortest takes 17 bytes.
+    // The shortest entry has 17 bytes.
     let most = wide(from.remaining() / 17);
     let count = from.varint_up_to(most, "how many exceptions there are")?;
     let mut all: Vec<Exception> = Vec::with_capacity(count);
@@ -343,10 +343,10 @@ pub fn encode(held: &InventoryReport) -> Vec<u8> {
     out
 }
 
-/// Reads what [`encode`] made.
+/// Decodes the bytes of [`encode`].
 ///
 /// # Errors
-/// Where the bytes are not such a message.
+/// If the bytes are not a valid message.
 pub fn decode(bytes: &[u8]) -> Result<InventoryReport, DecodeError> {
     let body = bytes.len().saturating_sub(CRC_BYTES);
     let (body, crc) = bytes.split_at_checked(body).unwrap_or((bytes, &[]));
@@ -364,7 +364,7 @@ pub fn decode(bytes: &[u8]) -> Result<InventoryReport, DecodeError> {
     let epoch = from.u64("an epoch")?;
     let since = from.varint("the version before")?;
     let version = from.varint("the version")?;
-    // The shortest change of an edge takes two bytes, that of a shard three.
+    // The shortest change of an edge has two bytes, the shortest change of a shard three.
     let most = wide(from.remaining() / 2);
     let count = from.varint_up_to(most, "how many edges changed")?;
     let mut edges: Vec<(u32, Change)> = Vec::new();

@@ -1,13 +1,13 @@
 //! Keys of streams and tiles, and the level from which on a stream is present.
 //!
-//! Invariants: every build gives a name the same key, since nodes and dispatchers of several
-//! versions must agree on it. Two names with one key cost a query at a node that does not have the
-//! stream, and nothing else: access is decided by names.
+//! Invariants: every build computes the same key for a name, since nodes and dispatchers of several
+//! versions must agree on it. Two names with the same key cost a query at a node that does not have
+//! the stream, and no more: access is decided by names.
 
 use headwater_types::{Level, StreamName};
 use sha2::{Digest, Sha256};
 
-/// Stands for a stream: the first 8 bytes of the SHA-256 of its name as text, little-endian.
+/// Key of a stream: the first 8 bytes of the SHA-256 of its name as text, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamKey(pub u64);
 
@@ -42,11 +42,11 @@ impl StreamKey {
 /// Most bits by which tiles of a node are divided into parts: two thousand million tiles.
 pub(crate) const SHARD_BITS_MAX: u8 = 14;
 
-/// Stands for a tile of a stream: all of its fields.
+/// Key of a tile of a stream, for all of its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TileKey(pub u64);
 
-/// Spreads what differs in a few bits over all of them (the finaliser of splitmix64).
+/// Spreads differences in a few bits over all bits (the finaliser of splitmix64).
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -60,7 +60,7 @@ pub enum Reach {
     Rows,
     /// Ranges that tiles at this level and above need.
     Level(Level),
-    /// Nothing as a whole.
+    /// No complete levels.
     Nothing,
 }
 

@@ -1,8 +1,8 @@
 //! Inventory of a node, with the version of each part, so that only changes are reported.
 //!
-//! Invariants: the changes since a version, applied by a dispatcher with that version, give the
-//! same as a whole inventory. A version is never given twice in an epoch; an unchanged part gets
-//! none. Concurrency: plain data, one owner.
+//! Invariants: a dispatcher that applies the changes since its version has the same state as after
+//! a whole inventory. A version is never reused in an epoch; an unchanged part gets no new version.
+//! Concurrency: plain data, one owner.
 
 use crate::dispatch::filter::Filter;
 use crate::dispatch::inventory::{
@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Keys of a shard from which on there are more shards.
 const SHARD_MAX: usize = 131_072;
-/// A filter is rebuilt when more than one in so many of its keys is reported beside it, or removed.
+/// A filter is rebuilt when more than one in `OUTSIDE` of its keys was reported outside the filter,
+/// or removed.
 const OUTSIDE: usize = 256;
 
 /// An edge, and when it changed.
@@ -72,7 +73,7 @@ pub struct Registry {
     version: u64,
     edges: BTreeMap<u32, Entry>,
     numbers: HashMap<String, u32>,
-    /// Edges that went, and when.
+    /// Removed edges, with the version of the removal.
     gone: BTreeMap<u32, u64>,
     next_number: u32,
     shards: Vec<Shard>,
@@ -84,8 +85,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// One without anything, of a node's database. Of two that are made one after the other the
-    /// epoch is another one.
+    /// Creates an empty registry of a node's database. Each registry needs an epoch of its own.
     #[must_use]
     pub fn new(database: Database, epoch: u64) -> Registry {
         Registry {
@@ -147,7 +147,7 @@ impl Registry {
         }
     }
 
-    /// Sets the streams of a known edge.
+    /// Sets the streams of a registered edge.
     pub fn set_streams(&mut self, edge: &str, mut streams: Vec<StreamKey>) {
         streams.sort_unstable();
         streams.dedup();
@@ -218,8 +218,8 @@ impl Registry {
         self.version = version;
     }
 
-    /// Rebuilds filters with too many keys beside them, or too many removed ones. To be called
-    /// before the inventory is reported, since it takes longer than a change of one tile.
+    /// Rebuilds filters with too many keys outside them, or too many removed keys. Call before the
+    /// inventory is reported, since a rebuild takes longer than a change of one tile.
     pub fn settle(&mut self) {
         for shard in &mut self.shards {
             if shard.needs_filter_rebuild() {
@@ -251,8 +251,8 @@ impl Registry {
         assert_eq!(divided, self.tiles, "tiles are lost");
     }
 
-    /// Changes since a version of an epoch; the whole inventory when that is none of this
-    /// registry's.
+    /// Changes since a version of an epoch; the whole inventory if this registry does not have that
+    /// version.
     #[must_use]
     pub fn since(&self, epoch: u64, version: u64) -> InventoryReport {
         let known = epoch == self.epoch && version <= self.version;

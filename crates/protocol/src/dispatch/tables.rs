@@ -1,9 +1,9 @@
-//! State of a dispatcher: takes the inventories that nodes report, and looks up streams.
+//! State of a dispatcher: applies the inventories that nodes report, and looks up streams.
 //!
 //! Invariants: the state of a node is its inventory at one version of one epoch. A message that
-//! does not follow on it changes nothing, so that the whole inventory is requested again. Of
-//! several edges of a node with a stream, the one with the least rank is found, whatever the order
-//! of reports. Concurrency: plain data, one owner.
+//! does not follow that version changes nothing, so the whole inventory is requested again. A
+//! lookup returns the lowest-ranked of a node's edges with a stream, independent of the order of
+//! reports. Concurrency: plain data, one owner.
 
 use crate::dispatch::inventory::{Change, Database, EdgeFacts, InventoryReport};
 use crate::dispatch::keys::{Reach, StreamKey};
@@ -21,7 +21,7 @@ pub struct NodeIndex(pub usize);
 pub struct Position {
     /// The epoch.
     pub epoch: u64,
-    /// The version; 0 = nothing is known.
+    /// The version; 0 = no inventory yet.
     pub version: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct Position {
 pub enum Applied {
     /// The message was applied.
     Taken,
-    /// The message does not follow on the known version: it was ignored.
+    /// The message does not follow the known version: it was ignored.
     DoesNotFollow,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    /// Reach of a stream: the level from which on it is present, and the instant up to which.
+    /// Reach of a stream: the level from which on and the instant up to which it is complete.
     pub(crate) fn reach(&self, stream: StreamKey) -> (Reach, Timestamp) {
         let facts = &self.facts;
         let found = facts
@@ -75,9 +75,9 @@ pub struct NodeStats {
     pub is_live: bool,
     /// Version up to which it has reported.
     pub position: Position,
-    /// Edges of which it holds something, its own streams among them.
+    /// Number of edges with data on the node, its own streams included.
     pub edges: usize,
-    /// Edges whose connection it holds.
+    /// Number of edges connected to the node.
     pub connected: usize,
     /// Streams of all of them.
     pub streams: usize,
@@ -120,7 +120,7 @@ impl Node {
         }
     }
 
-    /// An edge has a stream no more; the next one that has it takes its place.
+    /// Removes a stream of an edge; the next edge with the stream replaces it.
     fn remove(&mut self, stream: StreamKey, number: u32) {
         if !self.shared.contains(&stream) {
             self.streams.remove(&stream);
@@ -143,7 +143,7 @@ impl Node {
         };
     }
 
-    /// Takes an edge out with its streams.
+    /// Removes an edge with its streams.
     fn remove_edge(&mut self, number: u32) {
         if let Some(edge) = self.edges.remove(&number) {
             for stream in edge.streams {
@@ -165,7 +165,7 @@ impl Node {
         let before = self.edges.get(&number);
         let kept = before.map(|edge| edge.streams.clone()).unwrap_or_default();
         let streams = streams.unwrap_or_else(|| kept.clone());
-        // What stays needs no look-up, unless it may belong to another edge now.
+        // Remaining streams need no lookup, unless they may belong to another edge now.
         let stays: BTreeSet<StreamKey> = match is_rank_other {
             true => BTreeSet::new(),
             false => {
@@ -232,7 +232,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Nothing is known of so many nodes.
+    /// Creates empty tables of `nodes` nodes.
     #[must_use]
     pub fn new(nodes: usize) -> Tables {
         Tables {
@@ -240,7 +240,7 @@ impl Tables {
         }
     }
 
-    /// Version up to which a node has reported, from which it is asked to continue.
+    /// Version up to which a node has reported, and from which its next report continues.
     #[must_use]
     pub fn position(&self, node: NodeIndex) -> Position {
         self.nodes
@@ -248,7 +248,7 @@ impl Tables {
             .map_or_else(Position::default, |node| node.position)
     }
 
-    /// Applies an inventory that a node has reported, which shows that it answers.
+    /// Applies an inventory reported by a node, and records that the node answers.
     pub fn apply(&mut self, node: NodeIndex, held: InventoryReport) -> Applied {
         let Some(node) = self.nodes.get_mut(node.0) else {
             return Applied::DoesNotFollow;
@@ -256,13 +256,13 @@ impl Tables {
         node.is_live = true;
         let applied = node.apply(held);
         if applied == Applied::DoesNotFollow {
-            // The state stays, and the whole inventory is requested again.
+            // The state is unchanged, and the whole inventory is requested again.
             node.position = Position::default();
         }
         applied
     }
 
-    /// Marks a node as not answering. Its state stays.
+    /// Records that a node does not answer. Its state is unchanged.
     pub fn lost(&mut self, node: NodeIndex) {
         if let Some(node) = self.nodes.get_mut(node.0) {
             node.is_live = false;

@@ -23,26 +23,26 @@ const READ: u8 = 1;
 /// The signed content of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// When it was made, in nanoseconds since 1970.
+    /// Time of issue, in nanoseconds since 1970.
     pub issued_ns: i64,
-    /// Until when it holds.
+    /// Expiry of the ticket.
     pub ends_ns: i64,
-    /// Where.
+    /// Database for which the ticket is valid.
     pub audience: Database,
-    /// On which route, as the list of routes has it.
+    /// Route for which the ticket is valid, as named in the list of routes.
     pub route: String,
-    /// The token that the subject showed, by its id.
+    /// Id of the subject's token.
     pub subject: String,
-    /// The version of the list of tokens in which it stood.
+    /// Version of the token list in which the subject's token was.
     pub list: u64,
     /// Streams that the subject may read: patterns.
     pub patterns: Vec<String>,
-    /// Of that, these streams only, where there are any.
+    /// Restriction to these streams, if any.
     pub streams: Vec<StreamName>,
 }
 
 impl Ticket {
-    /// Its bytes: what is signed.
+    /// Encoded ticket: the bytes that are signed.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, READ];
@@ -63,10 +63,10 @@ impl Ticket {
         out
     }
 
-    /// Reads what [`Ticket::encode`] made.
+    /// Decodes the bytes of [`Ticket::encode`].
     ///
     /// # Errors
-    /// Where the bytes are no ticket.
+    /// If the bytes are not a valid ticket.
     pub fn decode(body: &[u8]) -> Result<Ticket, DecodeError> {
         let mut from = Cursor::new(body);
         if from.u8("a version")? != VERSION {
@@ -109,8 +109,8 @@ impl Ticket {
         })
     }
 
-    /// Whether a clock that may be off by [`SKEW_MAX`] is within its time, and that is no longer
-    /// than it may be.
+    /// Whether the ticket is valid by a clock that may be off by [`SKEW_MAX`], and its lifetime is
+    /// not longer than allowed.
     #[must_use]
     pub fn holds_at(&self, now: Timestamp) -> bool {
         let skew = nanos(SKEW_MAX);

@@ -1,13 +1,14 @@
-//! Tiles of a node, as a dispatcher knows them: a filter for most of them, and the newest exactly.
+//! Tiles of a node, as a dispatcher knows them: a filter for most tiles, and exact keys for the
+//! newest.
 //!
-//! Invariants: a reported tile is always found, until the node removes it; keys are divided by
-//! their highest bits into shards, each of which is replaced whole. Concurrency: plain data.
+//! Invariants: a reported tile is found until the node removes it. Keys are divided into shards by
+//! their highest bits, and each shard is replaced as a whole. Concurrency: plain data.
 
 use crate::dispatch::filter::Filter;
 use crate::dispatch::inventory::{FilterChange, ShardChange};
 use crate::dispatch::keys::{SHARD_BITS_MAX, TileKey};
 
-/// A shard with fewer keys has no filter: they are listed exactly, 8 bytes each.
+/// Shards with fewer keys have no filter: their keys are listed exactly, 8 bytes each.
 pub const EXACT_MAX: usize = 8_192;
 
 /// The shard of a key.
@@ -24,7 +25,7 @@ struct Shard {
     exact: Vec<TileKey>,
 }
 
-/// Which tiles a node holds below the levels of which it has everything.
+/// Tiles of a node below the levels at which it is complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TileSet {
     bits: u8,
@@ -53,13 +54,13 @@ impl TileSet {
         counts.sum()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that all of it takes.
+    /// Total size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let shards = self.shards.iter();
@@ -67,8 +68,8 @@ impl TileSet {
         bytes.sum()
     }
 
-    /// Applies the changes of a report. False when they do not fit the known state, so that none
-    /// was applied.
+    /// Applies the changes of a report. False if they do not fit the known state; none is applied
+    /// then.
     pub(crate) fn change(&mut self, bits: u8, changes: Vec<ShardChange>) -> bool {
         let count = 1usize << bits.min(SHARD_BITS_MAX);
         let is_anew = bits != self.bits || self.shards.len() != count;

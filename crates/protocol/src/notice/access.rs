@@ -1,24 +1,26 @@
 //! Access to notices, and its rules for a broker.
 //!
 //! A notice of node `NAME` counts as a row of the table [`TABLE`] with the tag `node=NAME`: a
-//! subject that may read it may hear the notice, one that may write it may publish it.
+//! subject that may read the row may receive the notice, a subject that may write the row may
+//! publish the notice.
 //!
-//! Invariants: nothing is granted that no subject is granted. A name that would mean something else
-//! to a broker is refused, never changed. Concurrency: plain data. Failure: [`AccessError`].
+//! Invariants: no right is granted beyond the rights of the subjects. A name that a broker would
+//! interpret differently is refused, never changed. Concurrency: plain data. Failure:
+//! [`AccessError`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// The table whose rows stand for notices in rules of access.
+/// Table whose rows represent notices in access rules.
 pub const TABLE: &str = "headwater_notices";
 
 const NAME_MAX: usize = 64;
 
-/// Why there are no rules.
+/// Reason why rules cannot be generated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// The name of a subject cannot stand in the file.
+    /// The file format cannot express the name of a subject.
     #[error(
         "the name {0:?} cannot stand in rules of a broker: expected no line ends and other control characters, no blank at its ends, no # at its beginning"
     )]
@@ -28,17 +30,17 @@ pub enum AccessError {
         "the name {0:?} cannot be an account of XMPP: expected letters a to z, digits, dots, dashes and underscores"
     )]
     Account(String),
-    /// The topic cannot stand there.
+    /// The file format cannot express the topic.
     #[error("the topic {0:?} cannot be one of notices: expected text without + # and blanks")]
     Topic(String),
 }
 
-/// Notices of which nodes.
+/// Nodes whose notices a right covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topics {
-    /// Of all nodes, also of those that are not there yet.
+    /// All nodes, including nodes that do not exist yet.
     All,
-    /// Of these.
+    /// The named nodes.
     Of(BTreeSet<String>),
 }
 
@@ -54,7 +56,7 @@ impl Topics {
 
     fn lines(&self, verb: &str, prefix: &str, out: &mut String) {
         let mut line = |node: &str| {
-            // Text takes all that is written to it.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(out, "topic {verb} {prefix}/{node}");
         };
         match self {
@@ -84,7 +86,7 @@ pub enum May {
     Tell,
 }
 
-/// Rights at each topic; subjects that are not listed have none.
+/// Rights at each topic; subjects that are not listed have no rights.
 pub type Lists = BTreeMap<String, BTreeMap<String, May>>;
 
 /// Whether a node may have this name: 1 to 64 letters, digits, dots, dashes and underscores.
@@ -99,11 +101,11 @@ pub fn is_node_name(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len()) && name.chars().all(is_plain)
 }
 
-/// The rules in the form of mosquitto (`acl_file`): a user that is not named, and a client without
-/// a user name, hears and publishes nothing.
+/// The rules in mosquitto's format (`acl_file`): a user that is not named, and a client without a
+/// user name, can neither subscribe nor publish.
 ///
 /// # Errors
-/// When a name cannot stand in such a file.
+/// If the file format cannot express a name.
 pub fn mosquitto(prefix: &str, subjects: &[Subject]) -> Result<String, AccessError> {
     let is_topic = |c: char| !c.is_whitespace() && !c.is_control() && !matches!(c, '+' | '#');
     if prefix.is_empty() || !prefix.chars().all(is_topic) {
@@ -125,7 +127,7 @@ pub fn mosquitto(prefix: &str, subjects: &[Subject]) -> Result<String, AccessErr
         subject.hears.lines("read", prefix, &mut lines);
         subject.tells.lines("write", prefix, &mut lines);
         if !lines.is_empty() {
-            // Text takes all that is written to it.
+            // Writing to a `String` cannot fail.
             let _ = write!(out, "\nuser {name}\n{lines}");
         }
     }
@@ -136,7 +138,7 @@ pub fn mosquitto(prefix: &str, subjects: &[Subject]) -> Result<String, AccessErr
 /// is an account of `domain`.
 ///
 /// # Errors
-/// When a name cannot be an account, or a topic is none.
+/// If a name is not a valid account, or a topic is invalid.
 pub fn whitelists(prefix: &str, domain: &str, subjects: &[Subject]) -> Result<Lists, AccessError> {
     if !prefix.split('/').all(is_node_name) {
         return Err(AccessError::Topic(prefix.to_owned()));
@@ -179,7 +181,7 @@ pub fn whitelist_text(lists: &Lists) -> String {
                 May::Hear => "member",
                 May::Tell => "publisher",
             };
-            // Text takes all that is written to it.
+            // Writing to a `String` cannot fail.
             let _ = writeln!(out, "{topic} {may} {account}");
         }
     }

@@ -2,14 +2,14 @@
 
 use crate::notice::hub::{Hub, Subscription};
 
-/// Carries notices, at least once: the newest of each topic is retained for later subscribers, and
-/// the ones before it may be left out.
+/// Carries notices, at least once: the newest notice of each topic is retained for later
+/// subscribers; older notices may be dropped.
 ///
-/// The right to publish and hear is checked where a client is known: by the routes of a server, or
-/// by the broker, from the rules of [`mosquitto`](crate::notice::mosquitto).
+/// The right to publish and subscribe is checked by the server's routes, or by the broker with the
+/// rules of [`mosquitto`](crate::notice::mosquitto).
 pub trait Bus: std::fmt::Debug + Send + Sync {
-    /// Publishes a notice under a topic, now or as soon as there is a link, in place of the ones
-    /// before it. Never waits and never fails: nothing depends on a notice.
+    /// Publishes a notice under a topic, now or once there is a link, replacing older notices.
+    /// Never blocks and never fails: no state depends on a notice.
     fn publish(&self, topic: &str, notice: &[u8]);
 
     /// Subscribes to later notices, preceded by the newest of each topic and the state of the link.

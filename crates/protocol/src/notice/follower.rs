@@ -1,10 +1,10 @@
 //! Handling of notices about one node: when the node is to be queried, and why.
 //!
-//! Invariants: the state of the node comes from its own answers alone; a notice only says when to
-//! query. A notice that the node has not signed, or that announces a known version, causes no
-//! query. Without any notice the node is queried every `check`, so that a lost one costs that at
-//! most. Where the bus has no link, or the node publishes nothing there, the follower waits at the
-//! node instead. Concurrency: plain data, one owner.
+//! Invariants: the state of the node is taken from the node's answers alone; a notice only triggers
+//! a query. A notice that the node has not signed, or that announces a known version, triggers no
+//! query. Without notices the node is queried every `check`, which bounds the cost of a lost
+//! notice. If the bus has no link, or the node does not publish there, the follower uses waiting
+//! queries at the node instead. Concurrency: plain data, one owner.
 
 use crate::notice::notice::{Kind, Notice};
 use crate::notice::seal::Sealed;
@@ -12,63 +12,63 @@ use crate::signature::PublicKey;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Epochs before the one that is known, of which notices may still come.
+/// Number of epochs before the known one whose notices may still arrive.
 const OLD_EPOCHS: usize = 16;
 
-/// State of the node, as given in its answer.
+/// State of the node, as of its last answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeVersion {
-    /// Its database.
+    /// Identity of its database.
     pub identity: u64,
     /// Changes when the database is restored or repaired.
     pub incarnation: u64,
     /// Changes with each start.
     pub epoch: u64,
-    /// The version that is known now.
+    /// The newest known version.
     pub version: u64,
-    /// Key of its notices' signatures; `None` = it publishes none over a bus.
+    /// Public key of the node's notices; `None` = the node publishes no notices.
     pub key: Option<PublicKey>,
 }
 
 /// Result of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// The notice announces a new version; so many before it are missing.
+    /// The notice announces a new version.
     News {
-        /// Notices between this one and the one before it.
+        /// Number of notices missed between this notice and the previous one.
         missed: u64,
     },
-    /// A repeated notice, or one of a known version.
+    /// The notice was repeated, or announces a known version.
     Known,
     /// A newer one arrived before it, or its epoch has ended.
     Late,
     /// The node has not signed it.
     Forged,
-    /// The notice is not about this node, as far as is known.
+    /// The notice is not about this node, by the current state.
     Other,
 }
 
 /// Reason to query the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// Nothing is known yet, or the last question was not answered.
+    /// No version is known yet, or the last query was not answered.
     Unknown,
-    /// A notice says something new.
+    /// A notice announced a new version.
     News,
-    /// The broker says that the node's connection has ended.
+    /// The broker reported that the node's connection ended.
     Gone,
-    /// There was no link for a while.
+    /// The link was down for a while.
     Gap,
-    /// Nothing was heard for long.
+    /// No notice arrived for `check`.
     Check,
 }
 
 /// Time of the next query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Now, and the answer is to come at once.
+    /// Query now; the node answers at once.
     Now(Why),
-    /// Now, and the answer may wait at the node until something changes: there are no notices.
+    /// Query now; without notices, the node may delay the answer until its version changes.
     Waiting,
     /// Then, unless something is heard before.
     At(Duration),
@@ -118,7 +118,7 @@ impl Follower {
         self.wants = Some(self.wants.map_or(why, |before| before.min(why)));
     }
 
-    /// The bus has a link, or none.
+    /// Records whether the bus has a link.
     pub fn link(&mut self, is_linked: bool) {
         if self.is_linked != is_linked {
             self.is_linked = is_linked;
@@ -127,7 +127,7 @@ impl Follower {
         }
     }
 
-    /// Whether notices of the node are waited for. If not, who follows waits at the node.
+    /// Whether the follower waits for notices of the node. If not, it waits at the node.
     #[must_use]
     pub fn goes_by_notices(&self) -> bool {
         self.is_linked && self.told.is_some_and(|told| told.key.is_some())
@@ -145,7 +145,7 @@ impl Follower {
         }
     }
 
-    /// A question is sent: what is heard from now on may be newer than its answer.
+    /// Records that a query is sent: notices received from now on may be newer than its answer.
     pub fn asks(&mut self) {
         self.asked_after = self.noticed;
         self.wants = None;
@@ -166,7 +166,8 @@ impl Follower {
                 self.has_ended(before.epoch);
             }
         }
-        // An epoch that was announced before the query and is not the one of the answer has ended.
+        // An epoch that was announced before the query, and differs from the answer's epoch, has
+        // ended.
         if let Some((epoch, _)) = self.asked_after.take()
             && epoch != told.epoch
         {
@@ -192,7 +193,7 @@ impl Follower {
         }
     }
 
-    /// A notice has come.
+    /// Processes a received notice.
     pub fn hear(&mut self, sealed: &Sealed) -> Heard {
         let Some(told) = self.told else {
             return Heard::Other;
@@ -228,7 +229,8 @@ impl Follower {
             return heard;
         }
         assert!(self.number < notice.number, "a notice out of order");
-        // Before the first one nothing was missed: the answer had it.
+        // Before the first notice, no notice was missed: the answer includes all versions before
+        // it.
         let missed = match self.number {
             0 => 0,
             last => notice.number - last - 1,

@@ -2,9 +2,9 @@
 //! newer ones.
 //!
 //! Invariants: a hub stores one notice for each topic, of at most [`TOPICS_MAX`] topics and
-//! [`NOTICE_BYTES_MAX`] bytes; others are dropped. A slow subscriber misses notices that newer ones
-//! have replaced, never the newest. Concurrency: one lock, held for a look at the list. Subscribers
-//! are woken after its release.
+//! [`NOTICE_BYTES_MAX`] bytes; other notices are dropped. A slow subscriber misses notices that
+//! newer ones have replaced, never the newest. Concurrency: one lock, taken only to access the
+//! list. Subscribers are woken after its release.
 
 use crate::notice::notice::NOTICE_BYTES_MAX;
 use parking_lot::Mutex;
@@ -87,8 +87,8 @@ impl Hub {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Publishes a notice in place of the ones before it. A notice that is too long, or of one
-    /// topic too many, is dropped.
+    /// Publishes a notice, replacing older ones of its topic. A notice that is too long, or whose
+    /// topic would exceed the limit, is dropped.
     pub fn publish(&self, topic: &str, notice: &[u8]) {
         if notice.len() > NOTICE_BYTES_MAX {
             return;
@@ -148,7 +148,7 @@ impl Subscription {
     fn next_of(seen: &mut u64, told: &mut Option<(u64, bool)>, inner: &Inner) -> Option<Event> {
         match *told {
             Some((links, _)) if links == inner.links => {}
-            // It was lost, and is there again.
+            // The link was lost, and is up again.
             Some((_, true)) if inner.is_linked => {
                 *told = Some((inner.links, false));
                 return Some(Event::Link(false));

@@ -6,7 +6,7 @@
 
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 
-/// Largest notice with its signature, in bytes. Notices of this version take less than 160.
+/// Maximum size of a signed notice in bytes. Notices of this version have less than 160.
 pub const NOTICE_BYTES_MAX: usize = 1024;
 
 const MAGIC: [u8; 6] = *b"HWNOTE";
@@ -15,7 +15,7 @@ const VERSION: u16 = 1;
 /// Kind of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// There is a newer version of what the node holds.
+    /// The node's inventory has a newer version.
     Changed,
     /// The node's connection to the broker has ended. The notice was signed when the connection
     /// began, and the broker sends it.
@@ -35,12 +35,12 @@ pub struct Notice {
     pub epoch: u64,
     /// Notices of a kind are counted by their node, from 1 on in each epoch.
     pub number: u64,
-    /// The newest version of what it holds.
+    /// Newest version of the node's inventory.
     pub version: u64,
 }
 
 impl Notice {
-    /// Its bytes: what is signed.
+    /// Encoded notice: the bytes that are signed.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
@@ -57,10 +57,10 @@ impl Notice {
         out
     }
 
-    /// Reads what [`Notice::encode`] made.
+    /// Decodes the bytes of [`Notice::encode`].
     ///
     /// # Errors
-    /// Where the bytes are no notice.
+    /// If the bytes are not a valid notice.
     pub fn decode(body: &[u8]) -> Result<Notice, DecodeError> {
         let mut from = Cursor::new(body);
         if from.take(MAGIC.len(), "HWNOTE")? != MAGIC {

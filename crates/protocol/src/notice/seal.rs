@@ -1,4 +1,4 @@
-//! The signature under a notice, which alone proves its origin: a broker lets many nodes publish.
+//! Signature of a notice, the only proof of its origin: a broker lets many nodes publish.
 //!
 //! Invariant: the content of a notice is returned as proven only for the key that proves it.
 //! Concurrency: plain data. Failure: [`NoticeError`].
@@ -7,10 +7,10 @@ use crate::notice::notice::{NOTICE_BYTES_MAX, Notice};
 use crate::signature::{self, PublicKey, SIGNATURE_BYTES, SigningKey, is_signed_by};
 use headwater_codec::DecodeError;
 
-/// Before what is signed, so that no other signature of the key is one of a notice.
+/// Prefix of the signed bytes, so that no other signature of the key is valid for a notice.
 const CONTEXT: &[u8] = b"headwater notice 1\n";
 
-/// Why bytes are no notice.
+/// Reason why bytes are not a valid notice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoticeError {
@@ -20,7 +20,7 @@ pub enum NoticeError {
     /// Too short for a signature.
     #[error("a notice of {0} bytes: expected {SIGNATURE_BYTES} of a signature at its end")]
     Short(usize),
-    /// The signed bytes are no notice.
+    /// The signed bytes are not a valid notice.
     #[error("this is no notice: {0}")]
     Garbled(#[from] DecodeError),
 }
@@ -30,7 +30,7 @@ pub enum NoticeError {
 pub struct NoticeKey(SigningKey);
 
 impl NoticeKey {
-    /// The key of a seed, which must be secret; `None` for an invalid one.
+    /// Key derived from a secret seed; `None` for an invalid seed.
     #[must_use]
     pub fn of_seed(seed: &[u8; 32]) -> Option<NoticeKey> {
         SigningKey::of_seed(seed).map(NoticeKey)
@@ -63,7 +63,7 @@ impl NoticeKey {
     }
 }
 
-/// A received notice that is not proven yet.
+/// A received notice whose signature is not verified yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
     claims: Notice,
@@ -72,10 +72,10 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// Reads what [`NoticeKey::seal`] made.
+    /// Decodes the bytes of [`NoticeKey::seal`].
     ///
     /// # Errors
-    /// Where the bytes are no notice.
+    /// If the bytes are not a valid notice.
     pub fn decode(bytes: &[u8]) -> Result<Sealed, NoticeError> {
         if bytes.len() > NOTICE_BYTES_MAX {
             return Err(NoticeError::Long(bytes.len()));
@@ -89,7 +89,7 @@ impl Sealed {
         })
     }
 
-    /// The database that it says it is of: whose key it is to be checked by.
+    /// Claimed identity of the database, which selects the key for verification.
     #[must_use]
     pub fn claims_identity(&self) -> u64 {
         self.claims.identity

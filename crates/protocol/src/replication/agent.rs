@@ -1,11 +1,11 @@
 //! Source side of replication: answers requests within its budget. A source that is a copy itself
-//! reports its missing ranges when they are requested and when they have changed.
+//! reports its missing ranges when they are requested, and again when they have changed.
 //!
-//! Invariants: only bytes below the committed lengths of a pinned state are sent, and nothing of a
-//! table that the source's own rules withhold, whatever the request; answers are no larger than a
-//! stated size. Nothing is written for a copy to the device of the source. The copy's confirmations
-//! are learnt from the copy, again after each start. Failure: an error is one of the database's
-//! own; a request that cannot be granted gets an answer.
+//! Invariants: only bytes below the committed lengths of a pinned state are sent, and no data of a
+//! table that the source's own rules withhold, whatever the request; the size of answers is
+//! bounded. The source's device is never written on behalf of a copy. The copy's confirmations are
+//! received from the copy, again after each start. Failure: an error is one of the database's own;
+//! a request that cannot be granted is answered with the reason.
 
 use crate::replication::allowance::Allowance;
 use crate::replication::budget::Budget;
@@ -22,15 +22,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The largest piece that is sent at once.
+/// The largest range that is sent at once.
 pub(crate) const PIECE_MAX: u32 = 1 << 20;
 /// Approximate bytes of an answer: at this size the answer ends, and the copy requests the rest.
 const ANSWER_MAX: u64 = 8 << 20;
-/// The smallest part of a piece that is worth a message, in bytes.
+/// The smallest part of a range that is worth a message, in bytes.
 const PART_LEAST: u32 = 4096;
 /// Approximate bytes of a message besides its payload.
 const MESSAGE_BYTES: u64 = 40;
-/// Most pieces that are read for an answer.
+/// Most ranges that are read for an answer.
 const PIECES_MAX: usize = 4096;
 /// Default bytes a second that a source reads for others.
 const READS_A_SECOND: u64 = 64 << 20;
@@ -41,7 +41,7 @@ const STATE_LEAST: u64 = 64 << 10;
 const STATE_READS: u64 = 4;
 /// Bytes hashed at once of data that was written before there were hashes.
 const LEDGER_BYTES: u64 = 4 << 20;
-/// Time that a copy waits when it is ahead of a source that passes on its ranges.
+/// Wait of a copy that is ahead of a source that passes on its ranges.
 const BEHIND: Duration = Duration::from_secs(5);
 /// The code of a refusal: the requested range is not committed, or too large.
 const REFUSED_PIECE: &str = "piece";
@@ -51,12 +51,13 @@ const REFUSED_PIECE: &str = "piece";
 pub struct Confirmed {
     /// The state it is of.
     pub state: StateName,
-    /// Segments of which the copy has everything that it subscribes to: id, and bytes that count.
+    /// Segments of which the copy has every subscribed range: id, and number of subscribed bytes.
     pub segments: Vec<(u64, u64)>,
-    /// Of them, the segments that the copy has proven to have whole, byte by byte as they were
-    /// written here, by the chain of hashes that it computed from its device.
+    /// Subset of `segments` that the copy has proven complete, byte by byte as written here, by the
+    /// chain of hashes computed from its device.
     pub proven: Vec<u64>,
-    /// Of them, the segments for which the copy reports another chain than the one written here.
+    /// Subset of `segments` for which the copy reports a chain that differs from the one written
+    /// here.
     pub differ: Vec<u64>,
 }
 
@@ -68,7 +69,7 @@ impl Confirmed {
     }
 }
 
-/// A confirmation that is looked at later.
+/// A confirmation to be processed later.
 #[derive(Debug)]
 struct PutOff {
     state: StateName,
@@ -80,20 +81,21 @@ struct PutOff {
 #[derive(Debug)]
 pub struct Agent {
     holds: PinnedStates,
-    /// As what the database knows the copy.
+    /// Name under which the database registers the copy.
     copy: Option<String>,
-    /// The rules of which tables may leave at all.
+    /// Rules of the tables that may be sent.
     rules: Rules,
     budget: Budget,
-    /// Reads for messages that cost nothing of the budget.
+    /// Allowance of reads for messages that are not charged to the budget.
     reads: Allowance,
-    /// The newest state that was sent took so much.
+    /// Size of the newest state sent, in bytes.
     state_bytes: u64,
     confirmed: Option<Confirmed>,
-    /// The newest confirmation, as long as there are no reads left to look at it: a copy says the
-    /// same only once.
+    /// Newest confirmation, until the allowance of reads suffices to process it: a copy sends the
+    /// same confirmation only once.
     put_off: Option<PutOff>,
-    /// Nothing was confirmed over this connection: what a copy has that was set back counts.
+    /// No confirmation was received over this connection yet: the first is accepted even if its
+    /// state is older, as of a copy that was restored.
     is_anew: bool,
     reports: MissingReports,
     tail: TailSender,
@@ -117,7 +119,7 @@ fn wait(request: u64, wait: Duration) -> Message {
 }
 
 impl Agent {
-    /// Files that were replaced may take `hold_bytes` for as long as they are being fetched.
+    /// Creates an agent. Replaced files may use `hold_bytes` while they are being fetched.
     #[must_use]
     pub fn new(hold_bytes: u64, budget: Budget) -> Agent {
         Agent {
@@ -135,14 +137,14 @@ impl Agent {
         }
     }
 
-    /// Makes a source that is a copy subscribe to ranges that its own copies request and that it
-    /// lacks. By default it follows its own rules.
+    /// Makes a source that is a copy subscribe to its missing ranges when its own copies request
+    /// them. By default it follows its own rules.
     pub fn set_gets(&mut self, gets: bool) {
         self.reports.gets = gets;
     }
 
-    /// Begins with another copy, or the same one over another connection: forgets which missing
-    /// ranges were reported.
+    /// Starts a session with another copy, or with the same one over another connection: forgets
+    /// which missing ranges were reported.
     pub fn begin_anew(&mut self) {
         self.put_off = None;
         self.is_anew = true;
@@ -150,8 +152,8 @@ impl Agent {
         self.tail.reset();
     }
 
-    /// Newest events are sent along before a flush stores them, this often at the most; `None` =
-    /// they are not, which is the default.
+    /// Sends newest events before a flush stores them, at most once per `every`; `None`, the
+    /// default, disables this.
     pub fn set_live(&mut self, every: Option<Duration>) {
         self.tail.set_every(every);
     }
@@ -171,20 +173,20 @@ impl Agent {
         self.tail.answer(db, now, &self.rules, &mut self.budget)
     }
 
-    /// Sets the copy's name, under which the source keeps its confirmations.
+    /// Sets the copy's name, under which the source stores its confirmations.
     pub fn set_copy(&mut self, name: &str) {
         self.copy = Some(name.to_owned());
     }
 
     /// Limits the bytes a second that are read for comparisons and states, however often a copy
-    /// requests them, and for pieces of 4 KiB of fetches.
+    /// requests them, and for ranges of 4 KiB of fetches.
     pub fn set_reads(&mut self, bytes_per_second: u64) {
         self.reads = Allowance::new(bytes_per_second);
     }
 
-    /// Spending that has to be persisted before the last answers are sent; `None` = the persisted
-    /// one covers them. Once it is persisted, call [`Agent::has_kept`]: then no restart gives a cap
-    /// back.
+    /// Spending that must be persisted before the last answers are sent; `None` = the persisted
+    /// spending suffices. Once it is persisted, call [`Agent::has_kept`]: a restart then cannot
+    /// reset a cap.
     #[must_use]
     pub fn to_keep(&self) -> Option<Spent> {
         self.budget.to_keep()
@@ -195,13 +197,13 @@ impl Agent {
         self.budget.has_kept(kept);
     }
 
-    /// Sets which tables may leave at all: nothing leaves of tables to which these rules do not
-    /// subscribe, neither their names nor a byte of their segments, whatever a copy requests. By
-    /// default everything may. A copy learns of a change by the next state.
+    /// Sets the tables that may be sent: of a table to which these rules do not subscribe, neither
+    /// its name nor a byte of its segments is sent, whatever a copy requests. By default all tables
+    /// may be sent. A copy receives a change with the next state.
     pub fn set_rules(&mut self, rules: Rules) {
         if rules != self.rules {
             self.rules = rules;
-            // What was left out of them, or was not, is not so any more.
+            // Pinned states were filtered by the old rules.
             self.holds.release_all();
         }
     }
@@ -243,7 +245,7 @@ impl Agent {
             && newest.state().name().number == db.number()?
         {
             let now = db.hold(Some(newest.state()), &self.rules)?;
-            // Definitions and deletes come without a new number.
+            // Definitions and deletes change without a new number.
             if now.state().says_the_same(newest.state()) {
                 return Ok(Arc::clone(newest));
             }
@@ -290,7 +292,7 @@ impl Agent {
                 segments,
                 proofs,
             } => {
-                // A newer one says all that one before it says.
+                // A newer confirmation includes all earlier ones.
                 self.put_off = Some(PutOff {
                     state,
                     segments,
@@ -371,8 +373,8 @@ impl Agent {
         }
     }
 
-    /// Hashes a part of what this database holds from before there were hashes; true when there is
-    /// nothing left to hash. To be called now and then, until it says so.
+    /// Hashes a part of the data written before hashes were introduced; true when no such data is
+    /// left. Call repeatedly until it returns true.
     ///
     /// # Errors
     /// The database's own.
@@ -416,8 +418,8 @@ impl Agent {
             && !state.goes_on_from(known)
         {
             if newest.is_passed_on() && is_behind(&state.name(), known) {
-                // The state came from another source. Whether it continues is known once this one
-                // has arrived.
+                // The state is from another source; it can only be continued once this source has
+                // received it.
                 return Ok(vec![wait(request, BEHIND)]);
             }
             let text = format!(
@@ -434,7 +436,7 @@ impl Agent {
             return Ok(vec![wait(request, time)]);
         }
         self.state_bytes = wide(bytes.len());
-        // The copy goes on from there, and asks for nothing older.
+        // The copy continues from the known state, and requests no older one.
         if let Some(known) = &known {
             self.holds.release_before(known);
         }
@@ -510,8 +512,8 @@ impl Agent {
         Ok(answers)
     }
 
-    /// A piece, or as much of its beginning as the caps leave: one that is larger than the
-    /// remainder would block every request, for ever where it is larger than a cap.
+    /// A range, or the prefix of it that the caps allow: a range that exceeds the remainder would
+    /// block every request, and one larger than a cap would do so forever.
     fn within_caps(&mut self, now: Now, piece: &SegmentRange) -> SegmentRange {
         let left = self.budget.left(now).saturating_sub(MESSAGE_BYTES);
         let left = u32::try_from(left).unwrap_or(u32::MAX);
@@ -572,29 +574,29 @@ impl Agent {
     }
 }
 
-/// The digest of a piece.
+/// The digest of a range.
 pub(crate) fn digest(bytes: &[u8]) -> Digest {
     Sha256::digest(bytes).into()
 }
 
-/// Stands for the digest of bytes that cannot be read: equal to none.
+/// Digest of bytes that cannot be read: it never matches.
 const NO_DIGEST: Digest = [0; 32];
-/// Stands for the digest of bytes that the source lacks itself.
+/// Digest of bytes that are missing at the source itself.
 pub(crate) const MISSING_DIGEST: Digest = [255; 32];
 
-/// True when a state is behind another of the same database, by their numbers.
+/// True if a state is older than another of the same database, by their numbers.
 fn is_behind(state: &StateName, other: &StateName) -> bool {
     (state.identity, state.incarnation) == (other.identity, other.incarnation)
         && (state.number, state.sequence) < (other.number, other.sequence)
 }
 
-/// Parts of a piece that may be read.
+/// Parts of a range that may be read.
 enum PieceLookup {
-    /// Present parts, as pieces, and missing ranges.
+    /// Present parts, as ranges, and missing ranges.
     Here(Vec<SegmentRange>, Vec<ByteRange>),
-    /// The piece will not be available any more.
+    /// The range will not be available any more.
     Gone,
-    /// Why it is none.
+    /// Reason why a range is not granted.
     NoPiece(String),
 }
 
@@ -635,16 +637,16 @@ fn look(held: &PinnedState, piece: &SegmentRange) -> Result<PieceLookup> {
     Ok(PieceLookup::Here(here, missing))
 }
 
-/// Result of reading a piece.
+/// Result of reading a range.
 enum PieceRead {
     Bytes(Vec<u8>),
-    /// The device does not have the piece any more.
+    /// The device does not have the range any more.
     Damaged,
-    /// The piece was freed since it was looked up.
+    /// The range was freed since it was looked up.
     Freed,
 }
 
-/// Reads a present piece from the device.
+/// Reads a present range from the device.
 fn read(held: &PinnedState, piece: &SegmentRange) -> Result<PieceRead> {
     match held.read(piece.segment, piece.offset, piece.bytes) {
         Err(error) => match error.kind() {

@@ -1,7 +1,7 @@
-//! Allowance of a source's reads for others: reads that cost nothing of the budget still load the
-//! device.
+//! Allowance of a source's reads for others: reads that are not charged to the budget still load
+//! the device.
 //!
-//! Invariants: never more than the rate, and one burst, over any stretch of time. Concurrency:
+//! Invariants: reads never exceed the rate, plus one burst, over any span of time. Concurrency:
 //! plain data.
 
 use headwater_types::Now;
@@ -28,8 +28,8 @@ impl Allowance {
         }
     }
 
-    /// Grants so many bytes, or returns the time to wait. A read that is larger than a burst is
-    /// granted when nothing is owed.
+    /// Grants `bytes`, or returns the time to wait. A read larger than a burst is granted when the
+    /// balance is not negative.
     pub(crate) fn take(&mut self, now: Now, bytes: u64) -> Result<(), Duration> {
         let rate = u128::from(self.bytes_per_second);
         let passed = now.monotonic.saturating_sub(self.at);
@@ -78,7 +78,7 @@ mod tests {
                     Ok(()) => read += bytes,
                     Err(wait) => refused = Some((now.monotonic + wait, bytes)),
                 }
-                // One larger than a burst may go beyond it.
+                // A read larger than a burst may exceed it.
                 prop_assert!(read * 1000 <= (millis + 1000 * BURST_SECONDS) * rate + 9_000_000);
             }
             // A caller that waits for the returned time is served, if no other caller was.

@@ -1,12 +1,11 @@
 //! Budget of a source: a rate, caps for a day and a month, hours of quiet. The budget belongs to
 //! the source, which pays, and persists over restarts.
 //!
-//! Invariants: never more than a cap is granted in the day or month that it is for, as the wall
-//! clock counts them; never more than a second's rate, or one piece, at once. A clock that is put
-//! right begins another day or month, once. The persisted spending counts some bytes as sent before
-//! they are, and is written again when more than these are sent: so no restart gives a cap back,
-//! and each byte that is written for it stands for hundreds that were sent. Concurrency: plain
-//! data.
+//! Invariants: grants never exceed a cap in its day or month of the wall clock, and never exceed
+//! one second's rate, or one range, at once. A clock that is corrected starts another day or month,
+//! once. The persisted spending counts some bytes as sent in advance, and is written again when
+//! more than these are sent: so no restart resets a cap, and each byte written for it accounts for
+//! hundreds of bytes sent. Concurrency: plain data.
 
 use crate::replication::spent::Spent;
 use headwater_types::Now;
@@ -18,13 +17,13 @@ const MINUTES_A_DAY: u32 = 1440;
 /// Wait where only another day or month will help.
 const LONG_WAIT: Duration = Duration::from_secs(900);
 
-/// Part of a cap that the persisted spending counts ahead; the next constant is its least number of
-/// bytes, also where there is no cap.
+/// Fraction of a cap that the persisted spending counts ahead; the next constant is the minimum in
+/// bytes, also without a cap.
 const AHEAD_PART: u64 = 64;
 const AHEAD_LEAST: u64 = 64 << 10;
 const AHEAD_WITHOUT_CAP: u64 = 4 << 20;
 
-/// A stretch of each day (UTC) in which nothing is sent.
+/// A span of each day (UTC) in which no bytes are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuietHours {
     /// Minutes after midnight.
@@ -42,18 +41,18 @@ pub struct BudgetLimits {
     pub bytes_per_day: Option<u64>,
     /// Bytes a month (UTC).
     pub bytes_per_month: Option<u64>,
-    /// When nothing is sent.
+    /// Hours in which no bytes are sent.
     pub quiet: Vec<QuietHours>,
 }
 
-/// Grants what may be sent.
+/// Grants bytes to send within limits.
 #[derive(Clone, Debug)]
 pub struct Budget {
     limits: BudgetLimits,
     spent: Spent,
     /// The persisted spending.
     kept: Spent,
-    /// Nothing is sent before this, so that the rate is observed.
+    /// Time before which no bytes are sent, which enforces the rate.
     free_from: Duration,
 }
 
@@ -64,8 +63,8 @@ fn day_of(now: Now) -> i64 {
         .div_euclid(NANOS_A_SECOND * SECONDS_A_DAY)
 }
 
-/// Months since 1970 of a day: counted in years that begin in March, of which 400 have 146,097
-/// days, and five months in a row have 153.
+/// Month of a day since 1970, computed in years that start in March: 400 such years have 146,097
+/// days, and five consecutive months have 153.
 fn month_of(day: i64) -> i64 {
     let from_march = day + 719_468;
     let era = from_march.div_euclid(146_097);
@@ -88,7 +87,7 @@ fn minute_of(now: Now) -> u32 {
 }
 
 impl QuietHours {
-    /// Minutes until they end, if it is one of them.
+    /// Minutes until the end of the quiet hours; `None` outside of them.
     fn left(&self, minute: u32) -> Option<u32> {
         let (from, to) = (self.from % MINUTES_A_DAY, self.to % MINUTES_A_DAY);
         let since = (minute + MINUTES_A_DAY - from) % MINUTES_A_DAY;
@@ -115,8 +114,8 @@ impl Budget {
         self.spent
     }
 
-    /// Spending that has to be persisted before granted bytes are sent; `None` = the persisted one
-    /// covers them. The result counts more than was spent, so that writes are rare.
+    /// Spending that must be persisted before granted bytes are sent; `None` = the persisted
+    /// spending suffices. The result counts more than was spent, so that writes are rare.
     #[must_use]
     pub fn to_keep(&self) -> Option<Spent> {
         if self.spent.is_within(&self.kept) {
@@ -158,7 +157,7 @@ impl Budget {
         day.min(left(self.limits.bytes_per_month, self.spent.month_bytes))
     }
 
-    /// Grants so many bytes, which are counted as sent.
+    /// Grants `bytes`, which are counted as sent.
     ///
     /// # Errors
     /// The time to wait before the next request.
@@ -269,7 +268,7 @@ mod tests {
             }
             for first in 0..granted.len() {
                 for last in first..granted.len() {
-                    // Without the last piece, which begins a stretch of its own.
+                    // Without the last range, which starts a span of its own.
                     let sum: u64 = granted[first..last].iter().map(|(_, b)| b).sum();
                     let passed = granted[last].0 - granted[first].0;
                     prop_assert!(sum * 1000 <= passed * rate);

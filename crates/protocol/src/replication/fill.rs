@@ -16,7 +16,7 @@ pub(crate) enum Plan {
     Pieces(Vec<Asking>),
 }
 
-/// A range as pieces.
+/// Splits a range into ranges of at most [`PIECE_MAX`] bytes.
 pub(crate) fn pieces(segment: u64, offset: u64, bytes: u64) -> impl Iterator<Item = SegmentRange> {
     let size = u64::from(PIECE_MAX);
     (0..bytes.div_ceil(size)).map(move |n| SegmentRange {
@@ -42,7 +42,7 @@ pub(crate) struct Filling {
     queues: BTreeMap<Share, VecDeque<Missing>>,
 }
 
-/// Boundaries of pieces, by segment.
+/// Starts of ranges in flight: segment and offset, with the end of each.
 type Places = BTreeMap<(u64, u64), u64>;
 
 /// True when a part of a missing range is in flight.
@@ -56,8 +56,8 @@ fn is_met(places: &Places, missing: &Missing) -> bool {
 }
 
 impl Filling {
-    /// Missing ranges that are open and were not requested yet: `in_flight` are pieces that were
-    /// requested and have not arrived.
+    /// Missing ranges that are open and not requested yet: `in_flight` are requested ranges that
+    /// have not arrived.
     pub(crate) fn of(
         copy: &RemoteCopy,
         score: &dyn Fn(&LeafFacts) -> f64,
@@ -74,7 +74,7 @@ impl Filling {
             .collect();
         let asked = in_flight.iter().map(|p| u64::from(p.bytes));
         let most = limits.most.saturating_add(asked.sum());
-        // What is set aside may be as much as there is: behind it is what can be had.
+        // All available ranges may be set aside, so ranges after them have to be looked at.
         let looked_at = if open.is_everything() { most } else { u64::MAX };
         let of = |missing| match open.is_everything() {
             true => missing,
@@ -108,7 +108,7 @@ impl Filling {
         Ok(Filling { limits, queues })
     }
 
-    /// True when no share has anything to ask for.
+    /// True if no share has a range to request.
     pub(crate) fn is_nothing(&self) -> bool {
         self.queues.values().all(VecDeque::is_empty)
     }

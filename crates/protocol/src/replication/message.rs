@@ -1,8 +1,8 @@
 //! Messages between a source and its copy: docs/format/sync.md.
 //!
-//! Invariants: bytes with the right checksum that are no message of this version are refused, and
-//! so are others; a decoded message takes no more memory than its bytes, but for lists of pieces,
-//! which take three times as much.
+//! Invariants: bytes with a valid checksum that are not a message of this version are refused, like
+//! all other invalid bytes; a decoded message needs no more memory than its bytes, except for lists
+//! of ranges, which need three times as much.
 
 use crate::replication::missing_ranges::{self, LackingPart};
 use headwater_codec::checksum::crc32c;
@@ -12,7 +12,7 @@ use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
 
 const MAGIC: [u8; 6] = *b"HWSYNC";
-/// The newest version: it is said of what those before did not know, newest events.
+/// Newest version, used only for messages that older versions do not know: newest events.
 const VERSION: u8 = 4;
 /// The last version without missing ranges of the source and tails.
 const VERSION_WITHOUT_TAILS: u8 = 3;
@@ -23,10 +23,10 @@ const VERSION_WITHOUT_VIEWS: u8 = 1;
 const CRC_BYTES: usize = 4;
 const DIGEST_BYTES: usize = 32;
 
-/// The code of a refusal: what the other side knows is of another history of the database.
+/// Code of a refusal: the state known to the other side is of another history of the database.
 pub const REFUSED_HISTORY: &str = "history";
 
-/// SHA-256 of a piece.
+/// SHA-256 of a range.
 pub type Digest = [u8; DIGEST_BYTES];
 
 /// A range of a segment.
@@ -34,14 +34,14 @@ pub type Digest = [u8; DIGEST_BYTES];
 pub struct SegmentRange {
     /// The segment.
     pub segment: u64,
-    /// Where it begins.
+    /// Start of the range.
     pub offset: u64,
-    /// Its length.
+    /// Length of the range in bytes.
     pub bytes: u32,
 }
 
 impl SegmentRange {
-    /// Its bytes.
+    /// The range of bytes.
     pub(crate) fn range(&self) -> ByteRange {
         ByteRange::at(self.offset, u64::from(self.bytes))
     }
@@ -51,13 +51,13 @@ impl SegmentRange {
 /// ends with [`Message::Done`] or [`Message::Wait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// From the source: what state it is in.
+    /// From the source: its newest state.
     Hello(StateName),
-    /// To the source: the newest state, as what differs from one that is known, or whole.
+    /// To the source: requests the newest state, as a difference from a known state, or whole.
     AskState {
         /// Which request.
         request: u64,
-        /// The state that is known.
+        /// The known state.
         known: Option<StateName>,
     },
     /// From the source: a state as bytes.
@@ -67,32 +67,32 @@ pub enum Message {
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// To the source: pieces of segments that a state names.
+    /// To the source: ranges of segments that a state names.
     Fetch {
         /// Which request.
         request: u64,
         /// The state.
         state: StateName,
-        /// The pieces, the most valuable ones first.
+        /// The ranges, the most valuable ones first.
         pieces: Vec<SegmentRange>,
     },
-    /// From the source: bytes of a piece.
+    /// From the source: bytes of a range.
     Bytes {
         /// Which request.
         request: u64,
         /// The segment.
         segment: u64,
-        /// Where they begin.
+        /// Start of the range.
         offset: u64,
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// From the source: the named state, or a piece of it, is not available any more.
+    /// From the source: the named state, or a range of it, is not available any more.
     Gone {
         /// Which request.
         request: u64,
     },
-    /// From the source: nothing more can be sent for so long.
+    /// From the source: no more bytes can be sent for this duration.
     Wait {
         /// Which request.
         request: u64,
@@ -108,45 +108,46 @@ pub enum Message {
     Confirm {
         /// The state.
         state: StateName,
-        /// Segments of which every subscribed range is present: id, and bytes that count.
+        /// Segments of which every subscribed range is present: id, and number of subscribed bytes.
         segments: Vec<(u64, u64)>,
-        /// Of the segments that are completely present, the ones proven on the device of the copy:
-        /// id, and the head of the chain of hashes.
+        /// Complete segments that are proven on the device of the copy: id, and the head of the
+        /// chain of hashes.
         proofs: Vec<(u64, Digest)>,
     },
-    /// To the source: digests of pieces of segments that a state names.
+    /// To the source: digests of ranges of segments that a state names.
     Compare {
         /// Which request.
         request: u64,
         /// The state.
         state: StateName,
-        /// The pieces.
+        /// The ranges.
         pieces: Vec<SegmentRange>,
     },
-    /// From the source: the digests, in the order of the pieces.
+    /// From the source: the digests, in the order of the ranges.
     Digests {
         /// Which request.
         request: u64,
-        /// One for each piece.
+        /// One digest for each range.
         digests: Vec<Digest>,
     },
-    /// From a source that is a copy itself: its missing ranges of a stretch of a segment. Sent when
-    /// some of it was requested, and again when it has changed.
+    /// From a source that is a copy itself: its missing ranges in a range of a segment. Sent when a
+    /// part of that range was requested, and again when it has changed.
     Holes {
         /// The segment.
         segment: u64,
-        /// The stretch that this is about.
+        /// Range of the segment that the report covers.
         stretch: ByteRange,
-        /// Missing ranges of the stretch; they rise, and do not meet.
+        /// Missing ranges, sorted and disjoint.
         holes: Vec<LackingPart>,
     },
-    /// To the source: its newest events, which no state holds yet, as soon as there are some.
+    /// To the source: requests its newest events, which no state contains yet, as soon as there are
+    /// some.
     AskTail {
         /// Which request.
         request: u64,
-        /// The sequence of the state that is known.
+        /// Sequence of the known state.
         state: u64,
-        /// End of the events that the copy knows.
+        /// End of the events that the copy has.
         known: Option<TailPoint>,
     },
     /// From the source: its newest events, as [`headwater_engine::Tail`] encodes them.
@@ -156,7 +157,7 @@ pub enum Message {
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// From either: why nothing more can be done.
+    /// From either side: reason why the session cannot continue.
     Refused {
         /// Which request.
         request: u64,

@@ -1,5 +1,4 @@
-//! Missing ranges of a source that is a copy itself, as they are reported for a stretch of a
-//! segment.
+//! Missing ranges of a source that is a copy itself, as reported for a range of a segment.
 //!
 //! Concurrency: plain data.
 
@@ -7,7 +6,7 @@ use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
 
-/// Prospect of a range that a source lacks which is a copy itself.
+/// Prospect of a missing range of a source that is a copy itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outlook {
     /// The source does not subscribe to it, and may never have it.
@@ -18,7 +17,7 @@ pub enum Outlook {
     Comes,
 }
 
-/// A missing range of a segment of a source that is a copy itself.
+/// A missing range in a segment of a source that is a copy itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LackingPart {
     /// The missing bytes, at least one.
@@ -43,7 +42,7 @@ pub(crate) fn put(segment: u64, stretch: ByteRange, holes: &[LackingPart], out: 
     }
 }
 
-/// A segment, a stretch of it, and its missing ranges.
+/// A segment, a range of it, and its missing ranges.
 type Read = (u64, ByteRange, Vec<LackingPart>);
 
 pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Read, DecodeError> {
@@ -78,7 +77,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Read, DecodeError> {
 mod tests {
     use super::*;
 
-    /// Reads a stretch of a segment with holes; true when it is one.
+    /// Reads a range of a segment with missing ranges; true if it is valid.
     fn is_read(stretch: (u64, u64), holes: &[(u64, u64)]) -> bool {
         let mut out = Vec::new();
         for number in [1, stretch.0, stretch.1, wide(holes.len())] {

@@ -1,9 +1,10 @@
-//! Missing ranges that a source which is a copy itself has reported, so that it reports them again
-//! when they have changed; and ranges that were requested and to which it subscribes since.
+//! Missing ranges that a source, itself a copy, has reported, so that it reports them again when
+//! they have changed; and requested ranges to which it has subscribed since.
 //!
-//! Invariants: reports are of the newest state; nothing is reported of segments that no copy
-//! requested, and nothing twice. Subscriptions on behalf of others are bounded. Concurrency: plain
-//! data. Failure: a report that is lost is requested again by the other side, in its time.
+//! Invariants: reports are of the newest state; no report is made of segments that no copy
+//! requested, and no report is made twice. Subscriptions on behalf of others are bounded.
+//! Concurrency: plain data. Failure: a lost report is requested again by the other side after its
+//! timeout.
 
 use crate::replication::message::Message;
 use crate::replication::missing_ranges::{LackingPart, Outlook};
@@ -23,14 +24,15 @@ const HOLE_BYTES: u64 = 10;
 /// Most ranges that wait for a subscription here.
 const WISHES_MAX: usize = 4096;
 
-/// Sums reported of a segment: its bytes, its missing bytes, and the missing bytes that come.
+/// Reported sums of a segment: its bytes, its missing bytes, and the missing bytes that will be
+/// fetched.
 type Sums = (u64, u64, u64);
 
 /// Reported missing ranges.
 #[derive(Debug, Default)]
 pub(crate) struct MissingReports {
     segments: BTreeMap<u64, Sums>,
-    /// When it was looked at last what has changed, in changes of the source.
+    /// The source's change counter at the last search for changes.
     looked_at: Option<u64>,
     /// Requested ranges of segments to which the source does not subscribe yet.
     wishes: VecDeque<(u64, ByteRange)>,
@@ -54,7 +56,7 @@ struct SegmentMissing {
 }
 
 impl SegmentMissing {
-    /// Missing ranges of a segment; `None` when the state does not name it.
+    /// Missing ranges of a segment; `None` if the state does not contain the segment.
     fn of(
         source: &dyn Source,
         held: &PinnedState,
@@ -97,7 +99,8 @@ impl SegmentMissing {
         (self.bytes, sum(&|_| true), comes)
     }
 
-    /// As a message; where these are too many, of a stretch that holds a place.
+    /// Report as a message; if the ranges are too many, of a part of the segment that contains
+    /// `place`.
     fn message(self, place: u64) -> Message {
         let SegmentMissing {
             segment,
@@ -130,7 +133,7 @@ impl MissingReports {
         self.looked_at = None;
     }
 
-    /// Makes the next look compare again, since the source counts its changes from the start.
+    /// Makes the next search compare again, since the source counts its changes from the start.
     pub(crate) fn look_again(&mut self) {
         self.looked_at = None;
     }

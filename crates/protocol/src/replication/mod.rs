@@ -1,14 +1,14 @@
 //! Replication of a database to a copy: the messages between the two, the planning of requests, and
 //! the budget of the source.
 //!
-//! The copy requests, the source answers within its budget, and the copy confirms what is on its
-//! device. There is no queue: the copy's missing ranges are the work to be done, and they are
+//! The copy requests ranges, the source answers within its budget, and the copy confirms the ranges
+//! on its device. There is no queue: the copy's missing ranges are the pending work, and they are
 //! requested until they are present. A source is a database, or a copy that passes on its ranges.
 //!
-//! Invariants: state machines without sockets, clocks and threads: messages and the time go in,
-//! messages come out. A message that is lost, late, doubled or damaged costs time and nothing else.
-//! Concurrency: plain data, one owner each. Failure: a failure of the device is an error of the
-//! call; nothing that the other side sends is.
+//! Invariants: state machines without sockets, clocks and threads: messages and the time are
+//! inputs, messages are outputs. A message that is lost, late, duplicated or damaged costs only
+//! time. Concurrency: plain data, one owner each. Failure: a failure of the device is an error of
+//! the call; a message of the other side never is.
 
 mod agent;
 mod allowance;

@@ -1,14 +1,14 @@
 //! Copy side of replication: requests the copy's missing ranges, filled from shares by weight
-//! ([`crate::replication::shares`]), and confirms what is on its device. Several requests are in
-//! flight, as many as are answered soon ([`crate::replication::window`]). Missing ranges of a
+//! ([`crate::replication::shares`]), and confirms the ranges on its device. Several requests are in
+//! flight, as many as are answered quickly ([`crate::replication::window`]). Missing ranges of a
 //! source that is a copy itself are set aside until it has them
 //! ([`crate::replication::source_missing`]).
 //!
-//! Invariants: no share starves, states among them; an answer counts only for a request that is in
-//! flight, and nothing is in flight twice; a request that is not answered in time is given up, and
-//! repeated later and later until something arrives. Confirmed ranges were synced by the copy
-//! before. A source of another history is refused for good. Failure: an error is one of the copy's
-//! own device; then the planner is created again with the copy opened again.
+//! Invariants: no share starves, states included; an answer counts only for a request in flight,
+//! and no range is in flight twice; a request that is not answered in time is abandoned, and
+//! repeated at growing intervals until an answer arrives. Confirmed ranges were synced by the copy
+//! before. A source of another history is refused permanently. Failure: an error is one of the
+//! copy's own device; then the copy is to be opened again, and the planner created again.
 
 mod answers;
 
@@ -37,7 +37,7 @@ pub struct PlannerLimits {
     pub request_bytes: u64,
     /// Most requests in flight; 0 counts as 1.
     pub requests: usize,
-    /// A request of which nothing comes for so long is given up.
+    /// Timeout of a request without any answer.
     pub answer_within: Duration,
     /// Wait after the first failure; doubled after each further one.
     pub wait_first: Duration,
@@ -65,7 +65,7 @@ struct Confirmation {
     proofs: Vec<(u64, Digest)>,
 }
 
-/// Plans what a copy asks for.
+/// Plans the requests of a copy.
 #[derive(Debug)]
 pub struct Planner {
     copy: RemoteCopy,
@@ -79,13 +79,13 @@ pub struct Planner {
     failures: u32,
     wants_state: bool,
     /// States that the source has announced since its state was requested, in the order of arrival,
-    /// which may not be the order of sending.
+    /// which may differ from the order of sending.
     heard: Vec<StateName>,
-    /// The next state is to come whole.
+    /// The next state is requested whole, not as a difference.
     wants_whole: bool,
-    /// Nothing can be fetched of the state that is known.
+    /// No range of the known state can be fetched.
     needs_state: bool,
-    /// Bytes of a state, as far as is known.
+    /// Size of a state in bytes: the newest received, or an estimate.
     state_bytes: u64,
     turns: Turns,
     weights: Weights,
@@ -97,7 +97,7 @@ pub struct Planner {
     /// The error of the copy's device.
     failed: Option<Error>,
     confirmed: Option<Confirmation>,
-    /// When it was looked at last what there is to confirm, in changes of the copy.
+    /// The copy's change counter at the last search for ranges to confirm.
     looked_at: Option<u64>,
     verifier: Verifier,
     refused: Option<String>,
@@ -109,7 +109,7 @@ pub struct Planner {
     distrusts: bool,
     /// Segments that were fetched again since their content differed.
     fetched_again: BTreeSet<u64>,
-    /// Asks for newest events, beside all else.
+    /// Requests newest events, independently of all other requests.
     tail: TailAsker,
 }
 
@@ -121,7 +121,7 @@ impl Planner {
     /// a random number: late answers to an earlier planner are recognised by it.
     #[must_use]
     pub fn new(copy: RemoteCopy, limits: PlannerLimits, first_request: u64) -> Planner {
-        // What was said of what cannot be had was said by a source of before.
+        // Ranges marked unavailable were reported by an earlier source.
         copy.do_without_nothing();
         Planner {
             copy,
@@ -155,17 +155,18 @@ impl Planner {
         }
     }
 
-    /// Marks the source as one that passes on what another node has written: a segment whose
-    /// content does not match the hashes of that node is forgotten and fetched again, and the
-    /// second time the source is refused. A source that has written a segment itself is believed;
-    /// [`Planner::proven`] reports mismatches.
+    /// Declares that the source passes on data of another node: a segment whose content does not
+    /// match the hashes of that node is dropped and fetched again, and the second time the source
+    /// is refused. A source that has written a segment itself is trusted; [`Planner::proven`]
+    /// reports mismatches.
     pub fn distrust(&mut self) {
         self.distrusts = true;
     }
 
     /// The source sends its newest events along, or does not.
     pub fn set_live(&mut self, is_live: bool) {
-        // Other numbers than those of the requests, of which no more than one is in flight.
+        // Numbers differ from the numbers of the other requests; at most one tail request is in
+        // flight.
         self.tail.set_wanted(is_live, self.next_request ^ (1 << 63));
     }
 
@@ -187,7 +188,7 @@ impl Planner {
         self.turns.set_weights(policy.weights(self.weights));
     }
 
-    /// By what rows go before others.
+    /// Sets the score by which rows are prioritised.
     pub fn set_score(&mut self, score: ScoreBy) {
         self.score = score;
     }
@@ -205,14 +206,14 @@ impl Planner {
         }
     }
 
-    /// The last requested pieces, each with the share whose turn it was, oldest first.
+    /// Last requested ranges, each with the share it was charged to, oldest first.
     pub fn recent(&self) -> impl DoubleEndedIterator<Item = &Asking> {
         self.counted.recent()
     }
 
-    /// Reason why a byte of a segment is present or subscribed to, and the share by which it
-    /// travels: the share whose turn it was, if it was requested lately, else the one of the
-    /// reason. `None` when no rule subscribes to it any more.
+    /// Reason why a byte of a segment is present or subscribed to, and its share: the share it was
+    /// charged to if it was requested recently, otherwise the share of the reason. `None` if no
+    /// rule subscribes to it any more.
     ///
     /// # Errors
     /// The copy's own.
@@ -232,14 +233,14 @@ impl Planner {
         }))
     }
 
-    /// The error of the copy's device: the planner is to be created again, with the copy opened
-    /// again. [`Planner::take`] fails with it, too.
+    /// Error of the copy's device: the copy is to be opened again, and the planner created again.
+    /// [`Planner::take`] fails with the same error.
     #[must_use]
     pub fn failed(&self) -> Option<&Error> {
         self.failed.as_ref()
     }
 
-    /// Reason why nothing is requested any more: the source is of another history than the copy.
+    /// Reason why no requests are sent any more: the source has another history than the copy.
     #[must_use]
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
@@ -257,16 +258,15 @@ impl Planner {
         self.verifier.verified()
     }
 
-    /// Pieces that differ by the comparison. For segments that can be proven, [`Planner::proven`]
-    /// says which node is right.
+    /// Ranges that differ by the comparison. For segments that can be proven, [`Planner::proven`]
+    /// reports which node is right.
     #[must_use]
     pub fn different(&self) -> &[SegmentRange] {
         self.verifier.different()
     }
 
-    /// Stats of checking present segments against the ledger, as far as they were checked: the
-    /// source reads nothing for that. A piece that differs, of a segment that is proven, is wrong
-    /// at the source.
+    /// Stats of checking present segments against the ledger, as far as checked; the source reads
+    /// no data for that. A differing range of a proven segment is wrong at the source.
     #[must_use]
     pub fn proven(&self) -> ProvenStats {
         self.verifier.proven(&self.copy.state())
@@ -278,8 +278,8 @@ impl Planner {
         self.verifier.is_proving()
     }
 
-    /// Forgets pieces that differ, so that they are fetched again: for when the source is known to
-    /// be right. Ranges that are proven to be right here stay.
+    /// Drops ranges that differ, so that they are fetched again: for use when the source is right.
+    /// Ranges that are proven here are not dropped.
     ///
     /// # Errors
     /// The copy's own.
@@ -287,7 +287,7 @@ impl Planner {
         self.verifier.fetch_again(&self.copy)
     }
 
-    /// True when there is nothing to request, until the source announces a change.
+    /// True if there is no range to request until the source announces a change.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
@@ -303,7 +303,7 @@ impl Planner {
             }
     }
 
-    /// True when the source lacks a subscribed range itself.
+    /// True if a subscribed range is missing at the source itself.
     #[must_use]
     pub fn is_ahead_of_its_source(&self) -> bool {
         !self.source_missing.is_empty()
@@ -411,7 +411,7 @@ impl Planner {
             return Ok(Some(confirmation));
         }
         let state = self.copy.state().name();
-        // Comparisons and the rest take turns.
+        // Comparisons and other requests alternate.
         if std::mem::take(&mut self.compares)
             && !self.needs_state
             && let Some(comparison) = self.comparison(now)
@@ -447,7 +447,7 @@ impl Planner {
     fn plan(&mut self) -> Result<Plan> {
         let asks_for_state = |o: &InFlight| matches!(o.asked, RequestKind::State);
         let state_comes = self.in_flight.iter().any(asks_for_state);
-        // Nothing can be fetched of a state that is not pinned any more.
+        // No range can be fetched of a state that is not pinned any more.
         let plan = match (self.needs_state, state_comes) {
             (true, true) => Plan::Nothing,
             (true, false) => Plan::State,
@@ -459,8 +459,8 @@ impl Planner {
         Ok(plan)
     }
 
-    /// Forgets segments that do not hold what was hashed where they were written, so that they are
-    /// fetched again; true when one has come so twice.
+    /// Drops segments that do not match the hashes computed where they were written, so that they
+    /// are fetched again; true if a segment mismatched a second time.
     fn is_deceived(&mut self) -> Result<bool> {
         let state = self.copy.state();
         let disproved = self.verifier.proven(&state).disproved;
@@ -517,7 +517,7 @@ impl Planner {
 
     /// The next comparison.
     fn comparison(&mut self, now: Now) -> Option<Message> {
-        // One at a time: it costs the source reads of its device.
+        // One at a time: each comparison costs the source reads of its device.
         let compares = |o: &InFlight| matches!(o.asked, RequestKind::Digests(_));
         if self.in_flight.iter().any(compares) {
             return None;
@@ -531,7 +531,7 @@ impl Planner {
         })
     }
 
-    /// Takes a message of the source.
+    /// Processes a message of the source.
     ///
     /// # Errors
     /// The copy's own: it is to be opened again.
@@ -558,7 +558,7 @@ impl Planner {
             | Message::Wait { request, .. }
             | Message::Gone { request }
             | Message::Refused { request, .. } => *request,
-            // What a copy says is said to no copy.
+            // Messages of a copy are never sent to a copy.
             _ => return Ok(()),
         };
         match self.find(request) {
@@ -572,7 +572,7 @@ impl Planner {
         if self.heard.len() < HEARD_MAX && !self.heard.contains(&name) {
             self.heard.push(name);
         }
-        // The source may have restarted, and learns again what is present here.
+        // The source may have restarted, and has to receive the confirmation again.
         self.confirmed = None;
         self.looked_at = None;
     }

@@ -1,4 +1,4 @@
-//! Prefetch policies: which shares take part, and by what weights.
+//! Prefetch policies: the participating shares, and their weights.
 //!
 //! Four of them are the migration policies of the RESPAWN paper (section IV-D), applied to ranges
 //! instead of tiles; shares by weight are ours.
@@ -10,11 +10,12 @@ use crate::replication::shares::{Share, Weights};
 /// Order of prefetch. Ranges that readers request, pins and states travel under every policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// Nothing goes by itself.
+    /// No prefetch.
     None,
     /// Ranges that tiles need, coarse before fine; then the subscribed rows, in their order.
     Periodic,
-    /// Ranges that tiles need, since scores come from them; then rows, the highest score first.
+    /// Ranges that tiles need, since scores are computed from tiles; then rows, the highest score
+    /// first.
     Deviation,
     /// The former two in turn, a byte of one for a byte of the other.
     Both,
@@ -24,8 +25,7 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// True when a share may ask for something; `lacks_summaries`: something that tiles need is
-    /// missing.
+    /// True if a share may request ranges; `lacks_summaries`: a range that tiles need is missing.
     pub(crate) fn lets(self, share: Share, lacks_summaries: bool) -> bool {
         match share {
             Share::States | Share::Asked => true,

@@ -1,9 +1,8 @@
-//! Proves segments of a copy by the chains of hashes that its state names, without the source
-//! reading anything.
+//! Proves segments of a copy by the chains of hashes in its state, without reads at the source.
 //!
 //! Invariants: every byte of a proven segment was read from the copy's device. A segment is read in
-//! parts, so that a large one blocks nothing. Failure: a segment that the copy cannot read is not
-//! proven.
+//! parts, so a large one does not block other work. Failure: a segment that the copy cannot read is
+//! not proven.
 
 use crate::replication::message::Digest;
 use headwater_engine::{ErrorKind, Proof, RemoteCopy, Result, State};
@@ -27,12 +26,12 @@ pub(crate) struct Prover {
 }
 
 impl Prover {
-    /// Forgets what was found, of all segments.
+    /// Drops the results of all segments.
     pub(crate) fn reset(&mut self) {
         *self = Prover::default();
     }
 
-    /// Forgets what was found of a segment: it has changed.
+    /// Drops the result of a changed segment.
     pub(crate) fn forget(&mut self, segment: u64) {
         self.found.remove(&segment);
     }
@@ -48,7 +47,7 @@ impl Prover {
         })
     }
 
-    /// Segments that are whole, of which hashes are known and nothing was found yet.
+    /// Queues complete segments with known hashes and without a result.
     fn look(&mut self, copy: &RemoteCopy, state: &State) {
         let known: Vec<u64> = state.segments().map(|s| s.id).collect();
         self.found.retain(|id, _| known.binary_search(id).is_ok());
@@ -59,10 +58,10 @@ impl Prover {
         self.waiting = unproven.collect();
     }
 
-    /// Reads so many bytes, about; false when there is nothing left to prove.
+    /// Reads about `bytes_max` bytes; false if there is no segment left to prove.
     pub(crate) fn work(&mut self, copy: &RemoteCopy, bytes_max: u64) -> Result<bool> {
         let state = copy.state();
-        // A proof of an older version begins again.
+        // A proof of an older version is started again.
         let is_current = |proof: &Proof| {
             let ledger = proof.ledger();
             state.ledger(ledger.segment).as_ref() == Some(ledger)
@@ -93,7 +92,7 @@ impl Prover {
             };
             match copy.read(segment, offset, length) {
                 Ok(read) => proof.take(&read),
-                // It was forgotten, or replaced, meanwhile.
+                // The segment was dropped, or replaced, meanwhile.
                 Err(error) if error.kind() == ErrorKind::Elsewhere => continue,
                 Err(_) => {
                     self.found

@@ -1,10 +1,10 @@
-//! Parts of a range of bytes: those that other ranges hold, and those that they do not.
+//! Parts of a range of bytes inside and outside of other ranges.
 //!
 //! Concurrency: pure.
 
 use headwater_types::ByteRange;
 
-/// The parts of a range that others hold, which rise and do not meet.
+/// Parts of a range that are in `others`, which are sorted and disjoint.
 pub(crate) fn within(range: ByteRange, others: &[ByteRange]) -> Vec<ByteRange> {
     let first = others.partition_point(|other| other.end() <= range.start());
     let others = others.iter().skip(first);
@@ -12,7 +12,7 @@ pub(crate) fn within(range: ByteRange, others: &[ByteRange]) -> Vec<ByteRange> {
     others.map(|other| other.intersect(range)).collect()
 }
 
-/// The parts of a range that others do not hold.
+/// Parts of a range that are not in `others`.
 pub(crate) fn beside(range: ByteRange, others: &[ByteRange]) -> Vec<ByteRange> {
     let mut at = range.start();
     let mut out = Vec::new();

@@ -7,11 +7,11 @@ use headwater_engine::LeafFacts;
 /// Criterion of the order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScoreBy {
-    /// Deviation of their values, over the deviation of their stream: else one noisy stream would
-    /// take all.
+    /// Deviation of the row's values, relative to the deviation of the stream: otherwise one noisy
+    /// stream would take the whole share.
     #[default]
     Deviation,
-    /// From the smallest to the largest of their values, over the same of their stream.
+    /// Spread of their values from the smallest to the largest, relative to their stream's.
     Spread,
     /// Number of events.
     Events,

@@ -1,11 +1,11 @@
-//! Shares of the traffic: a copy's requests are taken from them in turn, by weight.
+//! Shares of the traffic: a copy's requests are filled from the shares in turn, by weight.
 //!
-//! The position of a share is the bytes requested from it, divided by its weight; the next range is
-//! taken from the share with the lowest position. A share that had nothing to request begins again
-//! where the others are: unused bytes are not saved.
+//! The position of a share is the number of bytes requested from it, divided by its weight; the
+//! next range is taken from the share with the lowest position. A share without ranges to request
+//! resumes at the position of the others: unused bytes are not saved.
 //!
-//! Invariants: no share starves: of two that always have something, bytes by weight are never
-//! further apart than one range of each, by weight. Concurrency: plain data.
+//! Invariants: no share starves: the weighted bytes of two shares that always have ranges to
+//! request differ by at most one range of each, weighted. Concurrency: plain data.
 
 use headwater_engine::Reason;
 
@@ -19,7 +19,7 @@ pub enum Share {
     States,
     /// Ranges that tiles at the levels of the rules need, coarse before fine.
     Periodic,
-    /// Rows of which a score says that they are looked at first.
+    /// Rows that a score predicts to be read first.
     Proactive,
     /// Ranges that readers requested, and pinned ones.
     Asked,
@@ -52,15 +52,15 @@ impl Share {
 /// Weight of each share while it has something; 0 counts as 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// Of states.
+    /// Weight of states.
     pub states: u32,
-    /// Of what tiles need.
+    /// Weight of ranges that tiles need.
     pub periodic: u32,
-    /// Of rows by score.
+    /// Weight of rows by score.
     pub proactive: u32,
     /// Weight of requested and pinned ranges.
     pub asked: u32,
-    /// Of the other rows.
+    /// Weight of the other rows.
     pub backlog: u32,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Turns {
     gone: ForEach<u64>,
     /// Shares that had something at the last turn.
     was_ready: ForEach<bool>,
-    /// Position of the share whose turn it was last.
+    /// Position of the share that was served last.
     now: u64,
 }
 
@@ -125,7 +125,7 @@ impl Turns {
         self.weights = weights;
     }
 
-    /// The share whose turn it is, of those that have something to ask for.
+    /// The next share to serve, of the shares for which `is_ready` is true.
     pub(crate) fn next(&mut self, is_ready: impl Fn(Share) -> bool) -> Option<Share> {
         let now = self.now;
         for share in Share::ALL {
@@ -177,7 +177,7 @@ mod tests {
             let weights = Weights { states, periodic, proactive, asked, backlog };
             let mut all = Turns::default();
             all.set_weights(weights);
-            // Of each two shares: what each got since both have had something all the time.
+            // For each pair of shares: bytes of each since both have always been ready.
             let mut since = vec![vec![(0u64, 0u64); 5]; 5];
             for (ready, bytes) in turns {
                 let index = |share: Share| Share::ALL.iter().position(|s| *s == share).unwrap();
@@ -196,7 +196,7 @@ mod tests {
                         pair.0 += if a == index(next) { bytes } else { 0 };
                         pair.1 += if b == index(next) { bytes } else { 0 };
                         let (of_a, of_b) = (weights.of(Share::ALL[a]), weights.of(Share::ALL[b]));
-                        // The largest range of each, by weight, and what rounding takes.
+                        // The largest range of each, by weight, and the error of rounding.
                         let most = 2 * (5000 / of_a + 5000 / of_b + 10);
                         prop_assert!((pair.0 / of_a).abs_diff(pair.1 / of_b) <= most);
                     }

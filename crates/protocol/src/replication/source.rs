@@ -1,6 +1,6 @@
-//! Source of a copy: a database, or a copy of one that passes on its ranges.
+//! Source of a copy: a database, or a copy that passes on its ranges.
 //!
-//! Concurrency and failure: those of the database or the copy.
+//! Concurrency and failure: as in the database or the copy.
 
 use headwater_engine::{
     Database, LogLocation, PinnedState, RemoteCopy, Result, Rules, State, StateName, Tail,
@@ -32,7 +32,7 @@ pub trait Source {
     /// Records that the copy of this name has a state on its device.
     fn confirm(&self, copy: &str, state: &StateName);
 
-    /// Hashes a part of what has no hashes yet; true when there is nothing left to hash.
+    /// Hashes a part of the data without hashes; true if no such data is left.
     ///
     /// # Errors
     /// The database's own.
@@ -41,16 +41,16 @@ pub trait Source {
     /// Counter that changes when a missing range has arrived, or the subscription changes.
     fn changes(&self) -> u64;
 
-    /// Missing ranges of a segment to which the source subscribes, rising; `None` when that is not
-    /// known yet.
+    /// Missing ranges of a segment to which the source subscribes, sorted; `None` if not known yet.
     fn wants(&self, segment: u64) -> Option<Vec<ByteRange>>;
 
-    /// Subscribes to the missing part of a range; false where the source refuses it, or cannot take
+    /// Subscribes to the missing part of a range; false if the source refuses it, or cannot accept
     /// it now.
     fn wish(&self, segment: u64, range: ByteRange) -> bool;
 
-    /// Its newest events, which no state holds yet, as far as the rules let them leave; with the
-    /// place that an earlier call left nothing is read twice. `None` where it has none to send.
+    /// Newest events, which no state contains yet, as far as the rules let them leave; with the
+    /// location returned by an earlier call, no event is read twice. `None` if the source has no
+    /// events to send.
     ///
     /// # Errors
     /// The database's own.
@@ -84,7 +84,7 @@ impl Source for Database {
     }
 
     fn changes(&self) -> u64 {
-        // A database has no missing ranges.
+        // A database does not have missing ranges.
         0
     }
 
@@ -146,7 +146,7 @@ impl Source for RemoteCopy {
         _: &Rules,
         _: &mut Option<LogLocation>,
     ) -> Result<Option<Tail>> {
-        // A copy's events are on no device here, so it passes on none.
+        // A copy does not store newest events on its device, so it does not pass them on.
         Ok(None)
     }
 }

@@ -1,13 +1,13 @@
-//! Missing ranges reported by a source that is a copy itself: they are set aside here, so that
-//! requests are for ranges that the source can send.
+//! Missing ranges reported by a source that is a copy itself: they are set aside, so that only
+//! ranges that the source can send are requested.
 //!
 //! Ranges that the source does not subscribe to, and ranges that it fetches by itself, are set
-//! aside as a whole. Ranges that it fetches on request are set aside once they were requested, and
-//! as much of them is requested ahead as is worth while.
+//! aside as a whole. Ranges that it fetches on request are set aside after they were requested, and
+//! a useful number of them is requested ahead.
 //!
-//! Invariants: a range that is set aside is requested again when the source reports that it has it,
-//! or after a while, in case that report was lost. A source without missing ranges sets nothing
-//! aside. Concurrency: plain data.
+//! Invariants: a range that is set aside is requested again when the source reports that it is
+//! present, or after a while, in case that report was lost. For a source without missing ranges no
+//! range is set aside. Concurrency: plain data.
 
 use crate::replication::message::SegmentRange;
 use crate::replication::missing_ranges::{LackingPart, Outlook};
@@ -27,15 +27,15 @@ const IN_VAIN_MOST: u32 = 6;
 /// Missing ranges of a segment.
 #[derive(Debug, Default)]
 struct SegmentMissing {
-    /// By first byte; they do not meet.
+    /// Missing ranges, sorted and disjoint.
     holes: Vec<LackingPart>,
-    /// Of the ranges that the source fetches on request: the requested ones.
+    /// Requested ranges, of the ranges that the source fetches on request.
     asked: Vec<ByteRange>,
     /// When the ranges are requested regardless.
     again: Duration,
-    /// That time has come.
+    /// The time `again` has passed.
     is_due: bool,
-    /// Number of requests that brought nothing new.
+    /// Number of requests that brought no new range.
     in_vain: u32,
 }
 
@@ -45,7 +45,7 @@ impl SegmentMissing {
         joined(meant.map(|hole| hole.range).collect())
     }
 
-    /// Parts of missing ranges before a range, or behind it.
+    /// Parts of missing ranges before or after a range.
     fn beside(&self, range: ByteRange) -> impl Iterator<Item = LackingPart> + '_ {
         let before = ByteRange::new(0, range.start());
         let behind = ByteRange::new(range.end(), u64::MAX);
@@ -70,7 +70,7 @@ impl SourceMissing {
         self.segments.is_empty()
     }
 
-    /// Takes the source's report of missing ranges of a stretch of a segment.
+    /// Applies the source's report of missing ranges in a range of a segment.
     pub(crate) fn take(
         &mut self,
         segment: u64,
@@ -103,8 +103,8 @@ impl SourceMissing {
         lacks.map_or_else(Vec::new, |l| l.ranges(|outlook| outlook == Outlook::Never))
     }
 
-    /// Forgets segments that the state does not name; ranges that are due again are set aside no
-    /// more.
+    /// Drops segments that the state does not contain; ranges that are due again are not set aside
+    /// any more.
     pub(crate) fn keep(&mut self, now: Duration, state: &State) {
         if self.segments.is_empty() {
             return;
@@ -157,13 +157,13 @@ impl SourceMissing {
         }
     }
 
-    /// True when the source lacks a part of a piece.
+    /// True if a part of a range is missing at the source.
     pub(crate) fn lacks(&self, piece: &SegmentRange) -> bool {
         let lacks = self.segments.get(&piece.segment);
         lacks.is_some_and(|lacks| !within(piece.range(), &lacks.ranges(|_| true)).is_empty())
     }
 
-    /// True when a part of a piece may never be available.
+    /// True when a part of a range may never be available.
     pub(crate) fn lacks_for_good(&self, piece: &SegmentRange) -> bool {
         !within(piece.range(), &self.never(piece.segment)).is_empty()
     }
@@ -172,12 +172,12 @@ impl SourceMissing {
 /// Ranges that may be requested.
 #[derive(Debug)]
 pub(crate) struct Open {
-    /// Ranges set aside, by segment.
+    /// Ranges that are set aside, by segment.
     aside: BTreeMap<u64, Vec<ByteRange>>,
 }
 
 impl Open {
-    /// True when nothing is set aside.
+    /// True if no range is set aside.
     pub(crate) fn is_everything(&self) -> bool {
         self.aside.is_empty()
     }
@@ -195,7 +195,7 @@ impl Open {
         open.collect()
     }
 
-    /// The parts of these that may be requested, of so many bytes about.
+    /// Parts of `missing` that may be requested, of about `bytes_max` bytes.
     pub(crate) fn of(&self, missing: Vec<Missing>, bytes_max: u64) -> Vec<Missing> {
         let mut taken = 0u64;
         let mut out = Vec::new();
@@ -257,7 +257,7 @@ mod tests {
         let mut waited = Vec::new();
         for _ in 0..9 {
             lacking.take(7, all, vec![hole], (now, after));
-            // Said again before that time, it is nothing new.
+            // Repeated before that time, the report adds no information.
             lacking.take(7, all, vec![hole], (now, after));
             let begun = now;
             while !lacking.open().is_everything() {
@@ -278,7 +278,7 @@ mod tests {
         lacking.asked([piece(0, 1000), piece(500, 1000)].into_iter());
         assert_eq!(lacking.wished(), 1500);
         assert_eq!(lacking.open().aside[&7], [range(0, 1500)]);
-        // As soon as the source has that, it accepts more.
+        // Once the source has these ranges, it accepts more.
         let most = u32::try_from(WISHED_MAX).unwrap_or(u32::MAX);
         lacking.asked([piece(2000, most)].into_iter());
         assert_eq!(lacking.open().aside[&7], [all]);

@@ -1,8 +1,8 @@
 //! Bytes sent in the current day and month, persisted over restarts: docs/format/spent.md.
 //!
-//! Invariants: a day or month that the clock goes back to, or comes to again, continues with the
-//! bytes that were sent in it, as far as it is among the last few: a machine whose clock stands in
-//! 1970 whenever it starts has one such day, not one for each start. Concurrency: plain data.
+//! Invariants: when the clock returns to an earlier day or month, counting continues with the bytes
+//! sent in it, if it is among the last few: a machine whose clock starts in 1970 at each boot has
+//! one such day, not one for each start. Concurrency: plain data.
 
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
@@ -10,13 +10,13 @@ use headwater_codec::{Cursor, DecodeError, PutBytes};
 const MAGIC: [u8; 7] = *b"HWSPENT";
 const VERSION: u8 = 1;
 const CRC_BYTES: usize = 4;
-/// Days, and months, that are remembered besides those that it is.
+/// Number of earlier days, and of earlier months, that are remembered.
 const OTHERS: usize = 3;
 
 /// A day or month since 1970 (UTC), and bytes that were sent in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Period {
-    /// Its number.
+    /// Number of the day or month.
     pub number: i64,
     /// Bytes of it.
     pub bytes: u64,
@@ -39,7 +39,7 @@ pub struct Spent {
     pub other_months: [Period; OTHERS],
 }
 
-/// Another period begins, or one of the others goes on.
+/// Starts another period, or resumes one of the earlier ones.
 fn go_to(number: i64, now: &mut Period, others: &mut [Period; OTHERS]) {
     if now.number == number {
         return;
@@ -53,7 +53,7 @@ fn go_to(number: i64, now: &mut Period, others: &mut [Period; OTHERS]) {
             .and_then(|at| others.get(at))
             .map_or(0, |period| period.bytes),
     };
-    // The one before takes the place of the one that goes on, or of the oldest.
+    // The previous period replaces the resumed one, or the oldest.
     let last = known.unwrap_or(OTHERS - 1);
     if let Some(part) = others.get_mut(..=last) {
         part.rotate_right(1);
@@ -80,14 +80,14 @@ impl Spent {
         (self.month, self.month_bytes) = (now.number, now.bytes);
     }
 
-    /// True when what another says was spent is no less than this, in the same day and month.
+    /// True if `kept` is of the same day and month, and its spending is not lower.
     pub(crate) fn is_within(&self, kept: &Spent) -> bool {
         (self.day, self.month) == (kept.day, kept.month)
             && self.day_bytes <= kept.day_bytes
             && self.month_bytes <= kept.month_bytes
     }
 
-    /// Its bytes.
+    /// Encoded spending.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
@@ -181,7 +181,7 @@ mod tests {
         let mut spent = Spent::default();
         let mut sum = 0;
         for start in 0..5 {
-            // A machine without a clock of its own starts, and then gets the time.
+            // A machine without a battery-backed clock starts, and then gets the time.
             spent.begin(0, 0);
             assert_eq!(spent.day_bytes, 10 * start);
             spent.day_bytes += 10;

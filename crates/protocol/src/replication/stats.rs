@@ -7,7 +7,7 @@ use headwater_types::Timestamp;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Requested pieces that are remembered with their share.
+/// Requested ranges that are remembered with their share.
 const RECENT_MAX: usize = 256;
 
 /// Stats of a share.
@@ -20,40 +20,41 @@ pub struct ShareStats {
     pub arrived: u64,
     /// Subscribed bytes that are present.
     pub present: u64,
-    /// Subscribed bytes that are missing, as far as is known.
+    /// Subscribed bytes that are known to be missing.
     pub missing: u64,
 }
 
 /// Stats of a planner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannerStats {
-    /// Stats by share. Subscribed rows are counted in the backlog, whatever a score brings forward.
+    /// Stats by share. Subscribed rows are counted in the backlog, even if a score prioritises
+    /// them.
     pub shares: Vec<ShareStats>,
     /// Requests since the planner was made.
     pub requests: u64,
-    /// Requests that brought nothing, were refused, or not answered in time.
+    /// Number of requests that brought no data, were refused, or timed out.
     pub failures: u64,
-    /// Such in a row, until now.
+    /// Number of consecutive failures.
     pub failures_in_a_row: u32,
     /// When a requested range last arrived, by the wall clock.
     pub last_success: Option<Timestamp>,
-    /// No request is sent before this, by the monotonic clock: after a failed request, or as the
-    /// source said. `None` = no wait.
+    /// Time, by the monotonic clock, before which no request is sent: after a failed request, or at
+    /// the source's request. `None` = no wait.
     pub waiting_until: Option<Duration>,
 }
 
-/// A requested piece, and its reason.
+/// A requested range, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Asking {
-    /// The piece.
+    /// The range.
     pub piece: SegmentRange,
-    /// The share whose turn it was.
+    /// The share that was charged.
     pub share: Share,
-    /// By what it went before others of its share, where that is looked at.
+    /// Score by which it was prioritised in its share, if scores are used.
     pub score: Option<f64>,
     /// A reader requested it.
     pub(crate) is_asked_for: bool,
-    /// The piece has arrived.
+    /// The range has arrived.
     pub(crate) has_come: bool,
 }
 
@@ -79,7 +80,7 @@ impl Counted {
         self.recent.drain(..behind);
     }
 
-    /// The newest requested pieces, newest last.
+    /// The newest requested ranges, newest last.
     pub(crate) fn recent(&self) -> impl DoubleEndedIterator<Item = &Asking> {
         self.recent.iter()
     }

@@ -1,14 +1,14 @@
 //! The newest events, sent along before a flush stores them: the copy's side, and the source's.
 //!
-//! One request is enough: the source retains it until there is something new, answers it, and is
-//! asked again from there. So nothing travels while nothing is written, and no more than one answer
-//! is in flight.
+//! One request suffices: the source delays the answer until there are new events, and the copy then
+//! requests the events after the answer. So no messages are sent while no rows are written, and at
+//! most one answer is in flight.
 //!
-//! Invariants: events that are sent are on the device of the source, and within its budget; a
-//! source that is behind leaves out the oldest events, never the newest; a copy that receives
-//! another stretch than it requested replaces its own with it. Concurrency: plain data, one owner
-//! each. Failure: a request or an answer that is lost is requested again; bytes that are no tail
-//! are left out, and requested again later.
+//! Invariants: sent events are on the device of the source, and within its budget; a source that
+//! falls behind omits the oldest events, never the newest; a copy that receives another range of
+//! events than it requested replaces its own with it. Concurrency: plain data, one owner each.
+//! Failure: a lost request or answer is requested again; bytes that are not a tail are ignored, and
+//! requested again later.
 
 use crate::replication::budget::Budget;
 use crate::replication::message::Message;
@@ -22,12 +22,12 @@ use std::time::Duration;
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 /// Bytes of an answer, about.
 const ANSWER_BYTES: usize = 256 << 10;
-/// Of more than this the oldest events are left out: a state brings them.
+/// Maximum bytes of a backlog; beyond it the oldest events are omitted, and arrive with a state.
 const BACKLOG_BYTES: usize = 1 << 20;
 /// Approximate bytes of a message besides its payload.
 const MESSAGE_BYTES: u64 = 40;
 
-/// Asks for the newest events of a copy's source.
+/// Requests the newest events of a copy's source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TailAsker {
     is_wanted: bool,
@@ -62,12 +62,13 @@ impl TailAsker {
         })
     }
 
-    /// Takes what answers the request.
+    /// Processes the answer to the request.
     pub(crate) fn take(&mut self, request: u64, bytes: &[u8], copy: &RemoteCopy) {
         if !self.is_wanted || request != self.request {
             return;
         }
-        // Bytes that are no tail, or of another history, are requested again in their time.
+        // Bytes that are not a tail, or are of another history, are requested again after the
+        // timeout.
         if let Ok(tail) = Tail::decode(bytes)
             && copy.take_tail(tail)
         {
@@ -76,7 +77,7 @@ impl TailAsker {
     }
 }
 
-/// The request that the source has not answered yet.
+/// The request that is not answered yet.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     request: u64,
@@ -87,7 +88,7 @@ struct Waiting {
 /// Sends the newest events of a database.
 #[derive(Debug, Default)]
 pub(crate) struct TailSender {
-    /// The least time between two answers; `None` = nothing is sent.
+    /// Minimum time between two answers; `None` = newest events are not sent.
     every: Option<Duration>,
     waiting: Option<Waiting>,
     place: Option<LogLocation>,
@@ -147,7 +148,7 @@ impl TailSender {
         };
         let goes_on = waiting.known.is_some_and(|known| tail.goes_on_from(&known));
         if tail.is_empty() && goes_on && self.number == Some(number) {
-            // Nothing was written since; the omitted events need not be read again.
+            // No event was written since; the omitted events need not be read again.
             self.place = place;
             return Ok(None);
         }

@@ -1,5 +1,5 @@
 //! Compares the present ranges of a copy with its source, both read from their devices, and proves
-//! by the ledger what can be proven, for which the source reads nothing.
+//! segments by the ledger, for which the source reads no data.
 //!
 //! Invariants: a comparison is complete when every present byte was compared in the state that the
 //! copy has, and every segment was proven that can be.
@@ -19,23 +19,23 @@ const PROVE_BYTES: u64 = 1 << 20;
 pub struct Verified {
     /// Bytes that are the same on both devices.
     pub equal: u64,
-    /// Bytes of pieces that differ, or cannot be read on one side.
+    /// Bytes of ranges that differ, or cannot be read on one side.
     pub different: u64,
-    /// Subscribed bytes that are missing; and present ones that are not proven and could not be
-    /// compared, since the source passes on its ranges and lacks them itself.
+    /// Subscribed bytes that are missing, and present bytes that are not proven and could not be
+    /// compared, since they are missing at a source that passes on its ranges.
     pub missing: u64,
 }
 
 /// Stats of proving segments by the chains of hashes that the state names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProvenStats {
-    /// Segments that are proven to hold what was written at the source, and their bytes.
+    /// Segments proven to match the content written at the source, and their bytes.
     pub proven: Vec<u64>,
     /// Bytes of them.
     pub proven_bytes: u64,
-    /// Segments that hold something else, or cannot be read.
+    /// Segments with other content, or unreadable ones.
     pub disproved: Vec<u64>,
-    /// Segments that are incomplete here, or without known hashes: they can only be compared.
+    /// Segments that are incomplete here, or without known hashes: comparison is the only check.
     pub unproven: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct ProvenStats {
 #[derive(Debug)]
 struct Verifying {
     state: StateName,
-    /// Pieces that are not compared yet, the last ones first.
+    /// Ranges that are not compared yet, the last ones first.
     left: Vec<SegmentRange>,
     found: Verified,
     /// Missing bytes of the source, by segment.
@@ -54,7 +54,7 @@ struct Verifying {
 pub(crate) struct Verifier {
     verifying: Option<Verifying>,
     verified: Option<Verified>,
-    /// Pieces that the newest comparison found to differ.
+    /// Ranges that differ by the newest comparison.
     different: Vec<SegmentRange>,
     prover: Prover,
     /// There are segments to be proven.
@@ -95,7 +95,7 @@ impl Verifier {
         });
     }
 
-    /// Takes note of arrived bytes: segments may be whole that were not.
+    /// Records that bytes arrived: more segments may be complete.
     pub(crate) fn look_again(&mut self) {
         self.proves = true;
     }
@@ -147,7 +147,7 @@ impl Verifier {
         self.proves = true;
     }
 
-    /// Forgets what differs, but for what is proven to be right here.
+    /// Drops differing ranges, except those proven to be right here.
     pub(crate) fn fetch_again(&mut self, copy: &RemoteCopy) -> Result<()> {
         let state = copy.state();
         for piece in std::mem::take(&mut self.different) {
@@ -163,7 +163,7 @@ impl Verifier {
         Ok(())
     }
 
-    /// The next pieces to compare, in a request of so many bytes about.
+    /// Next ranges to compare, for a request of about `bytes_max` bytes.
     pub(crate) fn next(
         &mut self,
         copy: &RemoteCopy,
@@ -176,7 +176,7 @@ impl Verifier {
         }
         let verifying = self.verifying.as_mut()?;
         if verifying.left.is_empty() && self.proves {
-            // It is read a part at a time.
+            // The segment is read in parts.
             return None;
         }
         if verifying.left.is_empty() {
@@ -184,7 +184,7 @@ impl Verifier {
             found.missing = copy.progress().missing_bytes;
             let state = copy.state();
             for (segment, bytes) in &verifying.lacking {
-                // What its writer has hashed needs no comparison.
+                // A segment proven by its writer's hashes needs no comparison.
                 match self.prover.found(&state, *segment) {
                     Some(ProofOutcome::Proven(..)) => found.equal += bytes,
                     _ => found.missing += bytes,
@@ -206,14 +206,14 @@ impl Verifier {
         }
     }
 
-    /// Compares pieces with what the source has.
+    /// Compares ranges with the digests of the source.
     pub(crate) fn take_digests(
         &mut self,
         copy: &RemoteCopy,
         mut these: Vec<SegmentRange>,
         digests: &[Digest],
     ) {
-        // An answer is no larger than the source likes.
+        // The source chooses the size of an answer.
         let rest = these.split_off(digests.len().min(these.len()));
         self.put_back(rest);
         for (piece, theirs) in these.iter().zip(digests) {
@@ -226,7 +226,7 @@ impl Verifier {
             }
             let ours = match copy.read(piece.segment, piece.offset, piece.bytes) {
                 Ok(bytes) => Some(digest(&bytes)),
-                // It was replaced meanwhile.
+                // The segment was replaced meanwhile.
                 Err(error) if error.kind() == ErrorKind::Elsewhere => continue,
                 Err(_) => None,
             };

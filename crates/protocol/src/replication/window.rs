@@ -1,9 +1,9 @@
 //! Requests in flight, and their greatest number: as many as are answered soon.
 //!
-//! Invariants: at least one, at most as many as are allowed. One more for each that was answered
-//! soon while the window was full, half as many after one that took long; one alone after a
-//! failure, or when the source has granted nothing more: then its budget is the limit. Concurrency:
-//! plain data.
+//! Invariants: at least one request, at most the configured number. The window grows by one for
+//! each request that was answered quickly while the window was full, is halved after a slow answer,
+//! and is one after a failure, or after the source has stopped granting: then its budget is the
+//! limit. Concurrency: plain data.
 
 use crate::replication::message::SegmentRange;
 use crate::replication::stats::Asking;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// A request that is answered within this was answered soon.
 const SOON: Duration = Duration::from_secs(2);
-/// One that takes longer than this took long.
+/// Time after which an answer counts as slow.
 const LONG: Duration = Duration::from_secs(10);
 
 /// Subject of a request.
@@ -29,7 +29,7 @@ pub(crate) struct InFlight {
     pub(crate) since: Duration,
     pub(crate) until: Duration,
     pub(crate) asked: RequestKind,
-    /// A requested piece or state has arrived.
+    /// A requested range or state has arrived.
     pub(crate) has_brought: bool,
     /// The source has reported missing ranges of it.
     pub(crate) was_told: bool,

@@ -1,7 +1,7 @@
 //! An XML element: a name in a namespace, attributes, and content.
 //!
-//! Invariants: a written element is read back as it was. Text and values are escaped; characters
-//! that XML cannot carry (control characters) are left out. Concurrency: plain data.
+//! Invariants: a written element is read back unchanged. Text and values are escaped; characters
+//! that XML cannot represent (control characters) are omitted. Concurrency: plain data.
 
 use data_encoding::BASE64;
 use std::fmt::Write as _;
@@ -18,13 +18,13 @@ pub enum Node {
 /// An element.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Element {
-    /// Its namespace.
+    /// Namespace of the element.
     pub ns: String,
-    /// Its name in it.
+    /// Local name of the element.
     pub name: String,
     /// Attributes without a namespace, and `xml:lang`.
     pub attributes: Vec<(String, String)>,
-    /// Content, in order.
+    /// Content in document order.
     pub children: Vec<Node>,
 }
 
@@ -41,9 +41,9 @@ fn escape(text: &str, out: &mut String) {
             '&' => out.push_str("&amp;"),
             '\'' => out.push_str("&apos;"),
             '"' => out.push_str("&quot;"),
-            // They would be read as blanks or as line ends.
+            // XML parsers would normalise these to spaces or line ends.
             '\t' | '\n' | '\r' => {
-                // Text takes all that is written to it.
+                // Writing to a `String` cannot fail.
                 let _ = write!(out, "&#{};", u32::from(c));
             }
             _ => out.push(c),
@@ -62,21 +62,21 @@ impl Element {
         }
     }
 
-    /// With an attribute.
+    /// Adds an attribute.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Element {
         self.attributes.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// With something inside, behind what is there.
+    /// Appends a child element.
     #[must_use]
     pub fn holding(mut self, child: Element) -> Element {
         self.children.push(Node::Element(child));
         self
     }
 
-    /// With text inside, behind what is there.
+    /// Appends text.
     #[must_use]
     pub fn saying(mut self, text: &str) -> Element {
         self.children.push(Node::Text(text.to_owned()));
@@ -120,13 +120,13 @@ impl Element {
         texts.collect()
     }
 
-    /// With bytes inside, in base64.
+    /// Appends bytes in base64.
     #[must_use]
     pub fn carrying(self, bytes: &[u8]) -> Element {
         self.saying(&BASE64.encode(bytes))
     }
 
-    /// The bytes that are inside in base64; `None` = there is something else.
+    /// Decoded base64 content; `None` = the element has other content.
     #[must_use]
     pub fn carried(&self) -> Option<Vec<u8>> {
         let mut text = self.text();
@@ -135,7 +135,7 @@ impl Element {
         BASE64.decode(text.as_bytes()).ok().filter(|_| is_alone)
     }
 
-    /// Writes it where `around` is the namespace that holds.
+    /// Writes the element; `around` is the namespace of its parent.
     pub fn write(&self, around: &str, out: &mut String) {
         out.push('<');
         out.push_str(&self.name);

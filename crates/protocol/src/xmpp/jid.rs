@@ -1,4 +1,4 @@
-//! Addresses: `north@plant.example`, or a domain alone, with a resource behind a slash or without.
+//! Addresses: `north@plant.example`, or a domain alone, with an optional resource after a slash.
 //!
 //! Invariants: an address needs no folding of letters beyond ASCII; so two that are equal to a
 //! server are equal here. Concurrency: plain data. Failure: [`JidError`].
@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 const PART_MAX: usize = 255;
 
-/// Why a text is no address.
+/// Reason why a text is not a valid address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no address of XMPP: expected NAME@DOMAIN, the name and the domain of letters a to z, digits, dots, dashes and underscores"
@@ -64,7 +64,7 @@ impl fmt::Display for Jid {
 }
 
 impl Jid {
-    /// The part before the @; empty for a domain alone.
+    /// Part before the @; empty for a domain alone.
     #[must_use]
     pub fn local(&self) -> &str {
         &self.local

@@ -14,23 +14,23 @@ const EVENT: &str = "http://jabber.org/protocol/pubsub#event";
 const ITEMS: &str = "http://jabber.org/protocol/disco#items";
 const FORM: &str = "jabber:x:data";
 
-/// The name of the one item of a node.
+/// Name of the only item of a node.
 const NEWEST: &str = "newest";
 
 /// Right of an account at a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Affiliation {
-    /// Everything, also to say who may do what.
+    /// All rights, including setting the rights of others.
     Owner,
     /// Publish and hear.
     Publisher,
-    /// Publish alone.
+    /// May only publish.
     PublishOnly,
     /// May hear.
     Member,
-    /// May do nothing.
+    /// No rights of its own.
     None,
-    /// Nothing, whatever the rights of others.
+    /// No rights, whatever the rights of others.
     Outcast,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Affiliation {
     }
 }
 
-/// Settings of a node that carries the newest notice alone.
+/// Settings of a node that retains only the newest notice.
 const SETTINGS: [(&str, &str); 7] = [
     ("pubsub#access_model", "whitelist"),
     ("pubsub#publish_model", "publishers"),
@@ -84,7 +84,7 @@ fn form(kind: &str) -> Element {
     form
 }
 
-/// Makes a node.
+/// Creates a node.
 #[must_use]
 pub fn create(node: &str) -> Element {
     let create = Element::new(PUBSUB, "create").with("node", node);
@@ -101,7 +101,7 @@ pub fn configure(node: &str) -> Element {
     Element::new(OWNER, "pubsub").holding(configure.holding(form("node_config")))
 }
 
-/// Asks how a node is set.
+/// Requests the configuration of a node.
 #[must_use]
 pub fn configuration(node: &str) -> Element {
     let configure = Element::new(OWNER, "configure").with("node", node);
@@ -109,7 +109,7 @@ pub fn configuration(node: &str) -> Element {
 }
 
 /// Settings of a node that differ from the required ones, as `NAME = VALUE`. Settings that decide
-/// about access must be present; the others count where the server has them.
+/// about access must be present; the others are compared only if the server has them.
 #[must_use]
 pub fn differences(answer: &Element) -> Vec<String> {
     let form = answer
@@ -144,7 +144,7 @@ pub fn differences(answer: &Element) -> Vec<String> {
     found
 }
 
-/// Says who may do what at a node; who is not named is left as it is.
+/// Sets rights at a node; accounts that are not listed are unchanged.
 #[must_use]
 pub fn affiliate(node: &str, who: &BTreeMap<Jid, Affiliation>) -> Element {
     let mut all = Element::new(OWNER, "affiliations").with("node", node);
@@ -158,7 +158,7 @@ pub fn affiliate(node: &str, who: &BTreeMap<Jid, Affiliation>) -> Element {
     Element::new(OWNER, "pubsub").holding(all)
 }
 
-/// Asks who may do what at a node.
+/// Requests the rights at a node.
 #[must_use]
 pub fn affiliations(node: &str) -> Element {
     let all = Element::new(OWNER, "affiliations").with("node", node);
@@ -183,7 +183,7 @@ pub fn affiliated(answer: &Element) -> Option<BTreeMap<Jid, Affiliation>> {
         .collect()
 }
 
-/// Asks who is subscribed to a node.
+/// Requests the subscribers of a node.
 #[must_use]
 pub fn subscriptions(node: &str) -> Element {
     let all = Element::new(OWNER, "subscriptions").with("node", node);
@@ -217,7 +217,7 @@ pub fn unsubscribe(node: &str, who: &[Jid]) -> Element {
     Element::new(OWNER, "pubsub").holding(all)
 }
 
-/// Publishes at a node, instead of what was there.
+/// Publishes at a node, replacing the current item.
 #[must_use]
 pub fn publish(node: &str, payload: Element) -> Element {
     let item = Element::new(PUBSUB, "item")
@@ -229,7 +229,7 @@ pub fn publish(node: &str, payload: Element) -> Element {
     Element::new(PUBSUB, "pubsub").holding(publish)
 }
 
-/// Has what is published at a node sent to an account.
+/// Subscribes an account to a node.
 #[must_use]
 pub fn subscribe(node: &str, account: &Jid) -> Element {
     let subscribe = Element::new(PUBSUB, "subscribe").with("node", node);
@@ -245,7 +245,7 @@ pub fn items(node: &str) -> Element {
     Element::new(PUBSUB, "pubsub").holding(items)
 }
 
-/// Asks which nodes there are.
+/// Requests the list of nodes.
 #[must_use]
 pub fn nodes() -> Element {
     Element::new(ITEMS, "query")

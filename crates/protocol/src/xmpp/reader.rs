@@ -1,10 +1,10 @@
 //! Reads the XML stream that a server sends, in parts of any size.
 //!
-//! Invariants: the result does not depend on where the parts were cut. Buffers are bounded by
-//! [`Limits`] before they grow. The accepted XML is that of RFC 6120: elements, attributes, text,
-//! `CDATA`, the five entities that need no declaration and numbers of characters; anything else
-//! ends the stream. Namespaces are resolved; attributes of other namespaces than `xml` are left
-//! out. Concurrency: plain data. Failure: [`XmlError`], after which nothing more is read.
+//! Invariants: the result does not depend on how the input is split into parts. Buffers are bounded
+//! by [`Limits`] before they grow. The accepted XML is that of RFC 6120: elements, attributes,
+//! text, `CDATA`, the five entities that need no declaration, and character references; anything
+//! else ends the stream. Namespaces are resolved; attributes of other namespaces than `xml` are
+//! dropped. Concurrency: plain data. Failure: [`XmlError`], after which no input is read.
 
 use crate::xmpp::element::{Element, Node, is_char};
 
@@ -55,7 +55,7 @@ pub enum XmlError {
 /// Result of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// The stream has begun; the element has its attributes, and nothing inside.
+    /// Start of the stream: its root element with attributes, without content.
     Opened(Element),
     /// A stanza as a whole.
     Stanza(Element),
@@ -63,11 +63,11 @@ pub enum Read {
     Closed,
 }
 
-/// An element of which the end has not come.
+/// An element without its end tag so far.
 #[derive(Debug)]
 struct Open {
     element: Element,
-    /// Its name as it was written.
+    /// Name of the element as written.
     written: String,
     /// Declarations of namespaces before it.
     scopes: usize,
@@ -79,9 +79,9 @@ pub struct Reader {
     limits: Limits,
     /// Received bytes that are not parsed.
     buffer: Vec<u8>,
-    /// Bytes of it that were taken.
+    /// Number of consumed bytes in `buffer`.
     start: usize,
-    /// Bytes behind `start` in which there is no end of what begins there.
+    /// Number of bytes after `start` that were searched for the end of the token without success.
     looked: usize,
     /// The quote that is open there.
     quote: Option<u8>,
@@ -115,15 +115,15 @@ impl Reader {
         }
     }
 
-    /// Appends received bytes. Call [`Reader::next`] until it returns nothing before more are
-    /// appended than are needed to go on.
+    /// Appends received bytes. Call [`Reader::next`] until it returns `None` before appending more
+    /// bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.start = 0;
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Whether anything but blanks has come and was not taken.
+    /// Whether unconsumed bytes other than whitespace are buffered.
     #[must_use]
     pub fn has_rest(&self) -> bool {
         self.rest().iter().any(|byte| !byte.is_ascii_whitespace())
@@ -136,7 +136,8 @@ impl Reader {
     /// The next result, if all of it is there.
     ///
     /// # Errors
-    /// When it is no stream of XMPP, or too large; the same each time from then on.
+    /// If the bytes are not a stream of XMPP, or exceed a limit; every later call fails with the
+    /// same error.
     #[expect(clippy::should_implement_trait, reason = "it goes on after None")]
     pub fn next(&mut self) -> Result<Option<Read>, XmlError> {
         if let Some(error) = self.failed {
@@ -179,7 +180,7 @@ impl Reader {
         }
     }
 
-    /// Between stanzas blanks mean nothing: they show that the other side is alive.
+    /// Skips whitespace between stanzas, which is only a sign of life.
     fn skip_blanks(&mut self) {
         if self.open.len() > 1 || self.looked > 0 {
             return;
@@ -189,7 +190,7 @@ impl Reader {
         self.start += blanks;
     }
 
-    /// The next token and its length; `None` = it is incomplete.
+    /// Next token and its length; `None` = incomplete.
     fn find_end(&mut self) -> Result<Option<(Token, usize)>, XmlError> {
         let rest = self.rest();
         if rest.first() != Some(&b'<') {
@@ -223,7 +224,7 @@ impl Reader {
         Ok(found.map(|at| (Token::Tag, at + 1)))
     }
 
-    /// The first matching byte behind the scanned ones.
+    /// First matching byte after the searched bytes.
     fn find(&mut self, mut is_it: impl FnMut(u8) -> bool) -> Option<usize> {
         let from = self.looked;
         let unseen = self.rest().get(from..).unwrap_or(&[]);
@@ -263,7 +264,7 @@ impl Reader {
         if let Some(at) = unseen.windows(END.len()).position(|three| three == END) {
             return Ok(Some((Token::Cdata, from + at + END.len())));
         }
-        // The end may have begun.
+        // A prefix of the end marker may be in the buffer already.
         self.looked = from.max(rest.len().saturating_sub(END.len() - 1));
         Ok(None)
     }
@@ -446,7 +447,7 @@ fn attributes(text: &str, most: usize) -> Result<Vec<(String, String)>, XmlError
     }
 }
 
-/// Text as it was meant. In attributes blanks of all kinds are blanks.
+/// Resolves references in text. In attributes, all whitespace is read as spaces.
 fn unescape(text: &str, is_attribute: bool) -> Result<String, XmlError> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

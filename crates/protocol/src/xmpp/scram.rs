@@ -1,9 +1,9 @@
 //! Proof of a password without revealing it: SCRAM with SHA-1 or SHA-256 (RFC 5802, RFC 7677).
 //!
-//! Invariants: the server has to prove that it knows the password too. Too few rounds, which would
-//! make the password cheap to guess, and so many that they only cost time are refused. There is no
-//! binding to a TLS channel. Concurrency: plain data. The rounds take some milliseconds of the
-//! caller. Failure: [`ScramError`].
+//! Invariants: the server has to prove that it knows the password, too. Too few rounds, which would
+//! make the password easy to guess, and too many, which only cost time, are refused. There is no
+//! binding to a TLS channel. Concurrency: plain data. The rounds need some milliseconds of the
+//! caller's time. Failure: [`ScramError`].
 
 use data_encoding::BASE64;
 use ring::{digest, hmac, pbkdf2};
@@ -13,10 +13,10 @@ const ROUNDS_MIN: u32 = 4_096;
 const ROUNDS_MAX: u32 = 1_000_000;
 /// Longest message of a server, in bytes.
 const MESSAGE_MAX: usize = 4_096;
-/// The channel header: there is no binding, and none is known.
+/// Channel header: channel binding is neither used nor supported.
 const CHANNEL: &str = "n,,";
 
-/// Why a proof cannot be given, or is not believed.
+/// Reason why a proof cannot be computed, or is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScramError {
@@ -29,10 +29,10 @@ pub enum ScramError {
     /// The nonce is not made from ours.
     #[error("the server's nonce does not go on from ours")]
     Nonce,
-    /// The server has not proven that it knows the password.
+    /// The server has not proven knowledge of the password.
     #[error("the server has not proven that it knows the password")]
     Server,
-    /// The server says no.
+    /// The server refused the login.
     #[error("the server does not take the proof: {0}")]
     Refused(String),
     /// The name or the password would need a preparation that there is not here.
@@ -45,7 +45,7 @@ pub enum ScramError {
 pub enum Hash {
     /// SHA-1, which every server has.
     Sha1,
-    /// With SHA-256.
+    /// SCRAM with SHA-256.
     Sha256,
 }
 
@@ -81,7 +81,7 @@ impl Hash {
     }
 }
 
-/// One proof.
+/// A proof in progress.
 pub struct Scram {
     hash: Hash,
     password: String,
@@ -132,7 +132,7 @@ impl Scram {
     /// The answer to the server's challenge.
     ///
     /// # Errors
-    /// When the challenge is malformed, or one that must not be answered.
+    /// If the challenge is malformed, or must not be answered.
     pub fn answer(&mut self, challenge: &str) -> Result<String, ScramError> {
         if self.wanted.is_some() {
             return Err(ScramError::Message("one challenge"));
@@ -183,10 +183,10 @@ impl Scram {
         Ok(format!("{last},p={}", BASE64.encode(&proof)))
     }
 
-    /// Takes what the server says at the end.
+    /// Verifies the server's final message.
     ///
     /// # Errors
-    /// Unless it proves that it knows the password.
+    /// Unless the server proves knowledge of the password.
     pub fn finish(&self, last: &str) -> Result<(), ScramError> {
         let wanted = self
             .wanted
@@ -202,7 +202,7 @@ impl Scram {
         let signature = signature.ok_or(ScramError::Message("the server's signature"))?;
         let signature = BASE64.decode(signature.as_bytes());
         let signature = signature.map_err(|_| ScramError::Message("a signature in base64"))?;
-        // Both sides know the password: the number of equal bytes reveals nothing.
+        // Both sides know the password, so a timing difference reveals nothing.
         match signature == wanted.as_ref() {
             true => Ok(()),
             false => Err(ScramError::Server),

@@ -1,12 +1,12 @@
-//! A connection from its first byte on: TLS, logging in, an address of its own, then requests and
-//! their answers, and messages of others.
+//! A connection from its first byte on: TLS, login, an address of its own, then requests, answers
+//! and messages of other accounts.
 //!
-//! Invariants: without TLS nothing is sent but the beginning of the stream, unless the login says
-//! that the connection needs none; a password is never sent in clear without TLS. Bytes that arrive
-//! in clear before TLS are not trusted: bytes behind the server's consent to it end the session. An
-//! answer counts only from the address that was asked. At most [`QUESTIONS_MAX`] requests wait for
-//! answers, and requests of a server are answered by a refusal. Concurrency: plain data, one owner.
-//! The caller sends [`Session::take_output`], brings received bytes to [`Session::feed`], and takes
+//! Invariants: without TLS only the beginning of the stream is sent, unless the login says that the
+//! connection needs none; a password is never sent in clear without TLS. Bytes that arrive in clear
+//! before TLS are not trusted: bytes after the server's consent to TLS end the session. An answer
+//! counts only from the address of the request. At most [`QUESTIONS_MAX`] requests wait for
+//! answers, and requests of a server are refused. Concurrency: plain data, one owner. The caller
+//! sends [`Session::take_output`], passes received bytes to [`Session::feed`], and reads
 //! [`Session::next`]. Failure: [`XmppError`].
 
 use crate::xmpp::element::Element;
@@ -41,7 +41,7 @@ pub enum XmppError {
     /// The server offers no TLS.
     #[error("the server offers no TLS, and without it nothing is sent beyond this machine")]
     NoTls,
-    /// There is no way to log in.
+    /// The server does not offer a supported mechanism of login.
     #[error("the server offers no way to log in that can be used here: {0}")]
     NoMechanism(String),
     /// The server does not let us in.
@@ -53,7 +53,7 @@ pub enum XmppError {
     /// An unexpected stanza.
     #[error("the server sends {0:?}: expected {1}")]
     Unexpected(String, &'static str),
-    /// No address of its own.
+    /// The server did not assign an address.
     #[error("the server gives no address: {0}")]
     NoAddress(String),
     /// More questions than are answered.
@@ -66,7 +66,7 @@ pub enum XmppError {
 pub struct Login {
     /// The account.
     pub account: Jid,
-    /// Its password.
+    /// Password of the account.
     pub password: String,
     /// Resource of this connection; random, so that two do not end one another.
     pub resource: String,
@@ -74,7 +74,7 @@ pub struct Login {
     pub nonce: String,
     /// The bytes go over TLS from the beginning.
     pub is_secured: bool,
-    /// May continue without TLS: nobody can listen.
+    /// May continue without TLS: the connection cannot be intercepted.
     pub may_be_clear: bool,
 }
 
@@ -90,20 +90,20 @@ impl std::fmt::Debug for Login {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{condition}")]
 pub struct Refusal {
-    /// The condition that XMPP has for it: `forbidden`, `item-not-found` and others.
+    /// Condition of the error in XMPP: `forbidden`, `item-not-found` and others.
     pub condition: String,
 }
 
 /// An event of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happened {
-    /// The bytes that follow go over TLS: make it, and say so by [`Session::secured`].
+    /// The following bytes need TLS: negotiate it, and then call [`Session::secured`].
     WantsTls,
     /// Logged in.
     Ready,
     /// A question was answered.
     Answer {
-        /// Its number.
+        /// Number of the request.
         number: u64,
         /// The answer.
         answer: Result<Element, Refusal>,
@@ -116,7 +116,7 @@ pub enum Happened {
 
 #[derive(Debug)]
 enum Stage {
-    /// The stream was begun; what the server offers comes next.
+    /// The stream was started; the server's features arrive next.
     Offers,
     /// TLS was requested.
     Tls,
@@ -157,7 +157,7 @@ fn condition(of: &Element, ns: &str) -> String {
 }
 
 impl Session {
-    /// Begins one.
+    /// Creates a session.
     #[must_use]
     pub fn new(login: Login) -> Session {
         let mut session = Session {
@@ -176,7 +176,7 @@ impl Session {
         session
     }
 
-    /// Begins a stream, at first and after TLS and the login.
+    /// Opens a stream: at first, after TLS, and after the login.
     fn open(&mut self) {
         self.reader = Reader::new(Limits::default());
         self.has_opened = false;
@@ -221,7 +221,7 @@ impl Session {
         }
     }
 
-    /// Says that others may send to this connection.
+    /// Announces presence, so that other accounts may send to this connection.
     pub fn appear(&mut self) {
         self.send(&Element::new(CLIENT, "presence"));
     }
@@ -232,7 +232,7 @@ impl Session {
         self.stage = Stage::Ended;
     }
 
-    /// Asks something (`get`) or for something (`set`). The answer has the number that comes back.
+    /// Sends a request (`get` or `set`). The answer has the returned number.
     ///
     /// # Errors
     /// When too many questions wait.
@@ -252,7 +252,7 @@ impl Session {
         Ok(self.number)
     }
 
-    /// Asks the server whether it is there.
+    /// Sends a ping to the server.
     ///
     /// # Errors
     /// When too many questions wait.
@@ -261,7 +261,7 @@ impl Session {
         self.ask(Kind::Get, domain.as_ref(), Element::new(PING, "ping"))
     }
 
-    /// Takes what has come.
+    /// Processes received bytes.
     ///
     /// # Errors
     /// When the session is over.
@@ -333,7 +333,7 @@ impl Session {
         }
     }
 
-    /// Takes of what the server offers.
+    /// Chooses among the features that the server offers.
     fn choose(&mut self, offers: &Element) -> Result<(), XmppError> {
         if self.is_proven {
             if offers.child(BIND, "bind").is_none() {
@@ -435,8 +435,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes an answer, which counts from the requested address only; the server answers for the
-    /// account too.
+    /// Processes an answer, which counts from the requested address only; the server answers for
+    /// the account, too.
     fn answered(&mut self, stanza: Element) {
         let id = stanza.attribute("id").and_then(|id| id.strip_prefix('q'));
         let Some(number) = id.and_then(|id| id.parse::<u64>().ok()) else {
@@ -470,7 +470,8 @@ impl Session {
         self.happened.push_back(Happened::Answer { number, answer });
     }
 
-    /// Answers a request of the server or of another account: a ping as one, all else by a refusal.
+    /// Answers a request of the server or of another account: a ping with a result, all others with
+    /// a refusal.
     fn refuse(&mut self, question: &Element) {
         let is_ping = question.child(PING, "ping").is_some();
         let kind = if is_ping { "result" } else { "error" };

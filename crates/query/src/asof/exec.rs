@@ -1,11 +1,10 @@
 //! One pass over both sides of an `ASOF JOIN`.
 //!
-//! Both sides are sorted by the keys of equality and then by the key of nearness, so that the
-//! nearest row for one of the left side is the last passed row of the right side, if it is of the
-//! same group.
+//! Both sides are sorted by the equality keys and then by the nearness key, so that the nearest row
+//! for a row of the left side is the last passed row of the right side, if it is in the same group.
 //!
-//! Invariants: of the right side one row is in memory beside the current batch and the batches that
-//! the answer's batch takes rows of.
+//! Invariants: one row of the right side is in memory besides the current batch and the batches
+//! whose rows are in the current output batch.
 
 use super::AsOf;
 use arrow::array::{Array, ArrayRef, RecordBatch, UInt64Array, new_null_array};
@@ -28,11 +27,11 @@ use futures_util::{StreamExt, stream};
 use std::fmt;
 use std::sync::Arc;
 
-/// A side of the join.
+/// An input of the join.
 #[derive(Clone, Debug)]
 pub(super) struct JoinInput {
     pub(super) input: Arc<dyn ExecutionPlan>,
-    /// Keys compared for equality; the last one is the key of nearness.
+    /// Equality keys; the last key is the nearness key.
     pub(super) by: Vec<Arc<dyn PhysicalExpr>>,
 }
 
@@ -47,7 +46,7 @@ impl JoinInput {
     }
 }
 
-/// The node of a plan that runs.
+/// The physical operator.
 #[derive(Debug)]
 pub(super) struct AsOfExec {
     left: JoinInput,
@@ -187,7 +186,7 @@ impl ExecutionPlan for AsOfExec {
     }
 }
 
-/// The columns of a row that is not there.
+/// Nulls for the columns of a missing row.
 fn none_of(schema: &SchemaRef) -> Vec<ArrayRef> {
     let fields = schema.fields().iter();
     fields
@@ -195,25 +194,25 @@ fn none_of(schema: &SchemaRef) -> Vec<ArrayRef> {
         .collect()
 }
 
-/// A side that is being read.
+/// An input that is being read.
 struct Reading {
     input: SendableRecordBatchStream,
     by: Vec<Arc<dyn PhysicalExpr>>,
-    /// Of all keys, in the order of the rows, and of the keys of equality.
+    /// Converter for all keys, in the order of the rows, and converter for the equality keys.
     places: RowConverter,
     groups: Option<RowConverter>,
-    /// Batches that were read.
+    /// Number of batches that were read.
     pages: u64,
 }
 
-/// A batch with what its rows are compared by.
+/// A batch with its comparison keys.
 #[derive(Clone)]
 struct Page {
     batch: RecordBatch,
     places: Arc<Rows>,
     groups: Option<Arc<Rows>>,
     number: u64,
-    /// Rows that have all that they are compared by.
+    /// Whether all keys of a row are present.
     whole: Arc<Vec<bool>>,
 }
 
@@ -241,7 +240,7 @@ impl Reading {
         })
     }
 
-    /// The next batch that has rows.
+    /// The next non-empty batch.
     async fn next(&mut self) -> Result<Option<Page>> {
         loop {
             match self.input.next().await.transpose()? {
@@ -293,22 +292,22 @@ impl Page {
     }
 }
 
-/// The row of the right side that was passed last.
+/// The last passed row of the right side.
 struct Nearest {
     group: Option<OwnedRow>,
     batch: RecordBatch,
     /// The number of its batch.
     page: u64,
     row: usize,
-    /// Index of its batch among the batches that the answer takes rows of.
+    /// Index of its batch among the batches of the output.
     used: Option<usize>,
 }
 
-/// The work of a run of the plan.
+/// State of one execution of the plan.
 struct Joining {
     left: Reading,
     right: Reading,
-    /// The batch of the right side, and its next row.
+    /// The current batch of the right side, and its next row.
     at: Option<(Page, usize)>,
     nearest: Option<Nearest>,
     strict: bool,
@@ -347,7 +346,7 @@ impl Joining {
         self.answer(&page.batch, &used, &matches).map(Some)
     }
 
-    /// Passes the rows of the right side that are not later.
+    /// Passes the rows of the right side that are not after this row.
     async fn pass(&mut self, page: &Page, row: usize) -> Result<()> {
         loop {
             let (right, next) = match &mut self.at {

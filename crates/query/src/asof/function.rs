@@ -14,7 +14,7 @@ struct Nearest {
     signature: Signature,
 }
 
-/// The function.
+/// The marker function.
 pub(crate) fn nearest() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::new_from_impl(Nearest {
         signature: Signature::exact(vec![DataType::Boolean], Volatility::Stable),

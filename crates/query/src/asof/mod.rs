@@ -1,13 +1,13 @@
 //! `ASOF JOIN`: for each row of the left side the nearest row of the right side that is not later
-//! (or not earlier), among those that are equal in other columns.
+//! (or not earlier), among the rows that are equal in other columns.
 //!
-//! [`function`](nearest) marks the comparison in the condition of a join, [`rule`] makes a [`node`]
-//! of the join, [`exec`] computes it by one pass over both sides, which are sorted for it where
-//! they are not.
+//! [`function`](nearest) marks the comparison in the condition of a join, [`rule`] converts the
+//! join into a [`node`], [`exec`] computes it in one pass over both sides, which are sorted first
+//! if necessary.
 //!
-//! Invariants: each row of the left side stands in the answer at most once, and in a left join
-//! exactly once. Absent values are equal to nothing and near to nothing. Of several rows that are
-//! equally near one is taken, as a whole.
+//! Invariants: each row of the left side is in the answer at most once, and in a left join exactly
+//! once. NULL is neither equal nor near to any value. Among several equally near rows, one whole
+//! row is used.
 
 mod exec;
 mod function;
@@ -24,7 +24,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-/// Makes an expression of a plan one that is computed.
+/// Converts a logical expression into a physical one.
 type Physical<'a> = &'a dyn Fn(&Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>;
 
 /// The operator of a node.

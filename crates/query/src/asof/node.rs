@@ -8,16 +8,16 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// The node.
+/// The logical node of an `ASOF JOIN`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AsOf {
     pub(super) left: Arc<LogicalPlan>,
     pub(super) right: Arc<LogicalPlan>,
     pub(super) schema: DFSchemaRef,
-    /// Keys of either side, compared for equality; the last one is the key of nearness.
+    /// Keys of either side, compared for equality; the last one is the nearness key.
     pub(super) left_by: Vec<Expr>,
     pub(super) right_by: Vec<Expr>,
-    /// The nearest that is not earlier, instead of not later.
+    /// True: the nearest row that is not earlier; false: not later.
     pub(super) forward: bool,
     /// Excludes rows of equal time.
     pub(super) strict: bool,

@@ -1,4 +1,4 @@
-//! Makes a node of a join whose condition has a marked comparison.
+//! Converts a join whose condition has a marked comparison into a node.
 
 use super::node::AsOf;
 use crate::error::Error;
@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// The rule; once both sides of comparisons have one type.
+/// The rule; runs after type coercion.
 #[derive(Debug)]
 pub(crate) struct PlanAsOf;
 
@@ -56,7 +56,7 @@ fn wrong(what: &str) -> datafusion::common::DataFusionError {
         .into()
 }
 
-/// Two sides of a condition, the left table's first, and whether they were swapped.
+/// Both operands of a condition, the left table's first, and whether they were swapped.
 fn sides(left: Expr, right: Expr, join: &Join) -> Result<(Expr, Expr, bool)> {
     let of = |expr: &Expr, schema: &DFSchemaRef| {
         let columns = expr.column_refs();

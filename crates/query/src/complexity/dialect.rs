@@ -1,10 +1,9 @@
-//! PostgreSQL's grammar, with a step of the budget counted at each of the parser's queries of the
-//! dialect.
+//! PostgreSQL's grammar, with each of the parser's queries of the dialect counted as a step of the
+//! budget.
 //!
-//! Where a text has several readings, the parser tries them one after the other, and forgets why
-//! one failed. The work can double with each level of nesting, so that a text of some hundred bytes
-//! takes years. The parser queries its dialect at every word of every reading, and each query is
-//! counted.
+//! If a text is ambiguous, the parser tries one reading after the other, and drops the error of
+//! each. The work can double with each level of nesting, so that a text of some hundred bytes takes
+//! years. The parser queries its dialect at every word of every reading, and each query is counted.
 //!
 //! Invariant: every answer is that of [`PostgreSqlDialect`] unless its comment says otherwise;
 //! defaults that the parser queries often are repeated here.
@@ -19,7 +18,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use std::any::TypeId;
 
-/// The dialect in which statements are read: PostgreSQL's, with every step of the parser counted.
+/// The dialect of statements: PostgreSQL's, with every step of the parser counted.
 #[derive(Debug, Default)]
 pub struct Counted;
 
@@ -83,7 +82,7 @@ impl Dialect for Counted {
         POSTGRES.is_reserved_for_identifier(keyword)
     }
 
-    /// Unlike PostgreSQL, which has none.
+    /// Unlike PostgreSQL, which does not support it.
     fn supports_match_recognize(&self) -> bool {
         true
     }
@@ -93,8 +92,8 @@ impl Dialect for Counted {
         POSTGRES.parse_prefix(parser)
     }
 
-    /// Unlike the parser's default, which takes everything behind `IS DISTINCT FROM` for its right
-    /// side, `AND` and `OR` too.
+    /// Unlike the parser's default, whose right operand of `IS DISTINCT FROM` extends to the end,
+    /// including `AND` and `OR`.
     fn parse_infix(
         &self,
         parser: &mut Parser,
@@ -122,8 +121,8 @@ impl Dialect for Counted {
         }))
     }
 
-    /// Unlike the parser's default, which knows no `ALTER VIEW … RENAME TO`: it is read as that of
-    /// a table, which PostgreSQL takes for views too.
+    /// Unlike the parser's default, which does not support `ALTER VIEW … RENAME TO`: it is parsed
+    /// as `ALTER TABLE`, which PostgreSQL accepts for views too.
     fn parse_statement(&self, parser: &mut Parser) -> Option<Result<Statement, ParserError>> {
         step();
         if parser.peek_keyword(Keyword::ALTER)
@@ -165,7 +164,7 @@ impl Dialect for Counted {
         false
     }
 
-    // Not counted: the tokenizer queries these for every character.
+    // Not counted: the tokenizer queries this for every character.
     fn supports_nested_comments(&self) -> bool {
         POSTGRES.supports_nested_comments()
     }

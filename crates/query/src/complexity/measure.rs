@@ -1,10 +1,10 @@
 //! Size of a statement after its common tables (`WITH`) and wildcards (`*`) are expanded.
 //!
-//! The planner puts a copy of a common table in wherever it is named, so that twenty of them, each
-//! of which names the one before twice, are a million tables. Nothing is put in here: what each
-//! query is by itself is added up as often as it is named.
+//! The planner copies a common table to each reference, so that twenty of them, each with two
+//! references to the previous one, are a million tables. Here nothing is copied: the size of each
+//! query is added once per reference.
 //!
-//! Invariant: the sums are never below what the planner would make, and never overflow.
+//! Invariant: the sums are never below the size of the plan, and never overflow.
 
 use crate::error::{Error, Result};
 use crate::names::table_name;
@@ -16,20 +16,20 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// Tables and sub-queries, each as often as it is read.
+/// Maximum tables and sub-queries, each counted once per read.
 const RELATIONS_MAX: u64 = 2_000;
-/// Columns of all steps of a statement together.
+/// Maximum columns of all steps of a statement together.
 const COLUMNS_MAX: u64 = 200_000;
-/// Steps on the longest way from a table to the answer.
+/// Maximum steps on the longest path from a table to the answer.
 const DEPTH_MAX: u64 = 1_000;
 /// Parts of expressions that any statement may have, and how many times more than were written.
 const EXPRESSIONS: u64 = 100_000;
 const EXPRESSIONS_GROWTH: u64 = 2;
-/// Sets of columns that one query is grouped by.
+/// Maximum grouping sets of one query.
 const GROUPINGS_MAX: u64 = 256;
-/// Brackets of a type that is written as text.
+/// Maximum brackets of a type that is written as text.
 const TYPE_BRACKETS_MAX: usize = 32;
-/// Columns of a table of the catalog, at most.
+/// Maximum columns of a table of the catalog.
 const CATALOG_COLUMNS: u64 = 40;
 
 /// Size of an expanded query.
@@ -48,19 +48,18 @@ struct Size {
 struct Frame {
     /// Size of the parts visited so far.
     size: Size,
-    /// Common tables of the query (`WITH`), by address, while they are visited.
+    /// Common tables of the query (`WITH`), by address, during their visit.
     named: Vec<(*const Query, String)>,
-    /// Sizes of the common tables that were visited.
+    /// Sizes of the visited common tables.
     common: HashMap<String, Size>,
-    /// Of a query: `UNION` and the like.
+    /// For a query: number of `UNION` and other set operations.
     sets: u64,
-    /// Of a `SELECT`: what stands in `FROM`, its columns together, and what else makes steps of its
-    /// own.
+    /// For a `SELECT`: items of `FROM`, the sum of their columns, and other parts that add steps.
     factors: u64,
     width: u64,
     queries: u64,
     windows: u64,
-    /// Columns of the last query that ended.
+    /// Columns of the last finished query.
     last: u64,
 }
 
@@ -83,11 +82,11 @@ pub(crate) fn measure(statement: &Parse, width: &dyn Fn(&str) -> Option<u64>) ->
     of_statement(statement, width)
 }
 
-/// Refuses a statement that would become too large however few columns its tables have. For front
-/// ends that rewrite a parsed statement.
+/// Refuses a statement that would become too large even if its tables had the fewest columns. For
+/// front ends that rewrite a parsed statement.
 ///
 /// # Errors
-/// When it would.
+/// When the statement would become too large.
 pub fn measure_least(statement: &Statement) -> Result<()> {
     of_statement(statement, &|_| Some(0))
 }
@@ -149,7 +148,7 @@ impl Measure<'_> {
         ControlFlow::Break(too_large(why))
     }
 
-    /// Adds what stands in `FROM`.
+    /// Adds an item of `FROM`.
     fn factor(&mut self, size: Size, width: u64) -> ControlFlow<Error> {
         let Some(frame) = self.frames.last_mut() else {
             return ControlFlow::Continue(());
@@ -227,7 +226,7 @@ impl Visitor for Measure<'_> {
                     sum.expressions = sum.expressions.saturating_add(size.expressions);
                     sum.columns = sum.columns.saturating_add(size.columns);
                     sum.depth = sum.depth.max(size.depth);
-                    // A query in brackets is the whole of the one around it.
+                    // A query in brackets is the whole enclosing query.
                     sum.width = sum.width.max(size.width);
                 }
             }
@@ -246,7 +245,7 @@ impl Visitor for Measure<'_> {
             return ControlFlow::Break(error.with_hint(hint));
         }
         if let Some(frame) = self.top() {
-            // Each expression is computed for each set.
+            // Each expression is computed once per grouping set.
             frame.size.columns = sets.saturating_mul(expressions_of(&select.group_by));
         }
         ControlFlow::Continue(())
@@ -296,7 +295,7 @@ impl Visitor for Measure<'_> {
                 };
                 self.factor(table, width.unwrap_or(CATALOG_COLUMNS))
             }
-            // Its content was added when it ended.
+            // Its content was added at its end.
             TableFactor::Derived { .. } => {
                 let width = self.top().map_or(0, |frame| frame.last);
                 self.factor(Size::default(), width)
@@ -320,7 +319,7 @@ impl Visitor for Measure<'_> {
     }
 }
 
-/// Refuses types that are written as text, and read by recursion, when they are nested deeply.
+/// Refuses deeply nested types that are written as text, since these are parsed recursively.
 fn types_in_text(expr: &Expr) -> ControlFlow<Error> {
     let Expr::Function(function) = expr else {
         return ControlFlow::Continue(());
@@ -358,7 +357,7 @@ fn types_in_text(expr: &Expr) -> ControlFlow<Error> {
     ControlFlow::Continue(())
 }
 
-/// `UNION` and the like in a row.
+/// Number of consecutive set operations, such as `UNION`.
 fn sets(body: &SetExpr) -> u64 {
     match body {
         SetExpr::SetOperation { left, right, .. } => sets(left) + sets(right) + 1,
@@ -374,13 +373,13 @@ fn groupings(group_by: &GroupByExpr) -> u64 {
     };
     let of_keys = product(keys);
     match whole {
-        // WITH CUBE, at most.
+        // Upper bound: WITH CUBE.
         true => of_keys.saturating_mul(power_of_two(keys.len())),
         false => of_keys,
     }
 }
 
-/// The sets that keys beside each other make together.
+/// The number of combined grouping sets of several keys.
 fn product(keys: &[Expr]) -> u64 {
     keys.iter().fold(1u64, |sets, key| {
         sets.saturating_mul(match key {
@@ -390,7 +389,7 @@ fn product(keys: &[Expr]) -> u64 {
                 .iter()
                 .fold(0u64, |sum, part| sum.saturating_add(product(part)))
                 .max(1),
-            // Within GROUPING SETS they are read as calls.
+            // Within GROUPING SETS the parser reads these as calls.
             Expr::Function(call) => called_sets(call),
             _ => 1,
         })
@@ -459,7 +458,7 @@ mod tests {
         format!("WITH {} SELECT * FROM c{tables}", with.join(", "))
     }
 
-    /// The walk is as deep as the statement: here, too, it is made on a stack of the planner's.
+    /// The walk is as deep as the statement, so it too runs on a planner's stack.
     #[test]
     fn what_multiplies_is_refused_and_what_does_not_is_let_in() {
         let walk = std::thread::Builder::new().stack_size(crate::planner::STACK_BYTES);

@@ -22,24 +22,24 @@ use crate::planner;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-/// Nesting depth of brackets, sub-queries and `CASE`, at most.
+/// Maximum nesting depth of brackets, sub-queries and `CASE`.
 pub(crate) const DEPTH_MAX: usize = 50;
-/// Length of a chain of operators, at most: a chain becomes a tree as deep as it is long, on top of
-/// the depth of the brackets within it. Comparisons count between connectives.
+/// Maximum length of a chain of operators: a chain becomes a tree as deep as it is long, in
+/// addition to the depth of the brackets within it. Comparisons count between connectives.
 const CHAIN_MAX: usize = 500;
-/// So many words of the language that are no operators count as one.
+/// This many keywords that are not operators count as one operator.
 const WORDS: usize = 8;
-/// Longer chains than this are planned as large statements.
+/// Statements with longer chains are planned as large statements.
 const LONG_CHAIN: usize = 100;
-/// Statements of more words and signs are planned as large ones.
+/// Statements with more tokens are planned as large ones.
 const MANY_TOKENS: usize = 20_000;
 /// Parsed statements with more tokens are not cached.
 const KEPT_TOKENS: usize = 500;
-/// Bytes of memory that a word or sign becomes, about.
+/// Approximate bytes of memory per token after parsing.
 const TOKEN_BYTES: usize = 512;
-/// A longer text is taken apart as a large statement.
+/// A longer text is tokenized as a large statement.
 pub(crate) const LONG_TEXT: usize = 128 << 10;
-/// Steps that the parser may take for each word or sign, and for any text.
+/// Steps that the parser may take per token, and for any text.
 const STEPS_OF_TOKEN: u64 = 100;
 const STEPS: u64 = 20_000;
 
@@ -67,7 +67,7 @@ impl Weight {
         STEPS.saturating_add(STEPS_OF_TOKEN.saturating_mul(self.tokens as u64))
     }
 
-    /// Reads a text under the steps it may take.
+    /// Parses a text within its budget of steps.
     pub(crate) fn reading<T>(self, read: impl FnOnce() -> T) -> T {
         planner::clear_steps(Some(self.steps()));
         let read = read();
@@ -76,7 +76,7 @@ impl Weight {
     }
 }
 
-/// The words and signs of a text.
+/// The tokens of a text.
 pub(crate) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>> {
     Tokenizer::new(&Counted, sql)
         .tokenize_with_location()
@@ -96,7 +96,7 @@ fn place(line: u64, column: u64) -> Option<(u32, u32)> {
 enum Link {
     Opens,
     Closes,
-    /// Opens, and is a link of the chain itself: `a[1][2]`, and types such as `int[][]`.
+    /// Opens a bracket, and is a link of the chain itself: `a[1][2]`, and types such as `int[][]`.
     Indexes,
     Case,
     /// Between the branches of a `CASE`.
@@ -132,13 +132,13 @@ fn link(token: &Token) -> Link {
         Token::Eq | Token::Neq | Token::Lt | Token::Gt | Token::LtEq | Token::GtEq => {
             Link::Compares
         }
-        // Operators of every kind, those that there will be too.
+        // Operators of every kind, including future ones.
         _ => Link::Connects,
     }
 }
 
-/// Distinguishes words that join neighbours from words that nest one thing in another. A word of
-/// the language that is not named here counts a little, so that no grammar nests without a bound.
+/// Distinguishes keywords that join neighbours from keywords that nest. Any other keyword counts a
+/// little, so that every grammar has a bounded depth.
 fn of_word(keyword: Keyword) -> Link {
     match keyword {
         Keyword::CASE => Link::Case,
@@ -217,9 +217,9 @@ struct Frame {
     connectives: usize,
     comparisons: usize,
     words: usize,
-    /// The deepest of the brackets that were closed in this chain.
+    /// The deepest closed bracket of this chain.
     within: usize,
-    /// The deepest of the chains before this one.
+    /// The deepest chain before this one.
     before: usize,
 }
 
@@ -244,7 +244,7 @@ pub(crate) fn weigh(sql: &str) -> Result<Weight> {
     weigh_tokens(sql, &tokens(sql)?)
 }
 
-/// As [`weigh`], of a text whose tokens are known.
+/// As [`weigh`], for a text with known tokens.
 pub(crate) fn weigh_tokens(sql: &str, tokens: &[TokenWithSpan]) -> Result<Weight> {
     let mut frames = vec![Frame::default()];
     let mut longest = 0;
@@ -279,7 +279,7 @@ pub(crate) fn weigh_tokens(sql: &str, tokens: &[TokenWithSpan]) -> Result<Weight
                 });
             }
             Link::Closes => {
-                // What does not end in it ends with it.
+                // A `CASE` without an `END` in the brackets is closed with them.
                 while frames.len() > 1 && frames.last().is_some_and(|frame| frame.is_case) {
                     close(&mut frames);
                 }
@@ -318,7 +318,7 @@ pub(crate) fn weigh_tokens(sql: &str, tokens: &[TokenWithSpan]) -> Result<Weight
     })
 }
 
-/// Puts what stands in a pair of brackets into the chain that they stand in.
+/// Adds the content of a pair of brackets to the chain around it.
 fn close(frames: &mut Vec<Frame>) {
     if frames.len() < 2 {
         return;
@@ -376,7 +376,7 @@ mod tests {
         ] {
             refused(&format!("{before}{}{after}", link.repeat(times)));
         }
-        // Chains within each other count together.
+        // Nested chains count together.
         let chain = "1 + ".repeat(60);
         refused(&format!(
             "SELECT {}1",

@@ -1,10 +1,10 @@
-//! `approx_distinct` of floats, and as a signed integer, as PostgreSQL counts.
+//! `approx_distinct` for floats, and with a signed integer result, as PostgreSQL counts.
 //!
-//! The SQL library's estimates how many values there are of everything that it can hash, floats
-//! apart, and gives an unsigned number. Floats are counted by their bits here: one zero, and one
-//! NaN, as everywhere where they are compared.
+//! The SQL library's function estimates the number of distinct values of every hashable type, but
+//! not of floats, and returns an unsigned number. Here floats are counted by their bits, with one
+//! zero and one NaN, as in all comparisons.
 //!
-//! Invariant: the state is that of the library's function over the bits.
+//! Invariant: the state is the state of the library's function over the bits.
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray};
 use arrow::compute::cast;
@@ -36,7 +36,7 @@ impl ApproxDistinct {
     }
 }
 
-/// The fields of the arguments, with the types that the library knows.
+/// The fields of the arguments, with types that the library supports.
 fn fields(given: &[FieldRef]) -> Vec<FieldRef> {
     let told = given.iter().map(|field| match field.data_type() {
         of if of.is_floating() => Arc::new(Field::clone(field).with_data_type(DataType::Int64)),
@@ -63,7 +63,7 @@ fn unsigned(field: &FieldRef) -> FieldRef {
     Arc::new(Field::clone(field).with_data_type(DataType::UInt64))
 }
 
-/// The bits of a float of which there is one for all that are equal.
+/// The bits of a float; equal floats have equal bits.
 fn bits(value: f64) -> i64 {
     let one = match value {
         nan if nan.is_nan() => f64::NAN,
@@ -147,7 +147,7 @@ impl AggregateUDFImpl for ApproxDistinct {
     }
 }
 
-/// Of all rows.
+/// Accumulator for all rows.
 #[derive(Debug)]
 struct One(Box<dyn Accumulator>);
 
@@ -173,7 +173,7 @@ impl Accumulator for One {
     }
 }
 
-/// Of groups.
+/// Accumulator for groups.
 struct Many(Box<dyn GroupsAccumulator>);
 
 impl GroupsAccumulator for Many {

@@ -1,11 +1,12 @@
 //! `corr(y, x)`: Pearson's correlation coefficient.
 //!
-//! As in PostgreSQL it is NULL where one of the two does not vary, and NaN where both vary and a
-//! value is infinite or no number; the SQL library's is NULL there, and loses digits where values
-//! are large beside their differences.
+//! As in PostgreSQL the result is NULL if one of the two numbers is constant, and NaN if both vary
+//! and a value is infinite or NaN; the SQL library's result is NULL there, and loses digits if
+//! values are large relative to their differences.
 //!
-//! Invariant: retracting the rows that were added leaves the state of the others, so pairs with a
-//! value that is not finite are counted apart from the sums, which they would spoil for good.
+//! Invariant: retracting rows that were added leaves the state of the other rows, so pairs with a
+//! value that is not finite are counted separately from the sums, which they would corrupt
+//! permanently.
 //!
 //! Source: T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating Formulae and a Pairwise Algorithm for
 //! Computing Sample Variances", 1979.
@@ -56,7 +57,7 @@ impl AggregateUDFImpl for Correlation {
     }
 }
 
-/// Numbers in a state.
+/// Number of values in a state.
 const STATE: usize = 14;
 
 /// One of the two numbers of pairs: the mean, and the sum of squared distances from it.
@@ -71,7 +72,7 @@ impl Axis {
         Axis { mean, squares: 0.0 }
     }
 
-    /// Adds `other`, or takes it away where `sign` is −1.
+    /// Adds `other`, or subtracts it if `sign` is −1.
     fn join(&mut self, other: Axis, sign: f64, weights: Weights) {
         let apart = other.mean - self.mean;
         let squares = other.squares + apart * apart * weights.both;
@@ -80,7 +81,7 @@ impl Axis {
     }
 }
 
-/// The weights of a joint of two sets of pairs.
+/// The weights for merging two sets of pairs.
 #[derive(Clone, Copy)]
 struct Weights {
     other: f64,
@@ -97,7 +98,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// One pair.
+    /// Sums of one pair.
     fn of(first: f64, second: f64) -> Sums {
         Sums {
             count: 1.0,
@@ -112,7 +113,7 @@ impl Sums {
         self.join(other, 1.0);
     }
 
-    /// Takes away pairs that were added.
+    /// Subtracts pairs that were added before.
     fn retract(&mut self, other: Sums) {
         if self.count <= other.count {
             *self = Sums::default();
@@ -121,7 +122,7 @@ impl Sums {
         }
     }
 
-    /// Adds pairs, or takes them away where `sign` is −1.
+    /// Adds pairs, or subtracts them if `sign` is −1.
     fn join(&mut self, other: Sums, sign: f64) {
         let count = self.count + sign * other.count;
         if count == 0.0 {
@@ -139,7 +140,7 @@ impl Sums {
         self.count = count;
     }
 
-    /// The covariance over both deviations; `None` where one does not vary.
+    /// The covariance over both deviations; `None` if one number is constant.
     fn correlation(&self) -> Option<f64> {
         let (first, second) = (self.first.squares, self.second.squares);
         let both = first * second;
@@ -147,7 +148,7 @@ impl Sums {
             true => both.sqrt(),
             false => first.sqrt() * second.sqrt(),
         };
-        // Rounding does not leave the range of a correlation.
+        // Rounding must not leave the range of a correlation.
         (first > 0.0 && second > 0.0).then(|| (self.products / spread).clamp(-1.0, 1.0))
     }
 }
@@ -171,7 +172,7 @@ struct Moments {
 type Change = fn(&mut Sums, Sums);
 
 impl Moments {
-    /// Calls `change` with each pair without NULL; `sign` is −1 where pairs are taken away.
+    /// Calls `change` with each pair without NULL; `sign` is −1 to subtract pairs.
     fn each(&mut self, values: &[ArrayRef], change: Change, sign: f64) {
         let [first, second] = values else { return };
         let first = first.as_primitive::<Float64Type>();
@@ -327,7 +328,7 @@ mod tests {
         assert_eq!(of(&[(1.0, 2.0), (2.0, 2.0)]).value(), None);
         assert_eq!(of(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]).value(), Some(1.0));
         assert_eq!(of(&[(1.0, 2.0), (2.0, -4.0)]).value(), Some(-1.0));
-        // One that varies little beside its size.
+        // Values that vary little relative to their size.
         let far = [(1e9, 1.0), (1e9 + 1.0, 2.0), (1e9 + 2.0, 2.0)];
         let near = of(&[(0.0, 1.0), (1.0, 2.0), (2.0, 2.0)]).value().unwrap();
         assert!((of(&far).value().unwrap() - near).abs() < 1e-12);
@@ -339,7 +340,7 @@ mod tests {
             assert!(of(&[(1.0, 2.0), (odd, 3.0)]).value().unwrap().is_nan());
             assert!(of(&[(1.0, 2.0), (3.0, odd)]).value().unwrap().is_nan());
             assert!(of(&[(odd, odd)]).value().unwrap().is_nan());
-            // The other is constant, also over the rows whose first is not finite.
+            // The second number is constant, including the rows whose first number is not finite.
             assert_eq!(of(&[(1.0, 2.0), (odd, 2.0)]).value(), None);
             assert_eq!(of(&[(odd, 2.0)]).value(), None);
         }

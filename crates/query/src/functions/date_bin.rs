@@ -1,9 +1,9 @@
-//! `date_bin(width, time [, origin])`: the beginning of the bin that an instant lies in.
+//! `date_bin(width, time [, origin])`: the beginning of the bin that contains an instant.
 //!
-//! The SQL library's function of this name gives no value where a bin begins, or the instant lies,
-//! more than 292 years from the origin or from 1970, so that all such rows fall into one group; and
-//! it takes widths that are not positive. Here every instant has its bin; one that begins before
-//! there are instants is an error. Widths of months are the library's affair.
+//! The SQL library's function of this name returns NULL if a bin begins, or the instant is, more
+//! than 292 years from the origin or from 1970, so that all such rows are in one group; and it
+//! accepts widths that are not positive. Here every instant has its bin; a bin that begins before
+//! the first representable instant is an error. Widths of months are computed by the library.
 
 use crate::error::Error;
 use arrow::array::{Array, ArrayRef, AsArray, PrimitiveArray};

@@ -1,4 +1,4 @@
-//! `date_part(part, time)`, which `EXTRACT` is another way to write: the SQL library's, but that
+//! `date_part(part, time)`, which is also written `EXTRACT`: the SQL library's, except that
 //! seconds, milliseconds and microseconds have their fractions, as in PostgreSQL.
 
 use super::numbers::about_as_float;
@@ -31,7 +31,7 @@ struct DatePart {
     inner: Arc<ScalarUDF>,
 }
 
-/// Units of a part in a second; `None` = it is none of less than a minute.
+/// Units of a part per second; `None` = the part is not shorter than a minute.
 fn per_second(part: &str) -> Option<f64> {
     let part = part.trim().trim_matches('\'').to_lowercase();
     Some(match part.as_str() {
@@ -46,7 +46,7 @@ fn is_epoch(part: &str) -> bool {
     part.trim().trim_matches('\'').eq_ignore_ascii_case("epoch")
 }
 
-/// The seconds of intervals: a year has 365.25 days, a month of what is left over 30.
+/// Intervals in seconds: a year has 365.25 days, a remaining month 30.
 fn length(intervals: &ArrayRef) -> Result<Float64Array> {
     let intervals = cast(intervals, &DataType::Interval(IntervalUnit::MonthDayNano))?;
     let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
@@ -156,7 +156,7 @@ fn unit_ns(unit: TimeUnit) -> i64 {
     }
 }
 
-/// The seconds of the last minute, in parts of a second. An interval's seconds have its sign.
+/// The seconds of the last minute, in parts of a second. The seconds of an interval have its sign.
 fn seconds(times: &ArrayRef, parts: f64) -> Result<Float64Array> {
     const MINUTE_NS: i64 = 60_000_000_000;
     let made = |ns: i64| about_as_float(ns) * parts / 1e9;
@@ -167,7 +167,7 @@ fn seconds(times: &ArrayRef, parts: f64) -> Result<Float64Array> {
         };
         let numbers = numbers.as_primitive::<Int64Type>();
         Ok(numbers.unary(|at| {
-            // What lies within a minute is not changed by leaving whole minutes out first.
+            // Subtracting whole minutes first does not change the time within a minute.
             let in_minute = at % (MINUTE_NS / unit_ns(unit));
             let ns = in_minute * unit_ns(unit);
             made(match euclid {

@@ -1,14 +1,14 @@
-//! Decimal arithmetic of numbers that are written: PostgreSQL has them as `numeric`, the SQL
-//! library as floats, in which `0.1 + 0.2` is not `0.3`.
+//! Decimal arithmetic of numeric literals: in PostgreSQL they are `numeric`, in the SQL library
+//! floats, in which `0.1 + 0.2` is not `0.3`.
 //!
-//! Invariant: a result is the float nearest to the exact decimal, or there is none.
+//! Invariant: a result is the float nearest to the exact decimal, or there is no result.
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 
-/// Most digits of a number that is computed with.
+/// Maximum digits of an operand.
 const DIGITS_MAX: usize = 30;
-/// Most digits behind the point of a quotient.
+/// Maximum fraction digits of a quotient.
 const QUOTIENT_SCALE_MAX: u32 = 18;
 
 /// `mantissa / 10^scale`.
@@ -19,7 +19,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// The number that a float's shortest text, or an integer, says.
+    /// The decimal of a float's shortest text, or of an integer.
     fn of(value: &ScalarValue) -> Option<Decimal> {
         let text = match value {
             ScalarValue::Float64(Some(value)) if value.is_finite() => value.to_string(),
@@ -41,7 +41,7 @@ impl Decimal {
         })
     }
 
-    /// The same number with so many digits behind the point, which are not fewer.
+    /// The same number with `scale` fraction digits, which must not be fewer.
     fn at(self, scale: u32) -> Option<i128> {
         let more = 10_i128.checked_pow(scale.checked_sub(self.scale)?)?;
         self.mantissa.checked_mul(more)
@@ -61,7 +61,7 @@ impl Decimal {
         })
     }
 
-    /// The quotient, where it ends.
+    /// The quotient, if it is a finite decimal.
     fn over(self, other: Decimal) -> Option<Decimal> {
         let scale = self.scale.max(other.scale);
         let (dividend, divisor) = (self.at(scale)?, other.at(scale)?);
@@ -84,8 +84,8 @@ impl Decimal {
     }
 }
 
-/// The result of arithmetic of two numbers that are written, one of them with a point; `None` =
-/// they are something else, or the result does not end.
+/// The result of arithmetic of two literals, one of them with a point; `None` = other operands, or
+/// the result is not a finite decimal.
 pub(super) fn folded(op: Operator, left: &ScalarValue, right: &ScalarValue) -> Option<f64> {
     let is_float = |value: &ScalarValue| matches!(value, ScalarValue::Float64(_));
     if !is_float(left) && !is_float(right) {
@@ -102,8 +102,8 @@ pub(super) fn folded(op: Operator, left: &ScalarValue, right: &ScalarValue) -> O
     made?.float()
 }
 
-/// A float rounded to so many digits behind the point, as the decimal that its shortest text is:
-/// halves away from zero. A decimal has one zero.
+/// A float rounded to `digits` fraction digits, based on its shortest decimal text: halves away
+/// from zero. A decimal has one zero.
 pub(super) fn round_to(value: f64, digits: i64) -> f64 {
     if !value.is_finite() {
         return value;
@@ -133,8 +133,7 @@ pub(super) fn round_to(value: f64, digits: i64) -> f64 {
         };
         made.float()
     });
-    // Beyond the digits that are computed with, all of a small number is rounded off, and nothing
-    // of a large one.
+    // Beyond the supported digits, a small number is rounded to zero, and a large one unchanged.
     rounded.unwrap_or(match value.abs() < 1e-9 {
         true => 0.0,
         false => value,

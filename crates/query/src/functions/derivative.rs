@@ -1,5 +1,5 @@
-//! `derivative(value, time [, unit]) OVER (… ORDER BY time)`: how much a value rose since the row
-//! before it that has one, by the time between them, for each second or `unit`.
+//! `derivative(value, time [, unit]) OVER (… ORDER BY time)`: the change of a value since the
+//! previous row with a value, per second or `unit`.
 
 use super::series::{expected, is_instant, is_number, seconds, unit_seconds};
 use crate::columns::time_type;

@@ -1,11 +1,11 @@
-//! `DISTINCT` for aggregates that the SQL library computes of every row though it stands there:
-//! `corr(DISTINCT y, x)`, `stddev(DISTINCT x)`, `histogram(DISTINCT …)`.
+//! `DISTINCT` for aggregates for which the SQL library ignores it: `corr(DISTINCT y, x)`,
+//! `stddev(DISTINCT x)`, `histogram(DISTINCT …)`.
 //!
-//! Each different row of arguments is passed on once, the first time it comes.
+//! Each distinct row of arguments is passed on once, at its first occurrence.
 //!
-//! Invariant: an aggregate has `DISTINCT` of its own ([`OWN`]), or does not depend on how often a
-//! row comes ([`ANY`]), or has this one, a new one without a line here. The floats that come are
-//! canonical: a rule of the planner makes them so.
+//! Invariant: an aggregate implements `DISTINCT` itself ([`OWN`]), or does not depend on repeated
+//! rows ([`ANY`]), or uses this implementation, which is the default. Floats are canonical here: a
+//! rule of the planner makes them so.
 
 use crate::error::Error;
 use arrow::array::{ArrayRef, AsArray, BinaryArray, BooleanArray};
@@ -19,22 +19,22 @@ use datafusion::logical_expr::{Accumulator, AggregateUDFImpl};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Aggregates with a state for different values.
+/// Aggregates that implement `DISTINCT` themselves.
 #[rustfmt::skip]
 const OWN: [&str; 10] = [
     "array_agg", "avg", "bit_xor", "count", "mean", "median", "percentile_cont", "quantile_cont",
     "string_agg", "sum",
 ];
-/// Aggregates for which a row may come any number of times.
+/// Aggregates whose result does not depend on repeated rows.
 #[rustfmt::skip]
 const ANY: [&str; 12] = [
     "approx_distinct", "bit_and", "bit_or", "bool_and", "bool_or", "first", "first_value",
     "grouping", "last", "last_value", "max", "min",
 ];
-/// Memory of an entry of the set beside its bytes, approximately.
+/// Approximate memory of an entry of the set besides its bytes.
 const ENTRY_BYTES: usize = 48;
 
-/// Whether a call passes on each different row once.
+/// Whether a call passes on each distinct row once.
 pub(super) fn is_own(name: &str, is_distinct: bool) -> bool {
     is_distinct && OWN.binary_search(&name).is_err() && ANY.binary_search(&name).is_err()
 }
@@ -49,7 +49,7 @@ pub(super) fn state_fields(args: &StateFieldsArgs<'_>) -> Vec<FieldRef> {
     ))]
 }
 
-/// The state for a call that [`is_own`], before that of the function.
+/// The state for a call that [`is_own`], which wraps the state of the function.
 pub(super) fn accumulator(
     function: &dyn AggregateUDFImpl,
     args: AccumulatorArgs<'_>,
@@ -74,7 +74,7 @@ pub(super) fn accumulator(
     }))
 }
 
-/// The different rows of a group.
+/// The distinct rows of a group.
 #[derive(Debug)]
 struct Distinct {
     inner: Box<dyn Accumulator>,
@@ -85,7 +85,7 @@ struct Distinct {
 }
 
 impl Distinct {
-    /// Whether the row is a new one.
+    /// Whether the row is new.
     fn is_new(&mut self, row: &[u8]) -> bool {
         if self.seen.contains(row) {
             return false;

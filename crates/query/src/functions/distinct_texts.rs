@@ -1,5 +1,5 @@
-//! `count(DISTINCT text)` with a state that is as large as its texts: that of the SQL library takes
-//! 15 kB for a group before it holds one.
+//! `count(DISTINCT text)` with a state that is as large as its texts: the state of the SQL library
+//! takes 15 kB per group even when empty.
 //!
 //! Invariant: the states are those of the library's `count(DISTINCT …)`.
 
@@ -13,10 +13,10 @@ use datafusion::logical_expr::function::AccumulatorArgs;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Memory of an entry of the set beside its bytes, approximately.
+/// Approximate memory of an entry of the set besides its bytes.
 const ENTRY_BYTES: usize = 48;
 
-/// Whether a call counts different texts or bytes.
+/// Whether a call counts distinct texts or bytes.
 pub(super) fn is_own(name: &str, args: &AccumulatorArgs<'_>) -> bool {
     let [field] = args.expr_fields else {
         return false;
@@ -39,7 +39,7 @@ pub(super) fn accumulator(args: &AccumulatorArgs<'_>) -> Option<Box<dyn Accumula
     }))
 }
 
-/// The different values of a group.
+/// The distinct values of a group.
 #[derive(Debug)]
 struct Distinct {
     of: DataType,
@@ -77,7 +77,7 @@ impl Accumulator for Distinct {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let values: ArrayRef = match self.of.is_string() {
-            // They were texts when they came in.
+            // The inputs were texts.
             true => Arc::new(StringArray::from_iter_values(
                 self.seen.iter().map(|value| String::from_utf8_lossy(value)),
             )),

@@ -1,8 +1,8 @@
 //! `first(x, time)` and `last(x, time)`: the present value of the earliest and of the latest
 //! instant.
 //!
-//! Of several rows of that instant the one that comes first, or last, counts. Absent values and
-//! rows without an instant are passed over.
+//! Among several rows of that instant the first or last one is used. Absent values and rows without
+//! an instant are skipped.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;

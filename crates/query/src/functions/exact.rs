@@ -1,9 +1,9 @@
 //! `min`, `max` and `sum`, exact where the SQL library's are not.
 //!
-//! Of floats, NaN is the greatest value there is, whatever its sign, and equal to itself, as in
-//! PostgreSQL: in groups the library forgets what came before it. Floats are compared by integers
-//! in the same order. Sums of integers are computed in 128 bits, and fail where they do not fit
-//! into the 64 of their type, where the library's wrap around. All else is the library's.
+//! For floats, NaN is the greatest value, whatever its sign, and equal to itself, as in PostgreSQL:
+//! in groups the library drops the values before a NaN. Floats are compared as integers with the
+//! same order. Sums of integers are computed in 128 bits, and fail if they do not fit into the 64
+//! bits of their type, where the library wraps around. Everything else is the library's.
 //!
 //! Invariant: the state is that of the library's functions over the substituted type: integers for
 //! floats, decimals for integers.
@@ -42,7 +42,7 @@ impl Exact {
         Exact { inner, sums: false }
     }
 
-    /// The sum, in numbers wide enough.
+    /// The sum, computed with a wider type.
     pub(super) fn sum(inner: Arc<AggregateUDF>) -> Exact {
         Exact { inner, sums: true }
     }
@@ -62,14 +62,14 @@ impl Exact {
     }
 }
 
-/// The types that stand for values while they are computed with.
+/// The types that replace the values during the computation.
 #[derive(Clone, Debug)]
 struct Means {
     of: DataType,
     by: DataType,
 }
 
-/// An integer for each float, in the same order; one for all NaN.
+/// An integer for each float, in the same order; one integer for all NaN.
 fn key(value: f64) -> i64 {
     if value.is_nan() {
         return i64::MAX;
@@ -118,7 +118,7 @@ impl Means {
         })
     }
 
-    /// The library's arguments.
+    /// Arguments for the library's function.
     fn args<'a>(&self, args: &AccumulatorArgs<'a>) -> AccumulatorArgs<'a> {
         AccumulatorArgs {
             return_field: self.field(&args.return_field),
@@ -138,7 +138,7 @@ impl Means {
     }
 }
 
-/// A sum in 64 bits.
+/// Converts a sum to 64 bits.
 fn fits<T: TryFrom<i128>>(sum: i128) -> std::result::Result<T, Error> {
     T::try_from(sum).map_err(|_| too_large())
 }
@@ -213,7 +213,7 @@ impl AggregateUDFImpl for Exact {
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
         match self.means(args.return_type()) {
-            // The library's wraps around.
+            // The library's sum wraps around.
             Some(means) if args.is_distinct && self.sums => {
                 Ok(Box::new(DistinctSum::new(means.of, means.by)))
             }
@@ -260,7 +260,7 @@ impl AggregateUDFImpl for Exact {
     }
 }
 
-/// Of all rows, or of a window.
+/// Accumulator for all rows, or for a window.
 #[derive(Debug)]
 struct One {
     means: Means,
@@ -298,7 +298,7 @@ impl Accumulator for One {
     }
 }
 
-/// Of groups.
+/// Accumulator for groups.
 struct Many {
     means: Means,
     inner: Box<dyn GroupsAccumulator>,

@@ -1,5 +1,5 @@
-//! `histogram(value, min, max, n)`: how many values lie below `min`, in each of `n` buckets of
-//! equal width, and from `max` on, as TimescaleDB counts; NaN lies above every number.
+//! `histogram(value, min, max, n)`: the number of values below `min`, in each of `n` buckets of
+//! equal width, and from `max` on, as TimescaleDB counts; NaN is above every number.
 
 use super::series::{constant, count, expected, float, is_number};
 use crate::error::Error;
@@ -12,7 +12,7 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatility};
 use std::sync::Arc;
 
-/// Most buckets.
+/// Maximum number of buckets.
 const BUCKETS_MAX: usize = 100_000;
 
 /// The function.
@@ -96,12 +96,12 @@ impl AggregateUDFImpl for Histogram {
     }
 }
 
-/// A number of buckets, of which there are few.
+/// A small number of buckets as a float.
 fn whole(number: usize) -> f64 {
     float(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-/// The counts of a group; none before there is a value.
+/// The counts of a group; empty before the first value.
 #[derive(Debug)]
 struct Counts {
     least: f64,
@@ -117,7 +117,7 @@ impl Counts {
         }
     }
 
-    /// Where bucket `number` begins, and the one before it ends.
+    /// Beginning of bucket `number`, and end of the previous one.
     fn edge(&self, number: usize) -> f64 {
         match number == self.buckets {
             true => self.greatest,
@@ -128,7 +128,7 @@ impl Counts {
         }
     }
 
-    /// The count that a value belongs to: the number of edges that are not above it.
+    /// The index of the count for a value: the number of edges that are not above it.
     fn place(&self, value: f64) -> usize {
         let (mut from, mut to) = (0, self.buckets + 1);
         while from < to {

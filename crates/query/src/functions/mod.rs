@@ -1,5 +1,5 @@
-//! Functions that time series need beside those of the SQL library, and those that it has otherwise
-//! than PostgreSQL.
+//! Functions of time series that the SQL library does not have, and functions that it implements
+//! differently from PostgreSQL.
 
 mod approx_distinct;
 mod correlation;
@@ -42,14 +42,14 @@ use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, ScalarUDF, WindowUDF};
 use std::sync::Arc;
 
-/// Whether a call of an aggregate has a state of ours, whatever its function.
+/// Whether a call of an aggregate uses a state of this crate, whatever its function.
 pub(crate) fn has_own_state(name: &str, args: &AccumulatorArgs<'_>) -> bool {
     distinct_rows::is_own(name, args.is_distinct)
         || distinct_texts::is_own(name, args)
         || percentiles::is_own(name, args)
 }
 
-/// The state of a call: ours where it [`has_own_state`], that of the function otherwise.
+/// The state of a call: this crate's if it [`has_own_state`], otherwise the function's.
 pub(crate) fn state(
     function: &dyn AggregateUDFImpl,
     args: AccumulatorArgs<'_>,
@@ -68,7 +68,7 @@ pub(crate) fn state(
     own.map_or_else(|| function.accumulator(args), Ok)
 }
 
-/// As [`state`], for windows that slide.
+/// As [`state`], for sliding windows.
 pub(crate) fn sliding_state(
     function: &dyn AggregateUDFImpl,
     args: AccumulatorArgs<'_>,

@@ -1,4 +1,4 @@
-//! Functions that rules put into statements. No statement can call them by name.
+//! Functions that rules put into plans. A statement cannot call them by name.
 
 use super::decimals;
 use crate::error::Error;
@@ -22,31 +22,30 @@ use std::sync::{Arc, LazyLock};
 
 const INTERVAL: DataType = DataType::Interval(IntervalUnit::MonthDayNano);
 
-/// The name of the function behind [`canonical`].
+/// The name of the function [`canonical`].
 pub(crate) const CANONICAL: &str = "canonical_float";
 
-/// Work of a function.
+/// Operation of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Work {
-    /// The nearest whole number, of two as near the even one.
+    /// The nearest integer; halves to the even one.
     Round,
-    /// The nearest whole number, or number of so many digits, of two as near the one further from
-    /// zero.
+    /// The nearest integer, or the nearest number with this many digits; halves away from zero.
     RoundDecimal,
-    /// One of two zeros, and one of all NaN.
+    /// The same bits for both zeros, and for all NaN.
     Canonical,
     Add,
     Subtract,
     Multiply,
     /// A text of a time as the SQL library reads it.
     TimeText,
-    /// So many times an interval.
+    /// An interval multiplied by a number.
     Times,
-    /// A part of an interval.
+    /// An interval divided by a number.
     Over,
     /// A text as an interval.
     Interval,
-    /// A value as it is, which is not taken for another one's.
+    /// The value unchanged, but never merged with an equal expression.
     Apart,
 }
 
@@ -75,28 +74,27 @@ macro_rules! functions {
 }
 
 functions! {
-    /// The nearest whole float, of two as near the even one, as PostgreSQL rounds floats.
+    /// The nearest integral float; halves to the even one, as PostgreSQL rounds floats.
     rint(value): Round;
-    /// The nearest whole float, of two as near the one further from zero, as PostgreSQL rounds
-    /// decimals.
+    /// The nearest integral float; halves away from zero, as PostgreSQL rounds decimals.
     round_decimal(value): RoundDecimal;
-    /// The same of so many digits behind the point.
+    /// The same with this many fraction digits.
     round_decimal_to(value, digits): RoundDecimal;
-    /// A float of which there is one for all that are equal: one zero, and one NaN.
+    /// A float with the same bits for all equal floats: one zero, and one NaN.
     canonical(value): Canonical;
     /// The text of a time as the SQL library reads it.
     time_text(value): TimeText;
-    /// An interval so many times.
+    /// An interval multiplied by a number.
     times_interval(interval, number): Times;
     /// An interval divided by a number.
     over_interval(interval, number): Over;
-    /// The interval that a text names.
+    /// The interval of a text.
     interval_of_text(value): Interval;
-    /// A value as it is; no rule takes two of different numbers for the same.
+    /// The value unchanged; rules do not merge values with different numbers.
     apart(value, number): Apart;
 }
 
-/// An operation on integers that fails where its result does not fit their type.
+/// An operation on integers that fails if its result does not fit their type.
 pub(crate) fn checked(op: Operator) -> Option<&'static Arc<ScalarUDF>> {
     static ADD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Add, 2));
     static SUBTRACT: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Subtract, 2));
@@ -109,8 +107,8 @@ pub(crate) fn checked(op: Operator) -> Option<&'static Arc<ScalarUDF>> {
     })
 }
 
-/// The type of an expression. Calls of this module's functions nested in each other are not visited
-/// again from each of them, as the SQL library does, with a name for each.
+/// The type of an expression. Unlike in the SQL library, nested calls of this module's functions
+/// are not visited again from each level, nor does each get a name.
 pub(crate) fn type_of(expr: &Expr, schema: &dyn ExprSchema) -> Result<DataType> {
     let mut expr = expr;
     loop {
@@ -141,7 +139,7 @@ impl Work {
     }
 }
 
-/// Longest name of a call: a hundred nested calls need no name of a hundred times its length.
+/// Maximum length of a call's name, so that names of nested calls do not grow with the nesting.
 const NAME_MAX: usize = 200;
 
 impl ScalarUDFImpl for OfNumbers {
@@ -151,7 +149,7 @@ impl ScalarUDFImpl for OfNumbers {
             let comma = if at > 0 { "," } else { "" };
             write!(name, "{comma}{}", arg.schema_name()).map_err(|_| Error::internal("no name"))?;
             if name.len() > NAME_MAX {
-                // By what it stands for, so that no two are taken for one.
+                // A hash of the full name, so that different calls have different names.
                 let mut hasher = DefaultHasher::new();
                 args.hash(&mut hasher);
                 return Ok(format!("{}({:016x})", self.name(), hasher.finish()));
@@ -277,7 +275,7 @@ impl OfNumbers {
     }
 }
 
-/// Intervals so many times, or divided; a fraction of a month becomes days, one of a day hours.
+/// Intervals multiplied or divided; a fraction of a month becomes days, a fraction of a day hours.
 fn many(intervals: &ArrayRef, numbers: &ArrayRef, divides: bool) -> Result<ArrayRef> {
     let far = || Error::out_of_range("an interval is too long");
     let intervals = cast(intervals, &INTERVAL)?;
@@ -334,14 +332,13 @@ fn about(of: IntervalMonthDayNano, times: impl Fn(f64) -> f64) -> Option<Interva
     ))
 }
 
-/// A number of days, as exact as microseconds are: what fractions of months made is whole where it
-/// is to be.
+/// A number of days, rounded to microseconds: removes the rounding errors of fractions of months.
 fn near(days: f64) -> f64 {
     const DAY_US: f64 = 86_400e6;
     (days * DAY_US).round_ties_even() / DAY_US
 }
 
-/// The integer part of a float that lies within 64 bits.
+/// The integer part of a float that fits into 64 bits.
 pub(super) fn whole(value: f64) -> i64 {
     value.trunc() as i64
 }

@@ -13,13 +13,14 @@ use datafusion::logical_expr::Accumulator;
 use datafusion::logical_expr::function::AccumulatorArgs;
 use std::sync::Arc;
 
-/// Whether a call has a state of ours.
+/// Whether a call uses a state of this crate.
 pub(super) fn is_own(name: &str, args: &AccumulatorArgs<'_>) -> bool {
     let of = args.expr_fields.first().map(|field| field.data_type());
     name == "percentile_cont" && !args.is_distinct && of == Some(&DataType::Float64)
 }
 
-/// The state for a call that [`is_own`]; `None` = the fraction is not one, which the library says.
+/// The state for a call that [`is_own`]; `None` = the fraction is invalid, which the library
+/// reports.
 pub(super) fn accumulator(args: &AccumulatorArgs<'_>) -> Option<Box<dyn Accumulator>> {
     let given = constant("percentile_cont", "the fraction", args.exprs, 1).ok()?;
     let ScalarValue::Float64(Some(fraction)) = given.cast_to(&DataType::Float64).ok()? else {
@@ -44,10 +45,10 @@ struct Percentile {
     values: Vec<f64>,
 }
 
-/// The value at a share of the way from the least to the greatest.
+/// The value at a fraction of the sorted values.
 fn percentile(values: &mut [f64], fraction: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;
-    // There are fewer than 2^52 of them.
+    // There are fewer than 2^52 values.
     let place = fraction * about_as_float(i64::try_from(last).ok()?);
     let below = usize::try_from(whole(place)).ok()?.min(last);
     let (_, low, above) = values.select_nth_unstable_by(below, f64::total_cmp);
@@ -63,7 +64,7 @@ fn percentile(values: &mut [f64], fraction: f64) -> Option<f64> {
 impl Percentile {
     fn take(&mut self, values: &dyn Array) {
         let values = values.as_primitive::<Float64Type>();
-        // One NaN, which lies above every number.
+        // All NaN are equal, and above every number.
         let flat = |value: f64| if value.is_nan() { f64::NAN } else { value };
         self.values.extend(values.iter().flatten().map(flat));
     }

@@ -1,4 +1,4 @@
-//! Planning of syntax that the SQL library understands otherwise: `EXTRACT`, multiples of
+//! Planning of syntax that the SQL library interprets differently: `EXTRACT`, multiples of
 //! intervals, intervals from a day, and arithmetic of number literals.
 
 use super::date_part::date_part;
@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, Operator, cast, lit};
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 
-/// The planner; before those of the library.
+/// The planner; runs before the library's planners.
 #[derive(Debug)]
 pub(super) struct Syntax;
 
@@ -26,7 +26,7 @@ fn is_comparison(op: &ast::BinaryOperator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
-/// A text that is compared with a length of time is one.
+/// A text that is compared with an interval is parsed as an interval.
 fn compared(mut expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let as_length = |text: &Expr, other: &Expr| {
         let Expr::Literal(value, _) = text else {
@@ -45,7 +45,7 @@ fn compared(mut expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     expr
 }
 
-/// A day and a length of time are an instant, which has hours.
+/// The sum of a date and an interval is an instant, which has hours.
 fn dated(mut expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let is_day = |side: &Expr| {
         matches!(
@@ -64,7 +64,7 @@ fn dated(mut expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     expr
 }
 
-/// Two numbers that are written, one of them with a point, as what they are together.
+/// Two numeric literals, one of them with a point, folded into their result.
 fn written(expr: &RawBinaryExpr) -> Option<Expr> {
     let op = match expr.op {
         ast::BinaryOperator::Plus => Operator::Plus,
@@ -81,7 +81,7 @@ fn written(expr: &RawBinaryExpr) -> Option<Expr> {
     }
 }
 
-/// A parameter that is added to an instant is a length of time.
+/// A parameter that is added to an instant is an interval.
 fn added(mut expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let as_length = |side: &Expr, other: &Expr| {
         let Expr::Placeholder(place) = side else {

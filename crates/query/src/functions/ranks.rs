@@ -1,10 +1,10 @@
 //! `row_number`, `rank`, `dense_rank` and `ntile` as signed integers, as PostgreSQL has them.
 //!
 //! The SQL library's are unsigned. A cast around them would fix the values, but hides from the
-//! planner that they rise with the rows, so that it would sort sorted rows, and all of them where a
-//! query returns a few.
+//! planner that they increase with the rows, so that it would sort sorted rows, and all of them
+//! where a query returns a few.
 //!
-//! Invariant: in everything but its type such a function is the library's.
+//! Invariant: except for its type, each function is the library's.
 
 use crate::error::Error;
 use arrow::array::ArrayRef;
@@ -38,7 +38,7 @@ pub(super) fn all() -> Vec<Arc<WindowUDF>> {
     signed.collect()
 }
 
-/// A function whose numbers are signed here.
+/// A function of the library with signed numbers.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Signed {
     inner: Arc<WindowUDF>,
@@ -97,7 +97,7 @@ impl WindowUDFImpl for Signed {
 
     fn reverse_expr(&self) -> ReversedUDWF {
         match self.library().reverse_expr() {
-            // Another function, of the library's type.
+            // Another function, with the library's type.
             ReversedUDWF::Reversed(_) => ReversedUDWF::NotSupported,
             other => other,
         }

@@ -21,7 +21,7 @@ pub(crate) fn text_form(value: Expr) -> Expr {
     FUNCTION.call(vec![value])
 }
 
-/// Whether values of a type are written by [`text_form`].
+/// Whether values of a type are converted to text by [`text_form`].
 pub(crate) fn has_text_form(of: &DataType) -> bool {
     matches!(
         of,
@@ -52,7 +52,7 @@ fn put_value(array: &dyn Array, row: usize, bytes: &mut Vec<u8>) -> Result<()> {
         }
         DataType::Float32 => put_float(array.as_primitive::<Float32Type>().value(row), bytes),
         DataType::Float64 => put_float(array.as_primitive::<Float64Type>().value(row), bytes),
-        // In a list of texts; a cast writes the word.
+        // In a list `t` and `f`; a cast writes the whole word.
         DataType::Boolean => bytes.push(match array.as_boolean().value(row) {
             true => b't',
             false => b'f',

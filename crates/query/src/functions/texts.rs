@@ -1,9 +1,9 @@
-//! `string_agg`, in any order whatever order others have.
+//! `string_agg`, with its own order independent of other aggregates.
 //!
-//! The SQL library needs the rows of all aggregates of a query sorted as `string_agg` orders them,
-//! and refuses two of them with different orders. This one sorts its own input where it must.
+//! The SQL library needs the rows of all aggregates of a query sorted in the order of `string_agg`,
+//! and refuses two of them with different orders. This one sorts its own input if necessary.
 //!
-//! Invariant: all else is the library's.
+//! Invariant: everything else is the library's.
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;

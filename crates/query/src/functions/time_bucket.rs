@@ -2,9 +2,10 @@
 //! contains an instant. Another name of `date_bin`, with widths also written as `'5m'` or
 //! `'1h30m'`; becomes that function when a statement is planned.
 //!
-//! With a zone, buckets are cut by its clocks, as [`headwater_wire::clocks`] says: days have 23 or
-//! 25 hours where those change. An offset moves all buckets. Types tell three or four arguments
-//! apart; five arguments, and named ones, have fixed positions, and omitted ones are `NULL`.
+//! With a zone, buckets follow its clocks, as [`headwater_wire::clocks`] describes: days have 23 or
+//! 25 hours where the clocks change. An offset moves all buckets. Three or four arguments are
+//! distinguished by type; five arguments, and named ones, have fixed positions, and omitted ones
+//! are `NULL`.
 
 use super::date_bin;
 use crate::columns::time_type;
@@ -21,18 +22,18 @@ use datafusion::logical_expr::{
 use headwater_wire::zone::Zone;
 use std::sync::{Arc, LazyLock};
 
-/// The type of a clock's display.
+/// The type of local time.
 const WALL: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Functions over the clocks of a zone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clocks {
-    /// The display at an instant.
+    /// The local time of an instant.
     pub(crate) shown: fn(&Zone, Expr) -> Expr,
-    /// The beginning of an instant's interval, of a width and an origin.
+    /// The beginning of an instant's interval, with a width and an origin.
     pub(crate) begin: fn(&Zone, i64, i64, Expr) -> Expr,
-    /// The first instant at which they show a time or a later one.
+    /// The first instant at which the local time is at or after a given one.
     pub(crate) first: fn(&Zone, Expr) -> Expr,
 }
 
@@ -57,7 +58,7 @@ impl std::hash::Hash for TimeBucket {
     }
 }
 
-/// The function, with the one that knows of zones.
+/// The function, with the functions for time zones.
 pub(crate) fn time_bucket(clocks: Clocks) -> Arc<ScalarUDF> {
     static FUNCTION: LazyLock<Signature> = LazyLock::new(|| {
         let counts = (2..=5).map(TypeSignature::Any);
@@ -75,7 +76,7 @@ fn wrong(message: &str) -> datafusion::common::DataFusionError {
         .into()
 }
 
-/// A length of time as an interval.
+/// Parses a duration as an interval.
 fn length(of: &str) -> Option<IntervalMonthDayNano> {
     let length = text::duration_ns(of).map(|ns| IntervalMonthDayNano::new(0, 0, ns));
     length.or_else(|| lengths::read(of))
@@ -168,8 +169,8 @@ fn operate(left: Expr, operator: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr::new(Box::new(left), operator, Box::new(right)))
 }
 
-/// The width of intervals on clocks and an origin that these show, both in nanoseconds. `None` =
-/// the width is of months, or not above nothing.
+/// The width of intervals on clocks and an origin in local time, both in nanoseconds. `None` = the
+/// width is in months, or not positive.
 fn on_clocks(
     width: &ScalarValue,
     origin: Option<&ScalarValue>,
@@ -227,8 +228,8 @@ impl TimeBucket {
         Ok((self.clocks.first)(&zone, begin))
     }
 
-    /// Bins that are moved by an offset. Where it has a fixed length it moves the origin, so that
-    /// the bins stay those that the pyramid knows.
+    /// Bins that are moved by an offset. An offset of fixed length moves the origin, so that the
+    /// pyramid can still answer the bins.
     fn moved(
         &self,
         width: Expr,

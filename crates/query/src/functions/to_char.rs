@@ -1,7 +1,7 @@
-//! `to_char(time, pattern)`, the SQL library's, which takes the patterns of strftime: one of
-//! PostgreSQL's, in which it finds no directive, it would give back as the text of every instant.
+//! `to_char(time, pattern)`, the SQL library's, with strftime patterns: a PostgreSQL pattern, which
+//! has no strftime directive, would be returned unchanged for every instant.
 //!
-//! Failure: a pattern without a directive is refused, also where it is a column's.
+//! Failure: a pattern without a directive is refused, also from a column.
 
 use crate::error::Error;
 use arrow::array::AsArray;
@@ -28,7 +28,7 @@ impl ToChar {
     }
 }
 
-/// Whether a pattern has a directive.
+/// Checks that a pattern has a directive.
 pub(crate) fn check_pattern(pattern: &str) -> std::result::Result<(), Error> {
     if pattern.contains('%') {
         return Ok(());

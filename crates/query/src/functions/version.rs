@@ -1,4 +1,4 @@
-//! `version()`: the program's, where the SQL library would tell its own.
+//! `version()`: the program's version instead of the SQL library's.
 
 use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};

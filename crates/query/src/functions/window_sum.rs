@@ -1,7 +1,7 @@
-//! Sums of distinct integers over windows that slide.
+//! Sums of distinct integers over sliding windows.
 //!
-//! The SQL library's run in 64 bits and wrap around; these run in 128 and fail where the sum of a
-//! window does not fit, as all sums of integers do here.
+//! The SQL library's sums have 64 bits and wrap around; these have 128 bits and fail if the sum of
+//! a window does not fit, as all sums of integers do here.
 
 use crate::error::Error;
 use arrow::array::{ArrayRef, AsArray};
@@ -11,13 +11,13 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Accumulator;
 use std::collections::HashMap;
 
-/// A sum of integers is beyond 64 bits.
+/// Error for a sum of integers that exceeds 64 bits.
 pub(crate) fn too_large() -> Error {
     Error::out_of_range("a sum of integers is beyond 64 bits")
         .with_hint("sum(CAST(x AS DECIMAL(38, 0))) is exact, sum(CAST(x AS DOUBLE)) has no bound")
 }
 
-/// The values of a window, each with how often it is there, and their sum.
+/// The values of a window with their numbers of occurrences, and their sum.
 #[derive(Debug)]
 pub(super) struct DistinctSum {
     of: DataType,
@@ -27,7 +27,7 @@ pub(super) struct DistinctSum {
 }
 
 impl DistinctSum {
-    /// Sums of integers of this type, by numbers of a wide one.
+    /// Sums of integers of type `of`, computed in the type `wide`.
     pub(super) fn new(of: DataType, wide: DataType) -> DistinctSum {
         DistinctSum {
             of,
@@ -59,7 +59,7 @@ impl Accumulator for DistinctSum {
             let count = sum.counts.entry(value).or_insert(0);
             *count += 1;
             if *count == 1 {
-                // As many values as there is memory for have their sum in 128 bits.
+                // The sum of as many values as fit into memory fits into 128 bits.
                 sum.sum += value;
             }
         })

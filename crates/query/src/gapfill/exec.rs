@@ -1,8 +1,8 @@
-//! Puts the buckets that are missing among the rows of each group.
+//! Inserts missing buckets among the rows of each group.
 //!
-//! Invariants: rows come group by group, in the order of their buckets, and leave so; of a group's
-//! missing buckets as many are made at a time as a batch has rows. Groups that have no rows have no
-//! buckets, unless time is the only key.
+//! Invariants: input and output rows are sorted by group, then by bucket; at most one batch of a
+//! group's missing buckets is built at a time. Groups without rows do not have buckets, unless time
+//! is the only key.
 
 use super::GapFill;
 use super::node::Fill;
@@ -42,7 +42,7 @@ pub(super) struct Bounds {
     pub(super) ends: Vec<Arc<dyn PhysicalExpr>>,
 }
 
-/// The node of a plan that runs.
+/// The physical operator.
 #[derive(Debug)]
 pub(super) struct GapFillExec {
     input: Arc<dyn ExecutionPlan>,
@@ -119,7 +119,7 @@ impl GapFillExec {
     }
 }
 
-/// The instant that a constant is.
+/// The instant of a constant.
 fn value(expr: &Arc<dyn PhysicalExpr>) -> Result<i64> {
     let schema = Arc::new(arrow::datatypes::Schema::empty());
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(1));
@@ -231,7 +231,7 @@ impl ExecutionPlan for GapFillExec {
     }
 }
 
-/// The work of a run of the plan.
+/// State of one execution of the plan.
 struct Filling {
     runs: Runs,
     range: Steps,
@@ -240,11 +240,11 @@ struct Filling {
     fills: Vec<Fill>,
     bucket: usize,
     group: Option<Group>,
-    /// Whether there was a group, or none is needed.
+    /// True if there was a group, or a group is not required.
     any: bool,
 }
 
-/// A group that is being filled.
+/// The group that is being filled.
 struct Group {
     rows: RecordBatch,
     /// The buckets of the rows.
@@ -254,23 +254,23 @@ struct Group {
     columns: Vec<Source>,
 }
 
-/// Where the values of a column come from.
+/// Source of the values of a column.
 enum Source {
     Absent,
     Key,
     Bucket,
     /// The row whose value fills a row and its successors.
     Last(Vec<Option<u64>>),
-    /// The instants and values of the rows that have one.
+    /// The instants and values of the rows with a value.
     Line(Vec<(i64, f64)>),
 }
 
 /// A bucket of the output.
 struct Slot {
     ns: i64,
-    /// Its row, where it has one.
+    /// Index of its row, if it has one.
     row: Option<usize>,
-    /// The rows before it and itself.
+    /// Number of rows up to and including its own.
     passed: usize,
 }
 
@@ -343,7 +343,7 @@ fn source(fill: Fill, column: &ArrayRef, buckets: &VecDeque<i64>) -> Result<Sour
 }
 
 impl Group {
-    /// The next buckets, at most so many.
+    /// The next buckets, at most `most`.
     fn slots(&mut self, most: usize) -> Vec<Slot> {
         let mut slots = Vec::new();
         while slots.len() < most {
@@ -357,7 +357,7 @@ impl Group {
                 self.known.pop_front();
                 self.passed += 1;
             }
-            // One that has a row is made for nothing.
+            // Skips the generated bucket of an existing row.
             while self.range.next_if(|made| *made <= ns).is_some() {}
             slots.push(Slot {
                 ns,
@@ -401,7 +401,7 @@ impl Group {
     }
 }
 
-/// Fills values on the lines between points; rows with values keep them.
+/// Fills values by linear interpolation; rows with values keep them.
 fn line(
     points: &[(i64, f64)],
     slots: &[Slot],
@@ -430,7 +430,7 @@ fn line(
     if of.is_floating() {
         return Ok(cast(&values, of)?);
     }
-    // What the rows have is not read through a float.
+    // Existing values are not converted to floats.
     let made = cast(&values, of)?;
     let mask = slots.iter().map(|slot| Some(slot.row.is_some()));
     let mask: arrow::array::BooleanArray = mask.collect();

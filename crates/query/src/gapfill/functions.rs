@@ -1,5 +1,5 @@
-//! Functions that a rule replaces when a statement is planned; a call that is left reports where
-//! they belong.
+//! Functions that a rule replaces when a statement is planned; a remaining call reports where they
+//! are valid.
 
 use crate::error::Error;
 use arrow::datatypes::{DataType, TimeUnit};
@@ -15,7 +15,7 @@ pub(super) const GAPFILL: &str = "time_bucket_gapfill";
 pub(super) const LOCF: &str = "locf";
 pub(super) const INTERPOLATE: &str = "interpolate";
 
-/// A function that is no more when a statement is planned.
+/// A function that planning replaces.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct GapFunction {
     name: &'static str,
@@ -26,13 +26,13 @@ struct GapFunction {
 pub(crate) fn all() -> [Arc<ScalarUDF>; 3] {
     [(GAPFILL, 2..=5), (LOCF, 1..=3), (INTERPOLATE, 1..=3)].map(|(name, counts)| {
         let counts = counts.map(TypeSignature::Any);
-        // It is no constant, whatever it is given.
+        // Not a constant, whatever its arguments.
         let signature = Signature::one_of(counts.collect(), Volatility::Stable);
         Arc::new(ScalarUDF::new_from_impl(GapFunction { name, signature }))
     })
 }
 
-/// A function stands where it means nothing.
+/// Error for a function in an invalid position.
 pub(super) fn misplaced(name: &str) -> Error {
     match name {
         GAPFILL => Error::invalid("time_bucket_gapfill stands in GROUP BY, by itself").with_hint(

@@ -1,12 +1,12 @@
-//! Buckets of time without rows: `time_bucket_gapfill`, `locf` and `interpolate`, as TimescaleDB
-//! has them.
+//! Buckets of time without rows: `time_bucket_gapfill`, `locf` and `interpolate`, as in
+//! TimescaleDB.
 //!
-//! `time_bucket_gapfill` in `GROUP BY` is `time_bucket`, and above the groups stands a [`node`]
-//! that puts in the buckets that are missing, from the bounds of time that the statement gives;
-//! [`rule`] rewrites plans so, and [`exec`] computes it.
+//! `time_bucket_gapfill` in `GROUP BY` is `time_bucket`, with a [`node`] above the groups that
+//! inserts missing buckets within the statement's bounds of time; [`rule`] rewrites plans so, and
+//! [`exec`] computes it.
 //!
-//! Invariants: no row of the groups is left out or changed; those outside the bounds stay too. The
-//! groups themselves are computed as with `time_bucket`, by the pyramid where it can.
+//! Invariants: no row of the groups is removed or changed, including rows outside of the bounds.
+//! The groups themselves are computed as with `time_bucket`, by the pyramid if possible.
 
 mod exec;
 mod functions;
@@ -24,7 +24,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-/// Makes an expression of a plan one that is computed.
+/// Converts a logical expression into a physical one.
 type Physical<'a> = &'a dyn Fn(&Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>;
 
 /// The operator of a node.

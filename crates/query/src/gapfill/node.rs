@@ -1,4 +1,4 @@
-//! The buckets that are missing, as part of a plan.
+//! Logical node that adds missing buckets.
 
 use arrow::datatypes::{Field, IntervalMonthDayNano};
 use datafusion::common::{DFSchema, DFSchemaRef, Result, internal_err};
@@ -10,15 +10,15 @@ use std::sync::Arc;
 /// Value of a column in a missing bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fill {
-    /// Nothing at all.
+    /// The value NULL.
     Absent,
     /// The value of the bucket's group.
     Key,
-    /// Its beginning.
+    /// The bucket's beginning.
     Bucket,
-    /// The value before it; absent ones are passed over, and replaced, if `over`.
+    /// The previous value; with `over`, NULL values are skipped, and replaced too.
     Last { over: bool },
-    /// A value on the line between the neighbours.
+    /// Linear interpolation between the neighbours.
     Line,
 }
 
@@ -27,13 +27,13 @@ pub(super) enum Fill {
 pub(crate) struct GapFill {
     pub(super) input: Arc<LogicalPlan>,
     pub(super) schema: DFSchemaRef,
-    /// Of each column of the input.
+    /// Fill of each input column.
     pub(super) fills: Vec<Fill>,
     pub(super) width: IntervalMonthDayNano,
     pub(super) zone: Option<String>,
-    /// The beginnings of the buckets that the lower bounds lie in; the latest counts.
+    /// The beginnings of the buckets that contain the lower bounds; the latest is used.
     pub(super) begins: Vec<Expr>,
-    /// The upper bounds, which do not belong to the range; the earliest counts.
+    /// The exclusive upper bounds; the earliest is used.
     pub(super) ends: Vec<Expr>,
 }
 
@@ -44,7 +44,7 @@ impl PartialOrd for GapFill {
 }
 
 impl GapFill {
-    /// The node over another input, with these fills of its columns.
+    /// The node over another input, with other fills.
     pub(super) fn over(&self, input: LogicalPlan, fills: Vec<Fill>) -> Result<GapFill> {
         let columns = input.schema().iter().zip(&fills);
         let columns = columns.map(|((qualifier, field), fill)| {

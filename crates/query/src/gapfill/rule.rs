@@ -1,9 +1,9 @@
-//! Puts a node above groups by `time_bucket_gapfill`, and columns for what `locf` and `interpolate`
-//! are given below it.
+//! Puts a node above groups by `time_bucket_gapfill`, and adds columns for the arguments of `locf`
+//! and `interpolate` below it.
 //!
-//! Invariants: columns keep their names; a function that stands where it means nothing is refused
-//! by name. Bounds are the arguments of `time_bucket_gapfill`, else what the conditions of the same
-//! query compare its time with.
+//! Invariants: columns keep their names; a function in an invalid position is refused by name.
+//! Bounds are the arguments of `time_bucket_gapfill`, else the bounds of its time in the conditions
+//! of the same query.
 
 use super::functions::{GAPFILL, INTERPOLATE, LOCF, misplaced};
 use super::node::{Fill, GapFill};
@@ -25,7 +25,7 @@ use datafusion::optimizer::AnalyzerRule;
 use headwater_wire::zone::Zone;
 use std::sync::Arc;
 
-/// The rule; once everything has its type.
+/// The rule; runs after type coercion.
 #[derive(Debug)]
 pub(crate) struct FillGaps {
     /// `time_bucket`, which replaces the function that fills gaps.
@@ -73,7 +73,7 @@ impl FillGaps {
         Ok(Transformed::yes(made))
     }
 
-    /// Groups, with the buckets that are missing among them.
+    /// Adds missing buckets to groups.
     fn aggregate(&self, aggregate: Aggregate) -> Result<LogicalPlan> {
         let calls = aggregate.group_expr.iter().map(call_of);
         let calls: Vec<Option<&ScalarFunction>> = calls.collect();
@@ -95,7 +95,7 @@ impl FillGaps {
             .time_bucket
             .call(args)
             .alias(name.unwrap_or_else(String::new));
-        // Steps on clocks begin with the bucket of an instant, others with a bucket.
+        // Steps on clocks begin at the bucket of an instant, other steps at a bucket.
         let by_clocks = request.zone.is_some() || request.width.months != 0;
         let begins = request.starts.iter().map(|start| match by_clocks {
             true => start.clone(),
@@ -131,7 +131,7 @@ impl FillGaps {
     }
 }
 
-/// The call that a group is; groupings by several sets are none.
+/// The call of a group expression; `None` for several grouping sets.
 fn call_of(expr: &Expr) -> Option<&ScalarFunction> {
     match expr {
         Expr::Alias(alias) => call_of(&alias.expr),
@@ -153,7 +153,7 @@ fn gap_fill(plan: &LogicalPlan) -> Option<&GapFill> {
     }
 }
 
-/// A condition on groups leaves groups out before gaps are filled.
+/// Applies a condition on groups before gaps are filled.
 fn having(filter: Filter) -> Result<LogicalPlan> {
     let Some(node) = gap_fill(&filter.input).filter(|_| !has_ours(&filter.predicate)) else {
         return Ok(LogicalPlan::Filter(filter));
@@ -166,7 +166,7 @@ fn has_ours(expr: &Expr) -> bool {
     expr.exists(|part| Ok(is_ours(part))).unwrap_or(false)
 }
 
-/// A node whose calls of `locf` and `interpolate` are columns of its input.
+/// Replaces calls of `locf` and `interpolate` by columns of the input.
 fn filled(node: LogicalPlan) -> Result<LogicalPlan> {
     if !has_part(&node, is_ours)? {
         return Ok(node);
@@ -242,12 +242,12 @@ fn fill_of(call: &ScalarFunction) -> Result<Fill> {
     })
 }
 
-/// Whether an argument is left out. One that has a type is a parameter without a value yet.
+/// Whether an argument is omitted. A typed NULL is a parameter without a value yet.
 fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(ScalarValue::Null, _))
 }
 
-/// A plan with one more column of the groups below it, filled so.
+/// Adds a column to the groups of a plan, with this fill.
 fn with_column(
     plan: LogicalPlan,
     value: &Expr,
@@ -300,7 +300,7 @@ impl GapfillRequest {
                 Error::invalid_value("time_bucket_gapfill: the width is a constant").into(),
             );
         };
-        // An absent one is that of a parameter that has no value yet; it is refused when it is run.
+        // NULL is a parameter without a value yet; a NULL width is refused when the statement runs.
         let width = match bucket_width(width)? {
             ScalarValue::IntervalMonthDayNano(Some(width)) => width,
             _ => IntervalMonthDayNano::new(0, 0, 0),
@@ -349,7 +349,7 @@ impl GapfillRequest {
     }
 }
 
-/// The zone, the start and the finish among what stands behind the instant.
+/// The zone, the start and the finish among the arguments after the instant.
 fn rest(args: &[Expr]) -> (Option<String>, Option<Expr>, Option<Expr>) {
     let text = |expr: &Expr| match expr {
         Expr::Literal(value, _) => value.try_as_str().flatten().map(str::to_owned),
@@ -369,7 +369,7 @@ fn rest(args: &[Expr]) -> (Option<String>, Option<Expr>, Option<Expr>) {
     (zone, bound(0), bound(1))
 }
 
-/// A bound as an instant of our own type.
+/// A bound, cast to the type of the time column.
 fn instant(expr: Expr) -> Result<Expr> {
     if !expr.column_refs().is_empty() {
         let what = "time_bucket_gapfill: start and finish are constants";
@@ -382,14 +382,14 @@ fn instant(expr: Expr) -> Result<Expr> {
     })
 }
 
-/// Bounds that conditions tell.
+/// Bounds that are derived from conditions.
 #[derive(Default)]
 struct Inferred {
     starts: Vec<Expr>,
     finishes: Vec<Expr>,
 }
 
-/// Looks for conditions on a time in the query that reads it.
+/// Collects conditions on a time in the query that reads it.
 fn infer(plan: &LogicalPlan, time: &Expr, inferred: &mut Inferred) -> Result<()> {
     match plan {
         LogicalPlan::Filter(filter) => {
@@ -398,7 +398,7 @@ fn infer(plan: &LogicalPlan, time: &Expr, inferred: &mut Inferred) -> Result<()>
             }
             infer(&filter.input, time, inferred)
         }
-        // A join hands the columns of both sides on under their names.
+        // A join passes on the columns of both sides with their names.
         LogicalPlan::Join(join) => {
             infer(&join.left, time, inferred)?;
             infer(&join.right, time, inferred)
@@ -419,7 +419,7 @@ fn bare(expr: &Expr) -> &Expr {
     }
 }
 
-/// The instant right behind one.
+/// The next instant after one.
 fn after(bound: Expr) -> Expr {
     let step = IntervalMonthDayNano::new(0, 0, 1);
     let step = ScalarValue::IntervalMonthDayNano(Some(step));

@@ -1,4 +1,4 @@
-//! The beginnings of buckets, one after the other.
+//! Iterator over the beginnings of buckets.
 
 use arrow::datatypes::IntervalMonthDayNano;
 use headwater_wire::clocks::{Begins, Intervals, Width};

@@ -1,9 +1,9 @@
-//! Aggregates within a guard: each group has a state of its own, a batch makes as many states as it
-//! has groups before the operator counts them, and the values of a batch of groups are gathered
-//! before they are passed on. The guard therefore checks whether the statement may go on before
-//! each state is made, after each state has taken rows, and after each value.
+//! Aggregates with a guard: each group has its own state, a batch creates as many states as it has
+//! groups before the operator counts them, and the values of a batch of groups are collected before
+//! they are passed on. The guard therefore checks whether the statement may continue before each
+//! state is created, after each state has processed rows, and after each value.
 //!
-//! Invariant: a guarded aggregate is transparent to everything that the planner asks.
+//! Invariant: a guarded aggregate is transparent to all queries of the planner.
 
 use super::extent::of_scalar;
 use super::statement;
@@ -140,8 +140,8 @@ impl AggregateUDFImpl for Aggregate {
         let simplified = self.function().simplify()?;
         let inner = Arc::clone(&self.inner);
         Some(Box::new(move |mut call: AggregateFunction, info| {
-            // The library's functions know themselves without a guard; a rule puts one around what
-            // becomes of them.
+            // The library's functions recognise only unguarded functions; a rule guards the
+            // rewritten function.
             call.func = Arc::clone(&inner);
             simplified(call, info)
         }))
@@ -239,7 +239,7 @@ impl Accumulator for Watched {
     }
 }
 
-/// A value was made for a row or for a group.
+/// Checks after a value for a row or for a group.
 pub(super) fn given(value: &ScalarValue) -> Result<()> {
     statement::given(of_scalar(value))?;
     statement::checkpoint()

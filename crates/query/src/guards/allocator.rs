@@ -1,24 +1,23 @@
-//! The process's allocator, counted: how many bytes each thread has taken and not given back.
+//! Counting allocator of the process: the bytes that each thread has allocated and not freed.
 //!
-//! Nothing reports the memory that a function, a window or a join of the SQL library takes on the
-//! way to its result. The allocator counts it, so that a statement ends before the machine's memory
-//! does.
+//! The memory that a function, a window or a join of the SQL library uses before its result is not
+//! reported elsewhere. The allocator counts it, so that a statement ends before the machine's
+//! memory is exhausted.
 //!
-//! Invariants: the counter of a thread is changed by that thread alone, and no count changes what
-//! the allocator within does.
-//! Concurrency: no lock, no shared counter; a thread that gives back what another has taken counts
-//! below zero.
+//! Invariants: the counter of a thread is changed by that thread alone, and counting does not
+//! change the behaviour of the inner allocator. Concurrency: no lock, no shared counter; a thread
+//! that frees memory of another thread has a negative count.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 
 thread_local! {
-    /// Needs no memory of its own, at no time: it is used while memory is taken.
+    /// Must never allocate: it is used during allocations.
     static TAKEN: Cell<i64> = const { Cell::new(0) };
 }
 
-/// An allocator, the system's for example, with a counter for each thread. A program that serves
-/// SQL makes it its own:
+/// An allocator, for example the system's, with a counter for each thread. A program that serves
+/// SQL installs it:
 ///
 /// ```
 /// use headwater_query::Counting;
@@ -28,15 +27,15 @@ thread_local! {
 /// # fn main() {}
 /// ```
 ///
-/// Without it the memory of a statement is what its operators reserve and what its functions
-/// return.
+/// Without it the memory of a statement is the sum of its operators' reservations and its
+/// functions' results.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting<A>(pub A);
 
 fn count(bytes: usize, sign: i64) {
     // No allocation is larger than `isize::MAX`.
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-    // While a thread ends it may count no more; nothing is measured there.
+    // A thread that ends may no longer have the counter; these bytes are not counted.
     let _ = TAKEN.try_with(|taken| taken.set(taken.get().wrapping_add(bytes.wrapping_mul(sign))));
 }
 
@@ -79,7 +78,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     }
 }
 
-/// Bytes that this thread has taken and not given back; zero where the allocator does not count.
+/// Bytes that this thread has allocated and not freed; zero if the allocator does not count.
 pub(super) fn taken() -> i64 {
     TAKEN.try_with(Cell::get).unwrap_or(0)
 }

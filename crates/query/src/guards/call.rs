@@ -1,8 +1,8 @@
 //! One guarded call of a function or operator: before the call, its cost is estimated and checked
 //! against the statement's memory.
 //!
-//! Failure: `memory_limit` for a call that would give too much, `too_large` for one that would work
-//! too long on a single row. Calls that work long on many rows are made in parts, between which the
+//! Failure: `memory_limit` for a call whose result is too large, `too_large` for one that takes too
+//! long on a single row. Calls that take long on many rows are split into parts, between which the
 //! statement can be ended.
 
 use super::cost::{self, Kind};
@@ -16,12 +16,13 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, Volatility};
 use std::sync::Arc;
 
-/// Steps of work between two checks whether the statement may go on: some hundredths of a second.
+/// Steps of work between two checks whether the statement may continue: some hundredths of a
+/// second.
 const PART_WORK: usize = 20_000_000;
-/// Steps of work that one row may need, since nothing ends a call within a row.
+/// Maximum steps of work for one row, since a call cannot be ended within a row.
 const ROW_WORK_MAX: usize = 500_000_000;
 
-/// Calls a function if the statement may take what the call costs, and accounts for its result.
+/// Calls a function if the statement's memory suffices for it, and accounts for its result.
 pub(super) fn guarded_call(
     name: &str,
     volatility: Volatility,
@@ -36,7 +37,7 @@ pub(super) fn guarded_call(
         && !args.args.is_empty()
         && args.args.iter().all(is_scalar);
     if one {
-        // The same for all rows: it is computed for one.
+        // All rows are the same: the result is computed once.
         args.number_rows = 1;
     }
     let rows = args.number_rows;
@@ -70,14 +71,14 @@ pub(super) fn guarded_call(
     };
     let bytes = of_value(&made);
     if let ColumnarValue::Scalar(value) = &made {
-        // It becomes as many values as there are rows.
+        // The value is expanded to all rows.
         statement::check_memory(of_scalar(value).saturating_mul(all_rows), name)?;
     }
     statement::made(bytes);
     Ok(made)
 }
 
-/// Takes lengths below zero as zero, as PostgreSQL does: the library fails on a column of such
+/// Treats negative lengths as zero, as PostgreSQL does: the library fails on a column of such
 /// lengths.
 fn not_negative(length: &mut ColumnarValue) {
     match length {

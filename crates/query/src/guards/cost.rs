@@ -1,13 +1,13 @@
 //! Cost of a function call in memory and work, estimated from its arguments before it is made.
 //!
-//! A function that makes much of little (`repeat('x', 1000000000)`) takes its memory in one step,
-//! and memory that the machine denies ends the process. So each function that can return more than
-//! its arguments has its bound here, and so has each whose work grows faster than its arguments.
-//! Functions of [`PLAIN`] return at most [`GROWS`] times the bytes of their arguments; a function
-//! in no list is not registered.
+//! A function with a much larger result than its arguments (`repeat('x', 1000000000)`) allocates
+//! its memory in one step, and a failed allocation ends the process. So each function that can
+//! return more than its arguments has its bound here, and so has each function whose work grows
+//! faster than its arguments. Functions of [`PLAIN`] return at most [`GROWS`] times the bytes of
+//! their arguments; a function in no list is not registered.
 //!
-//! Invariant: a bound is never below what the function makes; the fuzzing of all functions under a
-//! limit of memory looks after it.
+//! Invariant: a bound is never below the actual size; the fuzzing of all functions with a memory
+//! limit checks this.
 
 use super::extent::{extent, of_scalar, of_value};
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -16,19 +16,18 @@ use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::ColumnarValue;
 
-/// Growth of the arguments by a function without a bound of its own, at most: letters whose
-/// capitals take three times the bytes.
+/// Maximum growth of the arguments by a function without its own bound: letters whose capitals have
+/// three times the bytes.
 const GROWS: usize = 3;
-/// Bytes of a result for each row, beside what was given: numbers, instants, offsets.
+/// Bytes of a result for each row, besides the arguments: numbers, instants, offsets.
 const ROW_BYTES: usize = 32;
-/// Bytes of a row when a pattern of dates is filled in, for each letter of the pattern.
+/// Bytes per row and letter of a date pattern when it is formatted.
 const DATE_GROWS: usize = 24;
-/// Programs of regular expressions are never larger than this many states: the library refuses to
-/// make them.
+/// Maximum states of a compiled regular expression; the library refuses larger ones.
 const STATES_MAX: usize = 100_000;
 
-/// Functions that return at most [`GROWS`] times what they were given. One that is in no list is
-/// not registered: the line of a new function says what it makes.
+/// Functions that return at most [`GROWS`] times the size of their arguments. A function in no list
+/// is not registered: add new functions here or to a kind.
 #[rustfmt::skip]
 const PLAIN: [&str; 162] = [
     "abs", "acos", "acosh", "array_add", "array_any_value", "array_append", "array_avg",
@@ -60,9 +59,9 @@ const PLAIN: [&str; 162] = [
 /// Kinds of functions by the growth of their results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Not more than a few times its arguments.
+    /// At most a few times its arguments.
     Plain,
-    /// Its arguments, put together.
+    /// The concatenated arguments.
     Gather,
     Repeat,
     Pad,
@@ -85,13 +84,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The kind of a function; functions that only rules put into plans have no line, and are
-    /// plain: they make a value of a value.
+    /// The kind of a function; functions that only rules put into plans have no entry, and are
+    /// plain: they compute a value from a value.
     pub(super) fn of(name: &str) -> Kind {
         Kind::known(name).unwrap_or(Kind::Plain)
     }
 
-    /// `None` = the function has no cost here.
+    /// The kind of a listed function; `None` = not listed.
     pub(super) fn known(name: &str) -> Option<Kind> {
         Some(match name {
             "repeat" => Kind::Repeat,
@@ -119,7 +118,7 @@ impl Kind {
         })
     }
 
-    /// True for functions that make much of little.
+    /// True for functions whose result can be much larger than their arguments.
     pub(super) fn grows(self) -> bool {
         !matches!(self, Kind::Plain | Kind::Gather)
     }
@@ -128,11 +127,11 @@ impl Kind {
 /// Cost of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// Bytes of the result, at most.
+    /// Maximum bytes of the result.
     pub(super) bytes: usize,
     /// Steps of work, some nanoseconds each.
     pub(super) work: usize,
-    /// Steps of the row with the most.
+    /// Steps of the most expensive row.
     pub(super) row_work: usize,
 }
 
@@ -167,7 +166,7 @@ fn lengths(args: &[ColumnarValue], at: usize) -> Lengths<'_> {
     }
 }
 
-/// Whole numbers of an argument, row by row; nothing where it is none.
+/// Integers of an argument, row by row; `None` for other values.
 enum Numbers {
     One(Option<i64>),
     Each(ArrayRef),
@@ -240,8 +239,7 @@ fn text(args: &[ColumnarValue], at: usize, row: usize) -> &str {
     }
 }
 
-/// Number of states of a pattern, approximately: counted repetitions are written out, within each
-/// other.
+/// Approximate number of states of a pattern: counted repetitions are expanded, also nested ones.
 pub(super) fn states(pattern: &str) -> usize {
     let mut product = 1usize;
     let mut number = 0usize;
@@ -271,7 +269,7 @@ pub(super) fn states(pattern: &str) -> usize {
     1 + written / 4
 }
 
-/// Nanoseconds, or units, of a step; the smallest that it can be.
+/// Smallest possible step, in nanoseconds or units.
 fn step(args: &[ColumnarValue], row: usize) -> usize {
     const DAY: i128 = 86_400_000_000_000;
     let of = |months: i32, days: i32, ns: i64| {
@@ -316,7 +314,7 @@ fn unit(args: &[ColumnarValue]) -> i128 {
     }
 }
 
-/// Elements that `range` makes of a row.
+/// Number of elements that `range` returns for a row.
 fn range(args: &[ColumnarValue], row: usize, first: &Numbers, second: &Numbers) -> usize {
     let (from, to) = match args.len() {
         0 | 1 => (Some(0), first.at(row)),
@@ -371,11 +369,11 @@ pub(super) fn cost(kind: Kind, args: &[ColumnarValue], rows: usize) -> Cost {
 struct RowArgs<'a> {
     args: &'a [ColumnarValue],
     row: usize,
-    /// Lengths of the first three.
+    /// Length of the first argument; the next two fields are the lengths of the second and third.
     a: usize,
     b: usize,
     c: usize,
-    /// The second as a count.
+    /// The second argument as a count.
     count: usize,
     /// Elements of a range from the first to the second.
     range: usize,
@@ -384,23 +382,23 @@ struct RowArgs<'a> {
 }
 
 impl RowArgs<'_> {
-    /// Length of the first three together.
+    /// Total length of the first three arguments.
     fn all(&self) -> usize {
         self.a.saturating_add(self.b).saturating_add(self.c)
     }
 
-    /// States of the pattern of this row, and the work to make them.
+    /// States of the pattern of this row, and the work to compile it.
     fn pattern(&self) -> (usize, usize) {
         if let Some(states) = self.constant {
             return (states, 0);
         }
         let states = states(text(self.args, 1, self.row)).max(1 + self.b / 16);
-        // Each is made again.
+        // Each pattern is compiled again.
         (states, states.saturating_mul(2_000).saturating_add(20_000))
     }
 }
 
-/// Bytes and work of a call that makes a text; `None` for one that makes a list.
+/// Bytes and work of a call that returns text; `None` for one that returns a list.
 fn of_texts(kind: Kind, of: &RowArgs<'_>) -> Option<(usize, usize)> {
     let (a, b, c, all) = (of.a, of.b, of.c, of.all());
     Some(match kind {
@@ -410,7 +408,7 @@ fn of_texts(kind: Kind, of: &RowArgs<'_>) -> Option<(usize, usize)> {
             (made, made)
         }
         Kind::Pad => {
-            // Memory for the longest letters, and for the positions of the letters that fill.
+            // Memory for the longest letters, and for the positions of the fill letters.
             let fill = if c <= 1 { 4 } else { 12 };
             let made = a.saturating_add(of.count.saturating_mul(fill));
             (made, made)
@@ -476,7 +474,7 @@ fn of_texts(kind: Kind, of: &RowArgs<'_>) -> Option<(usize, usize)> {
     })
 }
 
-/// Bytes and work of a call that makes or reads a list.
+/// Bytes and work of a call that returns or reads a list.
 fn of_lists(kind: Kind, of: &RowArgs<'_>) -> (usize, usize) {
     let (a, b, c, all) = (of.a, of.b, of.c, of.all());
     match kind {
@@ -529,7 +527,7 @@ fn of_lists(kind: Kind, of: &RowArgs<'_>) -> (usize, usize) {
             let deep = a.saturating_mul(b / 16 + 1);
             (a, deep.saturating_add(b))
         }
-        // Those that make texts are counted there.
+        // Functions that return text are counted in `of_texts`.
         _ => (all, all),
     }
 }

@@ -1,16 +1,15 @@
-//! A guard around every operator of a plan that runs: between two batches it checks whether the
-//! statement may go on, and it cuts batches so small that their results stay small.
+//! A guard around every operator of a running plan: between two batches it checks whether the
+//! statement may continue, and it splits batches so that their results stay small.
 //!
-//! An operator makes a batch of as many rows as it was given, or as the statement's batches have;
-//! if a row is long, because of long constants, many columns, long texts that a join repeats, so is
-//! the batch, and it is made at one go. Here the rows of a batch are fewer where the plan makes
-//! them long, and values are refused that are too long to be repeated.
+//! An operator's output batch has as many rows as its input, or as the statement's batch size; long
+//! rows, because of long constants, many columns, or long texts that a join repeats, make a large
+//! batch, which is built in one step. So batches have fewer rows if the plan makes rows long, and
+//! values that are too long to be repeated are refused.
 //!
-//! Invariants: a guard is transparent to everything that inspects a plan, so that `EXPLAIN ANALYZE`
-//! shows the plan as it was planned; cached plans have no guards. No row is added, left out or
-//! moved.
-//! Failure: the error that ends the statement is the last item of a guarded stream; the stream
-//! drops its operator first.
+//! Invariants: a guard is transparent to all code that inspects a plan, so that `EXPLAIN ANALYZE`
+//! shows the plan as it was planned; cached plans do not have guards. Rows are never added, removed
+//! or reordered. Failure: the error that ends the statement is the last item of a guarded stream;
+//! the stream drops its operator first.
 
 use super::extent::{extent, of_batch, of_scalar, varies, widest};
 use super::statement::{Statement, handed_on};
@@ -44,17 +43,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Rows of a batch where nothing makes them long.
+/// Default rows of a batch.
 const ROWS: usize = 8_192;
-/// Rows of a batch where long values may be repeated.
+/// Rows of a batch if long values may be repeated.
 const REPEATED_ROWS: usize = 2_048;
-/// Rows, times sets, that an aggregate with several sets of groups is given at a time.
+/// Maximum input rows, times sets, of a batch of an aggregate with several grouping sets.
 const SETS_ROWS: usize = 1 << 16;
-/// Bytes that an expression takes for a row, about, beside its texts.
+/// Approximate bytes of an expression per row, without its texts.
 const EXPRESSION_BYTES: usize = 16;
 /// Bytes of a batch of an answer, approximately.
 const ANSWER_BYTES: usize = 4 << 20;
-/// Bytes of a row of an answer.
+/// Maximum bytes of a row of an answer.
 const ROW_BYTES_MAX: usize = 16 << 20;
 
 /// Puts a guard around each operator of a plan.
@@ -72,7 +71,7 @@ pub(super) fn guard(
     })?;
     let most = if repeats { REPEATED_ROWS } else { ROWS };
     let rows = (bytes / heaviest).clamp(1, most);
-    // What repeats values makes at most this much of them in a batch.
+    // Operators that repeat values repeat at most this much in a batch.
     let value_bytes = (bytes * 4 / rows).max(1 << 10);
     let around = Around {
         statement,
@@ -89,7 +88,7 @@ pub(super) fn guard(
     Ok(Arc::new(root))
 }
 
-/// Rows of the batches that the operators of a guarded plan are to make.
+/// Batch size in rows for the operators of a guarded plan.
 pub(super) fn batch_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let any: &dyn Any = plan.as_ref();
     let root = any.downcast_ref::<GuardExec>();
@@ -104,7 +103,7 @@ struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// A guard around an operator, and around what it reads; its parent says what it makes of its
+    /// Adds a guard around an operator and around its inputs; the parent determines how it uses its
     /// batches.
     fn guard(&self, node: Arc<dyn ExecutionPlan>, limits: Limits) -> Result<GuardExec> {
         let rows = rows_into(&node, self.rows);
@@ -112,7 +111,7 @@ impl Around<'_> {
         let subqueries = node.is::<ScalarSubqueryExec>();
         let mut children = Vec::with_capacity(node.children().len());
         for (at, child) in node.children().into_iter().enumerate() {
-            // The result of a subquery stands in every row.
+            // The result of a subquery is repeated in every row.
             let repeated = repeats || (subqueries && at > 0);
             let limits = Limits {
                 rows,
@@ -128,7 +127,7 @@ impl Around<'_> {
             node.replace_children(children, ReplaceChildrenOptions::new(KEEP))?
         };
         Ok(GuardExec {
-            // Their rows are read on other threads.
+            // Other threads read their rows.
             takes_over: inner.is::<ScanExec>() || inner.is::<PyramidExec>(),
             answers: false,
             inner,
@@ -138,10 +137,10 @@ impl Around<'_> {
     }
 }
 
-/// A guard keeps the properties of a plan.
+/// Guards do not change the properties of a plan.
 const KEEP: ChildrenPropertiesMode = ChildrenPropertiesMode::Keep;
 
-/// Bytes that an operator makes of a row, about, its texts that are constants included.
+/// Approximate bytes of an operator's output per row, including constant texts.
 fn weight(node: &Arc<dyn ExecutionPlan>) -> Result<usize> {
     let mut bytes = node
         .schema()
@@ -160,7 +159,7 @@ fn weight_of(expr: &Arc<dyn PhysicalExpr>) -> usize {
         return EXPRESSION_BYTES.saturating_add(of_scalar(literal.value()));
     }
     let of = expr.children();
-    // The members of a list are compared with, never repeated.
+    // The members of a list are compared, never repeated.
     let of = if expr.is::<InListExpr>() {
         of.get(..1)
     } else {
@@ -172,7 +171,7 @@ fn weight_of(expr: &Arc<dyn PhysicalExpr>) -> usize {
     })
 }
 
-/// True when values of one row come to stand in several.
+/// True when the operator copies the values of one row to several rows.
 fn repeats_rows(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<HashJoinExec>()
         || node.is::<NestedLoopJoinExec>()
@@ -193,7 +192,7 @@ fn repeats_long_values(node: &Arc<dyn ExecutionPlan>) -> bool {
             .any(|field| varies(field.data_type()))
 }
 
-/// Rows that an operator is given at a time.
+/// Maximum rows of an operator's input batches.
 fn rows_into(node: &Arc<dyn ExecutionPlan>, rows: usize) -> usize {
     let Some(aggregate) = node.downcast_ref::<AggregateExec>() else {
         return rows;
@@ -204,11 +203,11 @@ fn rows_into(node: &Arc<dyn ExecutionPlan>, rows: usize) -> usize {
 
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// Rows of the batches that are passed on.
+    /// Maximum rows of the batches that are passed on.
     rows: usize,
-    /// Bytes that the values of a row may have, where they are repeated.
+    /// Maximum bytes of the values of a row, if they are repeated.
     value_bytes: Option<usize>,
-    /// Its lists become rows.
+    /// True if its lists become rows.
     unnested: bool,
 }
 
@@ -219,7 +218,7 @@ pub(crate) struct GuardExec {
     statement: Arc<Statement>,
     limits: Limits,
     takes_over: bool,
-    /// Its batches are the answer.
+    /// True if its batches are the answer.
     answers: bool,
 }
 
@@ -335,21 +334,21 @@ impl ExecutionPlan for GuardExec {
     }
 }
 
-/// Batches that an answer may have returned and that its client still has in memory.
+/// Number of batches of an answer that its client may still have in memory.
 const OUTSIDE: usize = 4;
 
 /// The batches of an operator.
 struct Guarded {
     schema: SchemaRef,
-    /// `None` when it has ended.
+    /// `None` after the end.
     inner: Option<SendableRecordBatchStream>,
     statement: Arc<Statement>,
     limits: Limits,
     takes_over: bool,
     answers: bool,
-    /// The remainder of a batch that is passed on in parts.
+    /// The rest of a batch that is passed on in parts.
     rest: Option<RecordBatch>,
-    /// Bytes of the batches that were returned last.
+    /// Bytes of the most recently returned batches.
     outside: VecDeque<usize>,
 }
 
@@ -390,7 +389,8 @@ impl Guarded {
             self.statement.take_over(of_batch(&batch));
         }
         if let Some(most) = self.limits.value_bytes {
-            // A list alone is put out once; what stands beside it, once for each of its elements.
+            // A list by itself is copied once; other columns are copied once for each of its
+            // elements.
             let most = if self.limits.unnested && batch.num_rows() == 1 {
                 let variable = batch.columns().iter().filter(|c| varies(c.data_type()));
                 match variable.count() {
@@ -454,7 +454,7 @@ impl Stream for Guarded {
                 }
             }
             Some(Ok(_)) => {}
-            // Memory is given back now, not when the error has been read.
+            // Memory is released now, not when the error has been read.
             Some(Err(_)) | None => {
                 this.rest = None;
                 this.inner = None;
@@ -466,7 +466,7 @@ impl Stream for Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // Memory that the operator gives back counts for the statement.
+        // Memory that the operator frees is credited to the statement.
         let _inside = self.statement.enter();
         self.rest = None;
         self.inner = None;

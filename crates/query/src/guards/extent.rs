@@ -1,7 +1,7 @@
-//! Sizes of values, without a look at each of them.
+//! Sizes of values, without visiting each of them.
 //!
-//! Invariant: an extent is what the values themselves take, not the buffers that they share with
-//! others.
+//! Invariant: an extent is the size of the values themselves, not of the buffers that they share
+//! with other values.
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::buffer::OffsetBuffer;
@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::ColumnarValue;
 
-/// Bytes of the values of an array from one row to another.
+/// Bytes of the values of an array between two rows.
 pub(super) fn extent(array: &dyn Array, from: usize, to: usize) -> usize {
     let rows = to.saturating_sub(from);
     let within = |offsets: &OffsetBuffer<i32>| {
@@ -82,7 +82,7 @@ pub(super) fn extent(array: &dyn Array, from: usize, to: usize) -> usize {
     }
 }
 
-/// Bytes that say where a text begins: of many short ones they take more than the texts do.
+/// Bytes of the offsets of texts: for many short texts these are larger than the texts.
 fn place_bytes(values: &ArrayRef) -> usize {
     match values.data_type() {
         DataType::Utf8 | DataType::Binary => 4,
@@ -106,7 +106,7 @@ pub(super) fn of_batch(batch: &RecordBatch) -> usize {
     })
 }
 
-/// True when values of this type may have any size, each of its own.
+/// True when values of this type have individual sizes.
 pub(super) fn varies(data_type: &DataType) -> bool {
     match data_type {
         DataType::Utf8
@@ -128,8 +128,8 @@ pub(super) fn varies(data_type: &DataType) -> bool {
     }
 }
 
-/// No row of the batch takes more bytes than this, fixed widths left out; it is looked for closely
-/// where there may be more than `enough`.
+/// Upper bound of the bytes of a row of the batch, without fixed widths; computed exactly if it may
+/// exceed `enough`.
 pub(super) fn widest(batch: &RecordBatch, enough: usize) -> usize {
     let rows = batch.num_rows();
     let columns = || {
@@ -179,7 +179,7 @@ pub(super) fn of_scalar(value: &ScalarValue) -> usize {
     }
 }
 
-/// Bytes of what a function was given, or gives, for so many rows.
+/// Bytes of an argument or result of a function for `rows` rows.
 pub(super) fn of_value(value: &ColumnarValue) -> usize {
     match value {
         ColumnarValue::Array(array) => extent(array, 0, array.len()),

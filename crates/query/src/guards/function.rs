@@ -1,12 +1,11 @@
-//! A function within a guard: before it is called it is known what the call will give, and whether
-//! the statement may have that.
+//! A function with a guard: the size of the result is estimated before each call, and checked
+//! against the statement's memory.
 //!
-//! Invariants: a guarded function is transparent to everything that the planner asks; only its
-//! calls are checked. The check costs some tens of nanoseconds a batch, and some a row for
-//! functions that make much of little.
-//! Failure: `memory_limit` for a call that would give too much, `too_large` for one that would work
-//! too long on a single row; calls that work long on many rows are made in parts, between which the
-//! statement can be ended.
+//! Invariants: a guarded function is transparent to all queries of the planner; only its calls are
+//! checked. The check costs some tens of nanoseconds per batch, and also some per row for functions
+//! with large results. Failure: `memory_limit` for a call whose result is too large, `too_large`
+//! for one that takes too long on a single row; calls that take long on many rows are split into
+//! parts, between which the statement can be ended.
 
 use super::call::guarded_call;
 use super::sizes::{check, check_type};
@@ -26,7 +25,7 @@ use datafusion::logical_expr::{
 };
 use std::sync::Arc;
 
-/// Types within each other, in the name of a type.
+/// Maximum nesting depth of types in the name of a type.
 const TYPES_MAX: usize = 32;
 
 fn is_deep_type(name: &str) -> bool {
@@ -39,9 +38,9 @@ pub(super) struct Guarded {
     inner: Arc<ScalarUDF>,
 }
 
-/// The function within a guard.
+/// Adds a guard to a function.
 pub(crate) fn guarded(function: Arc<ScalarUDF>) -> Arc<ScalarUDF> {
-    // Those that wait for something else are never called directly.
+    // Asynchronous functions are never called directly.
     if is_guarded(&function) || function.as_async().is_some() {
         return function;
     }
@@ -52,7 +51,7 @@ pub(super) fn is_guarded(function: &ScalarUDF) -> bool {
     function.inner().is::<Guarded>()
 }
 
-/// The function itself.
+/// The function without its guard.
 pub(super) fn bare(function: &Arc<ScalarUDF>) -> &Arc<ScalarUDF> {
     match function.inner().downcast_ref::<Guarded>() {
         Some(guard) => &guard.inner,
@@ -66,7 +65,7 @@ impl Guarded {
     }
 }
 
-/// True when an expression, by itself, is computed without a guard.
+/// True when an expression itself needs a guard that it does not have.
 pub(super) fn needs_guard(expr: &Expr) -> bool {
     match expr {
         Expr::ScalarFunction(call) => !is_guarded(&call.func) && call.func.as_async().is_none(),
@@ -76,7 +75,7 @@ pub(super) fn needs_guard(expr: &Expr) -> bool {
     }
 }
 
-/// The expression within a guard; what is inside it stays as it is.
+/// Adds a guard to the expression; its arguments are unchanged.
 pub(super) fn guard_expr(expr: Expr) -> Result<Transformed<Expr>> {
     if !needs_guard(&expr) {
         return Ok(Transformed::no(expr));
@@ -104,8 +103,8 @@ pub(super) fn guard_expr(expr: Expr) -> Result<Transformed<Expr>> {
     }))
 }
 
-/// The expression with guards around its functions and operators. Aggregates and windows get theirs
-/// with the plan: until then the planner looks for those that are the same.
+/// Adds guards to the functions and operators of an expression. Aggregates and windows get theirs
+/// with the plan: until then the planner compares them for equality.
 pub(super) fn guard_calls(expr: Expr) -> Result<Expr> {
     let guarded = expr.transform_up(|part| {
         check(&part)?;
@@ -161,7 +160,7 @@ impl ScalarUDFImpl for Guarded {
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        // The names of types are read by recursion.
+        // The names of types are parsed recursively.
         let mut texts = args.scalar_arguments.iter().flatten();
         if self.name().contains("cast")
             && texts.any(|text| text.try_as_str().flatten().is_some_and(is_deep_type))
@@ -194,14 +193,14 @@ impl ScalarUDFImpl for Guarded {
             function.invoke_with_args(args)
         });
         made.map_err(|error| match error.find_root() {
-            // The library takes some types that its functions then do not compute with.
+            // The library accepts some types that its functions then cannot compute.
             DataFusionError::Internal(what) => of_types(function.name(), &types, what).into(),
             _ => error,
         })
     }
 
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
-        // Functions know each other without their guards.
+        // Functions recognise each other only without guards.
         let args = args.into_iter().map(|arg| match arg {
             Expr::ScalarFunction(mut call) => {
                 call.func = Arc::clone(bare(&call.func));

@@ -1,20 +1,19 @@
-//! Guards around everything that computes: what a statement takes, in memory and in time, is known
-//! and bounded while it is planned, while its constants are folded and while it runs.
+//! Guards around all computations: the memory and time of a statement are measured and bounded
+//! during planning, constant folding and execution.
 //!
 //! `allocator` counts the memory of threads; `statement` is a statement's account and its deadline;
-//! `cost` estimates a call of a function before it is made, with `extent`s of values; `call` makes
-//! a call within the account, and `sizes` refuses types that are too large; `function`, `operator`,
-//! `aggregates` and `windows` are the guarded ones, `planners` and `rule` put them into plans,
-//! `exec` is the guard around each operator of a plan that runs.
+//! `cost` estimates a call of a function before it is made, from the `extent`s of values; `call`
+//! makes a call within the account, and `sizes` refuses types that are too large; `function`,
+//! `operator`, `aggregates` and `windows` are the guarded versions, `planners` and `rule` put them
+//! into plans, `exec` is the guard around each operator of a running plan.
 //!
-//! Invariants: memory that is denied ends the process, so nothing of any size is made before the
-//! account shows that it fits. A call of a function is refused by its arguments, a batch has fewer
-//! rows where a plan makes them long, and the account is checked between two batches, two rows of a
-//! window, two states of groups, two parts of a call and two nodes of a plan. A statement takes at
-//! most its memory and [`statement::UNDER_WAY`] beyond it, all statements together at most theirs
-//! and as much beyond it, each but for the memory of a single step.
-//! Concurrency: see `statement`.
-//! Failure: `memory_limit`, `time_limit`, `too_large`.
+//! Invariants: a failed allocation ends the process, so large values are not built before the
+//! account shows that they fit. A call of a function is refused by its arguments, a batch has fewer
+//! rows where the plan makes rows long, and the account is checked between two batches, two rows of
+//! a window, two states of groups, two parts of a call and two nodes of a plan. A statement uses at
+//! most its memory and [`statement::UNDER_WAY`] beyond it, all statements together at most their
+//! common memory and as much beyond it, each plus the memory of a single step. Concurrency: see
+//! `statement`. Failure: `memory_limit`, `time_limit`, `too_large`.
 
 mod aggregates;
 mod allocator;
@@ -42,8 +41,7 @@ use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-/// Puts guards around all functions and planners of a state; after everything else has been
-/// registered.
+/// Adds guards to all functions and planners of a state; call after all other registrations.
 pub(crate) fn register(builder: &mut SessionStateBuilder) {
     if let Some(functions) = builder.scalar_functions() {
         functions.retain(|function| cost::Kind::known(function.name()).is_some());
@@ -74,7 +72,7 @@ pub(crate) fn register(builder: &mut SessionStateBuilder) {
     *builder.type_planner() = Some(Arc::new(planners::Sizes));
 }
 
-/// Puts a guard around each operator of a plan that is to be run once.
+/// Adds a guard to each operator of a plan for a single run.
 pub(crate) fn guard(
     plan: Arc<dyn ExecutionPlan>,
     statement: &Arc<Statement>,
@@ -82,7 +80,7 @@ pub(crate) fn guard(
     exec::guard(plan, statement)
 }
 
-/// Rows of the batches that the operators of a guarded plan are to make.
+/// Batch size in rows for the operators of a guarded plan.
 pub(crate) fn batch_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
     exec::batch_rows(plan)
 }

@@ -1,7 +1,7 @@
-//! Operators that make much of little, or match patterns, as functions within a guard: `||` between
-//! texts, and `~`, `LIKE`, `ILIKE` and `SIMILAR TO` where the pattern is not a short constant.
+//! Operators with large results or patterns, as guarded functions: `||` between texts, and `~`,
+//! `LIKE`, `ILIKE` and `SIMILAR TO` unless the pattern is a short constant.
 //!
-//! Invariant: an operator means the same, and its column has the same name, as without the guard.
+//! Invariant: an operator has the same meaning, and its column the same name, as without the guard.
 
 use super::call::guarded_call;
 use super::cost::states;
@@ -20,7 +20,7 @@ use datafusion::physical_expr::expressions::{self, Column, Literal};
 use datafusion::scalar::ScalarValue;
 use std::sync::Arc;
 
-/// Patterns with more states than this, about, are looked at before they are matched.
+/// Patterns with more states than this, about, are checked before they are matched.
 const STATES_SIMPLE: usize = 64;
 
 /// Operation between two values.
@@ -30,7 +30,7 @@ enum Means {
     Like { negated: bool, any_case: bool },
 }
 
-/// An operator as a function; `||` has two sides or more.
+/// An operator as a function; `||` has two or more operands.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Operation {
     means: Means,
@@ -131,7 +131,7 @@ impl ScalarUDFImpl for Operation {
                 });
                 types.collect()
             }
-            // These are made when the types are known.
+            // These functions are created with known types.
             (_, types) => Ok(types.to_vec()),
         }
     }
@@ -214,14 +214,14 @@ pub(super) fn needs_guard(expr: &Expr) -> bool {
             right,
             ..
         }) => !is_simple(right),
-        // Other escapes are an error when the expression is made.
+        // Other escapes are an error when the expression is built.
         Expr::Like(like) => like.escape_char.is_none_or(|c| c == '\\') && !is_simple(&like.pattern),
         Expr::SimilarTo(like) => like.escape_char.is_none() && !is_simple(&like.pattern),
         _ => false,
     }
 }
 
-/// The operator as a guarded function; its sides have the types that it requires.
+/// The operator as a guarded function; its operands have the required types.
 pub(super) fn guard(expr: Expr) -> Expr {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {

@@ -1,6 +1,6 @@
 //! Guards around the functions that the planner makes of syntax (`[1, 2]`, `position('a' IN b)`,
 //! `extract(…)`, `a || b`), from the start: arguments of table functions are computed before any
-//! rule sees them.
+//! rule runs.
 
 use super::function::{bare, guard_calls};
 use super::operator::{concatenation, is_concatenation};
@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable};
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 
-/// Elements of a list whose type says how many it has.
+/// Maximum elements of a list whose type includes its length.
 const SIZED_MAX: u64 = 1_000;
 
 /// A planner whose functions are guarded.
@@ -107,7 +107,7 @@ impl ExprPlanner for GuardedPlanner {
     }
 }
 
-/// `||` between what are no lists.
+/// `||` between operands that are not lists.
 #[derive(Debug)]
 pub(super) struct Concatenations;
 
@@ -147,7 +147,7 @@ fn concatenated(left: Expr, right: Expr) -> Expr {
     }
 }
 
-/// A function that makes a table, of constants.
+/// A table function with constant arguments.
 #[derive(Debug)]
 pub(super) struct GuardedTable {
     pub(super) name: String,
@@ -174,7 +174,7 @@ impl TableFunctionImpl for GuardedTable {
     }
 }
 
-/// Refuses types that say how many elements their lists have, where these are too many.
+/// Refuses list types of fixed length, if the length is too large.
 #[derive(Debug)]
 pub(super) struct Sizes;
 

@@ -1,9 +1,9 @@
-//! Puts guards around the parts that the planner itself has put into a plan: functions that no
+//! Adds guards to the parts that the planner itself has put into a plan: functions that no
 //! statement names, aggregates, windows, operators; and refuses types and parameters whose sizes
 //! alone are too large.
 //!
-//! Invariants: a plan means the same with its guards, and its columns keep their names. Before the
-//! rules of the SQL library go through a plan, and between them, the statement is checked.
+//! Invariants: a plan has the same meaning with its guards, and its columns keep their names. The
+//! statement is checked before and between the SQL library's rules.
 
 use super::function::{guard_expr, needs_guard};
 use super::sizes::check;
@@ -15,7 +15,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
 
-/// Checks whether the statement may go on, before its plan is analyzed.
+/// Checks whether the statement may continue, before its plan is analyzed.
 #[derive(Debug)]
 pub(crate) struct MayGoOn;
 
@@ -33,7 +33,7 @@ impl AnalyzerRule for MayGoOn {
     }
 }
 
-/// The rule: as the last one of the analyzer, and between the passes of the optimizer.
+/// The rule: runs last in the analyzer, and between the passes of the optimizer.
 #[derive(Debug)]
 pub(crate) struct GuardRule;
 

@@ -7,11 +7,11 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::Expr;
 
-/// Bytes that a value of a type may have by its type alone.
+/// Maximum bytes of a value due to its type alone.
 const TYPE_BYTES_MAX: usize = 8 << 10;
-/// Types within each other.
+/// Maximum nesting depth of types.
 const TYPE_DEPTH_MAX: usize = 64;
-/// Centroids of an approximate percentile: it takes memory for all of them at once.
+/// Maximum centroids of an approximate percentile: it allocates memory for all of them at once.
 const CENTROIDS_MAX: u64 = 10_000;
 
 /// Refuses casts and parameters that are too large by themselves.
@@ -38,7 +38,7 @@ pub(super) fn check(expr: &Expr) -> Result<()> {
     }
 }
 
-/// Refuses types with values of an enormous fixed size, and types nested without end.
+/// Refuses types with values of an enormous fixed size, and deeply nested types.
 pub(super) fn check_type(data_type: &DataType) -> Result<()> {
     let bytes = type_bytes(data_type, 0)?;
     if bytes > TYPE_BYTES_MAX {
@@ -70,7 +70,7 @@ fn type_bytes(data_type: &DataType, depth: usize) -> Result<usize> {
             }
             sum
         }
-        // A list has as many elements as it is given.
+        // A list has a variable number of elements.
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)

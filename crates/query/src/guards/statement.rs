@@ -1,11 +1,10 @@
 //! Account of a statement's memory, and its deadline.
 //!
 //! Invariants: while a thread works for a statement, the statement is the thread's current one, and
-//! the memory that the thread takes and gives back meanwhile counts for the statement. An account
-//! never falls below zero.
-//! Concurrency: several threads may work for one statement; accounts are atomic counters, and a
-//! thread settles its own part at each check, and when it leaves.
-//! Failure: a statement that may not go on gets an error at its next check; nothing is ended from
+//! the memory that the thread allocates and frees meanwhile counts for the statement. An account is
+//! never negative. Concurrency: several threads may work for one statement; accounts are atomic
+//! counters, and a thread settles its own share at each check, and when it leaves. Failure: a
+//! statement that may not continue gets an error at its next check; a statement is never ended from
 //! outside.
 
 use super::allocator;
@@ -24,25 +23,24 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Memory that a statement may take beyond the reservations of its operators: for the batches under
-/// way, and for results made of them. All statements together may take this much beyond their
-/// common limit, too.
+/// Memory that a statement may use beyond the reservations of its operators: for current batches,
+/// and for their results. All statements together may use this much beyond their common limit, too.
 pub(super) const UNDER_WAY: usize = 64 << 20;
 
-/// Bytes that a constant may become while a statement is planned: it is copied with the plan,
-/// compared, and printed in names.
+/// Maximum bytes of a constant during planning: it is copied with the plan, compared, and printed
+/// in names.
 const FOLDED_MAX: usize = 1 << 20;
-/// The same of a function that makes much of little.
+/// Maximum bytes of a constant computed by a function with large results.
 const GROWN_MAX: usize = 64 << 10;
-/// The same of all constants of a statement.
+/// Maximum bytes of all constants of a statement.
 const ALL_FOLDED_MAX: usize = 4 << 20;
 
 thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
-    /// Bytes that the thread had taken when its account was settled last.
+    /// Bytes that the thread had allocated when its account was last settled.
     static SETTLED: Cell<i64> = const { Cell::new(0) };
-    /// Where the allocator does not count: bytes that functions have returned since the last batch
-    /// was passed on.
+    /// If the allocator does not count: bytes that functions have returned since the last batch was
+    /// passed on.
     static RETURNED: Cell<usize> = const { Cell::new(0) };
     /// Bytes of values that a window has returned since the last batch was passed on.
     static GIVEN: Cell<usize> = const { Cell::new(0) };
@@ -54,7 +52,7 @@ struct Current {
     planning: bool,
 }
 
-/// A statement's account and its end.
+/// A statement's account and its deadline.
 pub(crate) struct Statement {
     cancel: CancelToken,
     deadline: Option<(Instant, Duration)>,
@@ -134,12 +132,12 @@ impl Statement {
         work()
     }
 
-    /// Has a future plan for the statement.
+    /// Runs a future that plans for the statement.
     pub(crate) async fn scope<T>(self: &Arc<Statement>, work: impl Future<Output = T>) -> T {
         self.scope_as(true, work).await
     }
 
-    /// Has a future work for the statement.
+    /// Runs a future that works for the statement.
     pub(crate) async fn work<T>(self: &Arc<Statement>, work: impl Future<Output = T>) -> T {
         self.scope_as(false, work).await
     }
@@ -160,7 +158,7 @@ impl Statement {
     fn add(&self, bytes: i64) {
         let mut before = self.held.load(Ordering::Relaxed);
         loop {
-            // What was taken elsewhere is given back here at times.
+            // Memory that was allocated elsewhere is sometimes freed here.
             let after = before.saturating_add(bytes).max(0);
             match self.held.compare_exchange_weak(
                 before,
@@ -174,21 +172,21 @@ impl Statement {
         }
     }
 
-    /// Takes over what another thread has taken.
+    /// Adds memory that another thread has allocated.
     pub(super) fn take_over(&self, bytes: usize) {
         if allocator::taken() != 0 {
             self.add(signed(bytes));
         }
     }
 
-    /// Releases memory that another thread will give back.
+    /// Subtracts memory that another thread will free.
     pub(super) fn hand_over(&self, bytes: usize) {
         if allocator::taken() != 0 {
             self.add(-signed(bytes));
         }
     }
 
-    /// Whether the statement may go on.
+    /// Checks whether the statement may continue.
     pub(crate) fn check(&self) -> Result<()> {
         if self.cancel.is_set() {
             return Err(Error::time_limit("nobody waits for the statement any more").into());
@@ -201,7 +199,7 @@ impl Statement {
         self.check_memory(0, "what it has made so far")
     }
 
-    /// Checks that the statement may take so many bytes more.
+    /// Checks that the statement may use `bytes` more.
     pub(super) fn check_memory(&self, bytes: usize, what: &str) -> Result<()> {
         let held = self.held.load(Ordering::Relaxed);
         let held = usize::try_from(held).unwrap_or(0);
@@ -216,8 +214,7 @@ impl Statement {
         if wanted > self.memory.saturating_add(UNDER_WAY) {
             return Err(refused("the statement", self.memory).into());
         }
-        // The large ones go first: of those that run, one at least holds as much as they hold on
-        // average.
+        // Large statements end first: at least one running statement uses as much as the average.
         let (all, running) = self.all.held();
         if all.saturating_add(bytes) > self.all.limit().saturating_add(UNDER_WAY)
             && wanted >= all / running.max(1)
@@ -237,7 +234,7 @@ impl Drop for Statement {
 
 /// A thread at work for a statement.
 pub(crate) struct Inside {
-    /// The thread's work before; `None` = the same statement.
+    /// The thread's previous work; `None` = the same statement.
     before: Option<Option<Current>>,
     _of_this_thread: PhantomData<*const ()>,
 }
@@ -251,7 +248,7 @@ impl Drop for Inside {
     }
 }
 
-/// Puts what this thread has taken since the last time into an account.
+/// Adds the memory that this thread has allocated since the last call to an account.
 fn settle(current: Option<&Current>) {
     let taken = allocator::taken();
     let grown = taken.wrapping_sub(SETTLED.replace(taken));
@@ -262,7 +259,7 @@ fn settle(current: Option<&Current>) {
     }
 }
 
-/// Whether the statement that this thread works for may go on; without one, it may.
+/// Checks whether the statement of this thread may continue; without a statement it may.
 pub(crate) fn checkpoint() -> Result<()> {
     CURRENT.with_borrow(|current| match current {
         None => Ok(()),
@@ -273,7 +270,7 @@ pub(crate) fn checkpoint() -> Result<()> {
     })
 }
 
-/// Checks that the current statement may take so many bytes more.
+/// Checks that the current statement may use `bytes` more.
 pub(super) fn check_memory(bytes: usize, what: &str) -> Result<()> {
     CURRENT.with_borrow(|current| {
         let Some(now) = current else {
@@ -285,8 +282,8 @@ pub(super) fn check_memory(bytes: usize, what: &str) -> Result<()> {
     })
 }
 
-/// Checks that a constant of so many bytes may be made while a statement is planned. A refused
-/// constant is computed when the statement runs, where it may be.
+/// Checks that a constant of `bytes` may be built during planning. A refused constant is computed
+/// when the statement runs, where it may be allowed.
 pub(super) fn check_fold(bytes: usize, grows: bool, what: &str) -> Result<()> {
     let folded = CURRENT.with_borrow(|current| match current {
         Some(now) if now.planning => Some(now.statement.folded.load(Ordering::Relaxed)),
@@ -306,7 +303,7 @@ pub(super) fn check_fold(bytes: usize, grows: bool, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Something of so many bytes was made.
+/// Records that a value of `bytes` was built.
 pub(super) fn made(bytes: usize) {
     CURRENT.with_borrow(|current| {
         let Some(now) = current else { return };
@@ -318,8 +315,8 @@ pub(super) fn made(bytes: usize) {
     });
 }
 
-/// A window gave a value of so many bytes. When it has given all of a batch, they are put together,
-/// and there are twice as many bytes for a while, or more where the whole grows.
+/// Records that a window returned a value of `bytes`. At the end of a batch all values are
+/// concatenated, and memory is doubled for a while, or more if the buffer grows.
 pub(super) fn given(bytes: usize) -> Result<()> {
     made(bytes);
     let all = GIVEN.get().saturating_add(bytes);
@@ -327,7 +324,7 @@ pub(super) fn given(bytes: usize) -> Result<()> {
     check_memory(all.saturating_mul(2), "a window")
 }
 
-/// A batch was passed on: it includes all values made before, or they were dropped.
+/// Records that a batch was passed on: it includes all values built before, or they were dropped.
 pub(super) fn handed_on() {
     RETURNED.set(0);
     GIVEN.set(0);

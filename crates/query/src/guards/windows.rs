@@ -1,10 +1,10 @@
-//! Windows within a guard: they give a value for each row, and each of these may be as large as all
-//! rows before it.
+//! Window functions with a guard: they return a value for each row, and each value may be as large
+//! as all previous rows.
 //!
-//! The values of a batch, or of a whole partition, are gathered before they are passed on; the
-//! guard therefore checks after each value whether the statement may go on.
+//! The values of a batch, or of a whole partition, are collected before they are passed on; the
+//! guard therefore checks after each value whether the statement may continue.
 //!
-//! Invariant: a guarded window function is transparent to everything that the planner asks.
+//! Invariant: a guarded window function is transparent to all queries of the planner.
 
 use super::aggregates::{self, given};
 use super::extent::extent;
@@ -53,7 +53,7 @@ pub(super) fn window(inner: Arc<WindowUDF>) -> Arc<WindowUDF> {
     Arc::new(WindowUDF::new_from_impl(Window { inner }))
 }
 
-/// Whether a call looks ahead by more than one row: the SQL library loses values behind a gap then.
+/// Whether a call looks ahead by more than one row: the SQL library then loses values after a gap.
 fn looks_over_gaps(name: &str, exprs: &[Arc<dyn PhysicalExpr>]) -> bool {
     let offset = exprs.get(1).and_then(|expr| expr.downcast_ref::<Literal>());
     let offset = offset.and_then(|offset| offset.value().cast_to(&DataType::Int64).ok());

@@ -1,7 +1,7 @@
-//! Rows of the answer, computed match by match.
+//! Output rows of a pattern, computed match by match.
 //!
-//! Invariant: an expression of one row of a match sees the rows up to it; an expression of the
-//! whole match (`FINAL`, and of a match that is one row) sees all.
+//! Invariant: an expression of one row of a match uses the rows up to that row; an expression of
+//! the whole match (`FINAL`, or a match with one output row) uses all rows.
 
 use super::machine::Label;
 use super::node::Slot;
@@ -23,11 +23,11 @@ pub(super) struct Match<'a> {
 
 /// The rows of an answer.
 pub(super) struct Answers {
-    /// The row of the partition whose columns are answered.
+    /// Index of the partition row whose columns are output.
     rows: Vec<u64>,
-    /// Of each slot.
+    /// Cells of each slot.
     cells: Vec<Vec<Cell>>,
-    /// Position of each answered match for a watch, where one tracks the search.
+    /// Position of each reported match for a watch, if one tracks the search.
     tracks: Vec<String>,
 }
 
@@ -48,12 +48,12 @@ impl Answers {
         self.rows.push(u64::try_from(row).unwrap_or(u64::MAX));
     }
 
-    /// Adds the position of the row that was answered last, for a watch.
+    /// Adds the position of the last output row, for a watch.
     pub(super) fn track(&mut self, track: String) {
         self.tracks.push(track);
     }
 
-    /// A row that is in no match.
+    /// Adds a row that is not in a match.
     pub(super) fn unmatched(&mut self, row: usize) {
         self.row(row);
         for cells in &mut self.cells {
@@ -61,7 +61,7 @@ impl Answers {
         }
     }
 
-    /// A match: as one row, or as all of its rows.
+    /// Adds a match: as one row, or as all of its rows.
     pub(super) fn matched(&mut self, run: &Run<'_>, of: &Match<'_>) -> Result<()> {
         let all = run.spec.answers.rows;
         let last = of.labels.len().checked_sub(1);
@@ -78,7 +78,7 @@ impl Answers {
             (true, None) => vec![None],
         };
         for place in &shown {
-            // One row is answered with the columns of the partition, which all rows share.
+            // For one output row the columns of the partition are used, which all rows share.
             self.row(of.start + if all { place.unwrap_or(0) } else { 0 });
         }
         for (at, cells) in self.cells.iter_mut().enumerate() {
@@ -87,7 +87,7 @@ impl Answers {
         Ok(())
     }
 
-    /// The rows as a batch; none are left.
+    /// Takes the rows as a batch.
     pub(super) fn batch(
         &mut self,
         run: &Run<'_>,
@@ -124,7 +124,7 @@ impl Answers {
     }
 }
 
-/// The cells of one slot, for the rows that are shown.
+/// The cells of one slot, for the output rows.
 fn slot_cells(
     run: &Run<'_>,
     of: &Match<'_>,

@@ -1,9 +1,9 @@
-//! Bounds on the locations of a pattern's matches, for a scan that leaves out the rest.
+//! Bounds on the locations of a pattern's matches, for a scan that skips the rest.
 //!
-//! Invariants: an anchor stands in every match, or one of several does; its conditions are met by
-//! the row itself, wherever it stands in the match. Patterns whose answers depend on rows without a
-//! match, or on the ends of a partition, have no bounds.
-//! Failure: none; parts that are not understood give no bounds.
+//! Invariants: every match contains the anchor, or one of several anchors; the anchor row itself
+//! satisfies its conditions, wherever it is in the match. Patterns whose answers depend on rows
+//! without a match, or on the ends of a partition, do not have bounds. Failure: does not fail;
+//! unsupported parts have no bounds.
 
 use super::node::{Pattern, PatternSpec, Slot};
 use super::regex::Regex;
@@ -23,10 +23,10 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 use std::sync::Arc;
 
-/// A match of more rows than these is not looked for row by row around its anchors.
+/// Matches with more rows than this are not searched row by row around their anchors.
 const ROWS_MAX: usize = 1_000;
 
-/// An input that reads no more than a pattern needs.
+/// An input that reads only the rows that a pattern needs.
 pub(super) struct Narrowed {
     pub(super) input: Arc<dyn ExecutionPlan>,
     pub(super) scan: Arc<ScanExec>,
@@ -37,14 +37,14 @@ pub(super) struct Narrowed {
 pub(super) struct Computation<'a> {
     pub(super) input: &'a Arc<dyn ExecutionPlan>,
     pub(super) partition: &'a [Arc<dyn PhysicalExpr>],
-    /// The first one that rows are ordered by.
+    /// The first sort key of the rows.
     pub(super) time: Option<&'a Arc<dyn PhysicalExpr>>,
     pub(super) rows: &'a [Arc<dyn PhysicalExpr>],
     /// Conditions of symbols, over slots.
     pub(super) conditions: &'a [Option<Expr>],
 }
 
-/// The input without what no match can reach; `None` when nothing is known of that.
+/// The input without rows that a match cannot reach; `None` when this is unknown.
 pub(super) fn narrowed(node: &Pattern, of: &Computation<'_>) -> Result<Option<Narrowed>> {
     let spec = &node.spec;
     let is_plain = node.tracked.is_none()
@@ -96,7 +96,7 @@ pub(super) fn narrowed(node: &Pattern, of: &Computation<'_>) -> Result<Option<Na
 /// Symbols that can be looked up.
 struct Anchors {
     of: Vec<Anchor>,
-    /// Of each symbol.
+    /// Index of each symbol's anchor.
     places: Vec<Option<usize>>,
 }
 
@@ -122,8 +122,8 @@ impl Anchors {
         anchors
     }
 
-    /// Where a match can be that has this part of the pattern. `before` = rows of it may stand
-    /// before those of the part, `behind` = behind them.
+    /// Possible locations of a match, given this part of the pattern. `before` = rows of the match
+    /// may precede the part, `behind` = rows may follow it.
     fn near(&self, part: &Regex, before: bool, behind: bool) -> Near {
         match part {
             Regex::Symbol(symbol) => match self.places.get(*symbol).copied().flatten() {
@@ -149,7 +149,7 @@ impl Anchors {
             Regex::Repeat {
                 of, most: Some(1), ..
             } => self.near(of, before, behind),
-            // The first of its rows is one, and so is the last.
+            // The first and the last row are the symbol.
             Regex::Repeat { of, .. } if matches!(**of, Regex::Symbol(_)) => Near::All(vec![
                 self.near(of, before, true),
                 self.near(of, true, behind),
@@ -160,11 +160,11 @@ impl Anchors {
     }
 }
 
-/// A scan, and what the columns of a plan are that reads it.
+/// A scan, and the plan's columns that are read from it.
 struct Source<'a> {
     scan: &'a ScanExec,
     columns: Vec<Option<usize>>,
-    /// Not every row that is read is one of the plan.
+    /// True if the plan excludes some of the scanned rows.
     is_filtered: bool,
 }
 
@@ -202,7 +202,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The column of the scan that an expression is, if it is one.
+    /// The scan column of an expression; `None` for other expressions.
     fn column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         let column = expr.downcast_ref::<Column>()?;
         self.columns.get(column.index()).copied().flatten()
@@ -212,7 +212,8 @@ impl<'a> Source<'a> {
         self.scan.role(self.column(expr)?)
     }
 
-    /// A condition of a symbol as one of the table's rows, if it is about the row alone.
+    /// A condition of a symbol as a condition on the table's rows, if it concerns only the row
+    /// itself.
     fn of_row(
         &self,
         spec: &PatternSpec,
@@ -243,7 +244,7 @@ impl<'a> Source<'a> {
                         Transformed::no(Expr::Column(column))
                     }
                 },
-                // The comparisons of the engine take both zeros, and all NaN, for one.
+                // The engine's comparisons treat both zeros, and all NaN, as equal.
                 Expr::ScalarFunction(mut call) if call.func.name() == CANONICAL => {
                     match (call.args.pop(), call.args.is_empty()) {
                         (Some(of), true) => Transformed::yes(of),

@@ -75,7 +75,7 @@ impl RelationPlanner for Clauses {
     }
 }
 
-/// The source of the rows: a sub-query stands as the first column of the partition.
+/// The source of the rows: a sub-query is encoded as the first column of the partition.
 fn source(table: ast::TableFactor, partition: &mut Vec<ast::Expr>) -> ast::TableFactor {
     let is_query = matches!(&table, ast::TableFactor::Table { name, .. }
         if name.0.last().and_then(|part| part.as_ident()).is_some_and(|n| n.value == SOURCE));
@@ -96,7 +96,7 @@ fn source(table: ast::TableFactor, partition: &mut Vec<ast::Expr>) -> ast::Table
     }
 }
 
-/// The name that stands for the pattern.
+/// The quoted name that encodes the pattern.
 fn text_of(pattern: &ast::MatchRecognizePattern) -> Result<&str> {
     match pattern {
         ast::MatchRecognizePattern::Symbol(ast::MatchRecognizeSymbol::Named(name)) => {
@@ -106,7 +106,7 @@ fn text_of(pattern: &ast::MatchRecognizePattern) -> Result<&str> {
     }
 }
 
-/// The pattern, and what stands behind it.
+/// The pattern, and the parts after it.
 struct Parts {
     written: Written,
     subsets: Vec<(String, Vec<usize>)>,
@@ -268,7 +268,7 @@ impl Clause<'_> {
         for by in by {
             let descends = by.options.asc == Some(false);
             let column = self.columns(vec![by.expr], "ORDER BY")?;
-            // Absent ones are the greatest, as everywhere.
+            // NULL is the greatest value, as everywhere.
             let first = by.options.nulls_first.unwrap_or(descends);
             let sort = column
                 .into_iter()
@@ -470,7 +470,7 @@ impl Clause<'_> {
     }
 }
 
-/// Expressions over rows, each once.
+/// Distinct expressions over rows.
 #[derive(Default)]
 struct Rows {
     exprs: Vec<Expr>,
@@ -522,8 +522,8 @@ fn coerced(expr: Expr, schema: &Arc<DFSchema>) -> Result<Expr> {
 /// character.
 const UNNAMED: &str = "match_recognize\u{1f}";
 
-/// The node: the columns of the partition, of the order, the measures, and the others where every
-/// row is answered.
+/// The node: the columns of the partition, of the order, the measures, and the other columns if
+/// every row is output.
 fn answer(
     input: LogicalPlan,
     shape: Shape,
@@ -550,7 +550,7 @@ fn answer(
         }
     }
     spec.before = before;
-    // As an unnamed table, so that its columns differ from those of sub-queries.
+    // An unnamed table, so that its columns differ from those of sub-queries.
     let named = TableReference::bare(UNNAMED);
     let mut fields = Vec::with_capacity(kept.len() + measures.len());
     for column in &kept {

@@ -1,8 +1,7 @@
-//! Looks through partitions for matches.
+//! Searches partitions for matches.
 //!
-//! Invariants: one partition is in memory at a time, and of it no more than the matches that begin
-//! at a row can reach, where these have a bound; between two starts of a search the statement is
-//! checked.
+//! Invariants: one partition is in memory at a time, and if matches are bounded only the rows
+//! within reach of the current start; the statement is checked between two starts of a search.
 
 use super::answers::{Answers, Match};
 use super::machine::{Label, Machine};
@@ -46,25 +45,25 @@ pub(super) struct Parts {
     pub(super) order: Option<LexOrdering>,
     pub(super) rows: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) kept: Vec<Arc<dyn PhysicalExpr>>,
-    /// The key of the order of rows, where the length of matches is bounded.
+    /// The sort key of rows, if the length of matches is bounded.
     pub(super) times: Option<Arc<dyn PhysicalExpr>>,
     pub(super) measures: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) conditions: Conditions,
     pub(super) spec: Arc<PatternSpec>,
     pub(super) tracked: Option<Tracked>,
-    /// Where matches can be of what a scan reads.
+    /// Possible locations of matches among the rows of a scan.
     pub(super) skips: Option<(Arc<ScanExec>, Arc<Skipping>)>,
 }
 
 impl Parts {
-    /// Whether some rows say all of the matches that begin at one of them.
+    /// Whether a bounded number of rows decides all matches that begin at a row.
     fn is_bounded(&self) -> bool {
         let spec = &self.spec;
         let has_bound = spec.within.is_some() || spec.regex.longest().is_some();
         has_bound && self.tracked.is_none()
     }
 
-    /// The rows that are searched, and when each stretch of them ends.
+    /// The ranges of rows to search, each with the end of its time.
     fn stretches(
         &self,
         run: &Run<'_>,
@@ -97,7 +96,7 @@ impl Parts {
     }
 }
 
-/// The node of a plan that runs.
+/// The physical operator.
 #[derive(Debug)]
 pub(super) struct PatternExec {
     input: Arc<dyn ExecutionPlan>,
@@ -235,14 +234,14 @@ impl ExecutionPlan for PatternExec {
     }
 }
 
-/// The work of a run of the plan.
+/// State of one execution of the plan.
 struct Search {
     runs: Runs,
-    /// For ways through the pattern.
+    /// Memory of threads through the pattern.
     reserved: MemoryReservation,
     window: Window,
     parts: Arc<Parts>,
-    /// Where matches can be.
+    /// Possible locations of matches.
     skips: Option<(Arc<Skipping>, Arc<View>)>,
     batch_rows: usize,
     ready: VecDeque<RecordBatch>,
@@ -261,16 +260,17 @@ impl Search {
         }
     }
 
-    /// Rows that are read before a search goes on: all of a partition, unless matches have a bound.
+    /// Number of rows to read before a search continues: all of a partition, unless matches are
+    /// bounded.
     fn rows_wanted(&self) -> usize {
         match self.parts.is_bounded() {
-            // What a search leaves is looked at again, so that there must come as much at least.
+            // Retained rows are searched again, so at least as many new rows must be read.
             true => self.window.rows().max(2 * self.batch_rows),
             false => usize::MAX,
         }
     }
 
-    /// Looks through the next rows of a partition, as far as they say what matches there are.
+    /// Searches the next rows of a partition, as far as these rows decide the matches.
     fn look_through(&mut self, part: Part) -> Result<()> {
         self.reserved.free();
         let ends = part.ends;
@@ -324,13 +324,13 @@ impl Search {
     }
 }
 
-/// Rows of a partition that were read and are needed for what follows.
+/// Rows of a partition that were read and are still needed.
 struct Window {
     rest: Option<RecordBatch>,
     reserved: MemoryReservation,
-    /// Nothing of the partition was left behind.
+    /// True if no row of the partition was dropped.
     begins: bool,
-    /// The row where the search goes on.
+    /// Row at which the search continues.
     next: usize,
     /// Rows before this one are in a match.
     covered: usize,
@@ -360,16 +360,16 @@ impl Window {
             return Ok(rows);
         };
         let all = bytes(&rest).saturating_add(bytes(&rows));
-        // The new rows are reserved where they were read.
+        // The memory of the new rows was reserved when they were read.
         self.reserved.try_resize(all)?;
         Ok(concat_batches(&rest.schema(), [&rest, &rows])?)
     }
 
-    /// Keeps the rows from one on, and so many before it.
+    /// Retains the rows from one row on, and `before` rows before it.
     fn keep(&mut self, batch: &RecordBatch, next: usize, before: usize) -> Result<()> {
         let from = next.saturating_sub(before);
         let rest = batch.slice(from, batch.num_rows().saturating_sub(from));
-        // It is a part of all of them until it is put together with others.
+        // A slice of the batch until it is concatenated with others.
         self.reserved.try_resize(bytes(batch))?;
         self.begins &= from == 0;
         self.next = next - from;
@@ -384,12 +384,12 @@ impl Window {
     }
 }
 
-/// Whether the rows that are there say all of the matches that begin at one of them.
+/// Whether the available rows decide all matches that begin at a row.
 struct Decides {
     all: bool,
-    /// A time that is in the rows, with as many rows behind it as the pattern needs.
+    /// A time among the rows, followed by as many rows as the pattern needs.
     known_ns: Option<i64>,
-    /// The stretch ends before that.
+    /// True if the part ends before that time.
     has_end: bool,
     within_ns: Option<i64>,
     longest: Option<usize>,
@@ -412,7 +412,7 @@ impl Decides {
         }
     }
 
-    /// The end of the rows whose conditions see all rows of the stretch that they need.
+    /// The end of the rows whose conditions have all required rows of the part.
     fn known(&self, run: &Run<'_>) -> usize {
         let known = match self.all {
             true => run.count,
@@ -421,7 +421,7 @@ impl Decides {
         known.min(run.end)
     }
 
-    /// Whether all is there that decides on the matches which begin at a row.
+    /// Whether the available rows decide the matches that begin at a row.
     fn row(&self, run: &Run<'_>, row: usize) -> bool {
         if self.all || self.has_end {
             return true;
@@ -444,7 +444,7 @@ struct Looking<'a> {
     answers: Answers,
     follower: Option<Follower<'a>>,
     kept: Vec<ArrayRef>,
-    /// Where it goes on.
+    /// Row at which the search continues.
     row: usize,
     covered: usize,
     batch_rows: usize,
@@ -453,7 +453,7 @@ struct Looking<'a> {
 }
 
 impl<'a> Looking<'a> {
-    /// Rows that are looked through from their first one on, or from where a watch has come to.
+    /// A search from the first row, or from the position of a watch.
     fn new(
         parts: &'a Parts,
         run: &Run<'_>,
@@ -486,14 +486,14 @@ impl<'a> Looking<'a> {
         })
     }
 
-    /// Searches to the end of a stretch; false when rows that are not there yet decide on what
-    /// begins at the next one.
+    /// Searches to the end of a part; false when missing rows decide the matches that begin at the
+    /// next row.
     fn stretch(&mut self, run: &mut Run<'_>, decides: &Decides) -> Result<bool> {
         let spec = &*self.parts.spec;
         let passes = self.follower.is_none() && !spec.answers.unmatched;
         while self.row < run.end {
             if passes {
-                // Rows that no match begins at need no search.
+                // Rows at which no match begins are skipped.
                 self.row = run.next_beginning(self.row, decides.known(run));
                 if self.row >= run.end {
                     break;
@@ -557,7 +557,7 @@ impl<'a> Looking<'a> {
     }
 }
 
-/// Where the search goes on behind a match.
+/// Row at which the search continues after a match.
 fn behind(skip: &Skip, start: usize, labels: &[Label]) -> Result<usize> {
     if labels.is_empty() {
         return Ok(start + 1);

@@ -1,14 +1,14 @@
-//! Rows that conditions look back at: per path through a pattern, the rows of the symbols that a
-//! condition names, and their tallies.
+//! Previously matched rows for conditions: per path through a pattern, the rows of the symbols that
+//! a condition names, and their tallies.
 //!
-//! Every past is the past before its last row and that row. Of each set of symbols that a condition
-//! names it has the newest row of the set; such a row knows the one before it, and by a jump one
-//! much further back, so that the n-th row from either end is found in a number of steps that grows
-//! with the logarithm of their number (level ancestors by jump pointers: Myers, *An applicative
-//! random-access stack*, 1983). Tallies are stored with the row.
+//! Each past is an earlier past plus one row. For each set of symbols that a condition names, a
+//! past has the newest row of the set; such a row links to the previous row of the set, and by a
+//! jump to one further back, so that the n-th row from either end is found in a number of steps
+//! that grows with the logarithm of their number (level ancestors by jump pointers: Myers, *An
+//! applicative random-access stack*, 1983). Tallies are stored with the row.
 //!
-//! Invariants: a past is never changed once it is made, so that ways which part share what was
-//! before; a row costs the same however many were matched before it.
+//! Invariants: a past is immutable, so that diverging paths share their common prefix; the cost of
+//! a row does not depend on the number of previously matched rows.
 
 use super::node::Slot;
 use super::slots::{Of, Tally};
@@ -16,7 +16,7 @@ use super::tally::{Column, Sum, row_key};
 use crate::error::Error;
 use datafusion::common::Result;
 
-/// The past of a way through a pattern.
+/// The past of a path through a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PastId(u32);
 
@@ -27,7 +27,7 @@ struct Link {
     /// Number of rows of the set before it.
     depth: u32,
     before: Option<u32>,
-    /// A row further back; the first one leads to itself.
+    /// An earlier row; the first row links to itself.
     jump: u32,
 }
 
@@ -38,17 +38,17 @@ struct Chain {
     tallies: Vec<Tallied>,
 }
 
-/// Something that is tallied of a chain: of each of its rows, with all before it.
+/// A tally of a chain: for each row, of that row and all rows before it.
 struct Tallied {
     slot: usize,
     what: Tally,
     sums: Vec<Sum>,
 }
 
-/// Where conditions find a slot.
+/// Source of a slot for conditions.
 #[derive(Clone, Copy, Debug)]
 enum SlotSource {
-    /// Not a part of a past.
+    /// Not part of a past.
     Elsewhere,
     Chain(usize),
     Tally {
@@ -60,9 +60,9 @@ enum SlotSource {
 /// The pasts of one search.
 pub(super) struct Lookback {
     chains: Vec<Chain>,
-    /// Of each slot.
+    /// Source of each slot.
     places: Vec<SlotSource>,
-    /// Of each past, the newest row of each chain.
+    /// Newest row of each chain, per past.
     heads: Vec<Option<u32>>,
     pasts: u32,
 }
@@ -76,7 +76,7 @@ impl Chain {
         self.links.get(place(at))
     }
 
-    /// The row of a chain that has so many before it.
+    /// The row of a chain that has `depth` rows before it.
     fn ancestor(&self, head: Option<u32>, depth: u32) -> Option<&Link> {
         let mut link = self.link(head?)?;
         if link.depth < depth {
@@ -98,7 +98,7 @@ impl Chain {
         link.map_or(0, |link| link.depth + 1)
     }
 
-    /// Its first rows, or its last ones: at most so many.
+    /// Appends the first or the last rows of a chain, at most `most`.
     fn tell(&self, head: Option<u32>, first: bool, most: u32, key: &mut Vec<i128>) {
         let count = self.count(head);
         let mut link = match first {
@@ -110,11 +110,11 @@ impl Chain {
             key.push(row_key(known.row));
             link = known.before.and_then(|before| self.link(before));
         }
-        // The end of the list, which is no row.
+        // End marker of the list; not a valid row.
         key.push(-1);
     }
 
-    /// The chain with a row more; its newest one is answered.
+    /// Appends a row to a chain, and returns its new head.
     fn push(&mut self, head: Option<u32>, row: usize) -> Result<u32> {
         let at = numbered(self.links.len())?;
         let last = head.and_then(|head| Some((head, *self.link(head)?)));
@@ -137,7 +137,7 @@ impl Chain {
         Ok(at)
     }
 
-    /// Where the row behind one jumps to: jumps of one length twice become one of twice that.
+    /// Jump target of the row after one: two jumps of equal length become one of twice the length.
     fn jump_over(&self, head: u32, last: &Link) -> u32 {
         let further = || {
             let jump = self.link(last.jump)?;
@@ -159,7 +159,7 @@ fn numbered(count: usize) -> Result<u32> {
 }
 
 impl Lookback {
-    /// For conditions that look at these slots of the rows matched before.
+    /// A lookback for conditions that read these slots of previously matched rows.
     pub(super) fn new(slots: &[Slot], looked_at: &[usize]) -> Lookback {
         let mut lookback = Lookback {
             chains: Vec::new(),
@@ -203,12 +203,12 @@ impl Lookback {
         SlotSource::Tally { chain, tally }
     }
 
-    /// Whether conditions look back at anything.
+    /// Whether conditions read previously matched rows.
     pub(super) fn is_needed(&self) -> bool {
         !self.chains.is_empty()
     }
 
-    /// The past of the first row of a search; pasts of the search before are dropped.
+    /// The past of the first row of a search; drops the pasts of the previous search.
     pub(super) fn begin(&mut self) -> Result<PastId> {
         for chain in &mut self.chains {
             chain.links.clear();
@@ -233,7 +233,7 @@ impl Lookback {
         self.heads.get(at).copied().flatten()
     }
 
-    /// A past with a row more, which is a symbol.
+    /// A past extended by a row, which is a symbol.
     pub(super) fn with(
         &mut self,
         past: PastId,
@@ -261,8 +261,8 @@ impl Lookback {
         self.add(heads)
     }
 
-    /// The row that a slot is about: so many rows of its set behind the first, or before the last,
-    /// where `row` as `symbol` is the last one of all.
+    /// The row of a slot: `steps` rows of its set after the first, or before the last, where `row`
+    /// as `symbol` is the last of all rows.
     pub(super) fn row(
         &self,
         slot: usize,
@@ -318,8 +318,8 @@ impl Lookback {
         sum.unwrap_or_default()
     }
 
-    /// Appends everything that a condition can learn of a past by this slot. Two pasts with equal
-    /// keys have equal continuations.
+    /// Appends everything that a condition can observe of a past through this slot. Two pasts with
+    /// equal keys have equal continuations.
     pub(super) fn tell(&self, slot: usize, of: &Slot, past: PastId, key: &mut Vec<i128>) {
         match (self.places.get(slot).copied(), of) {
             (
@@ -342,12 +342,12 @@ impl Lookback {
                     of: Some(_), what, ..
                 },
             ) => self.sum(chain, tally, past).tell(*what, key),
-            // Of all rows, which are the same for all ways to one row.
+            // A tally of all rows is the same for all paths to one row.
             _ => {}
         }
     }
 
-    /// Bytes that all pasts take.
+    /// Memory of all pasts, in bytes.
     pub(super) fn bytes(&self) -> usize {
         let heads = self.heads.capacity() * size_of::<Option<u32>>();
         let chains = self.chains.iter().map(|chain| {

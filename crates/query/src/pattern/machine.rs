@@ -1,48 +1,49 @@
-//! The automaton: all ways through a pattern at once, row by row, the preferred ones first.
+//! The automaton: follows all paths through a pattern at once, row by row, the preferred ones
+//! first.
 //!
-//! A thread is a step of the program and the symbols of the rows before it. Of two threads at one
-//! step with equal pasts from there on, only the preferred one continues, so that there are never
-//! more threads than steps, unless conditions look back at matched rows: then there are as many as
-//! there are pasts that conditions can tell apart.
+//! A thread is a step of the program and the symbols of the rows before it. Among threads at one
+//! step with equal pasts, only the preferred one continues, so that there are never more threads
+//! than steps, unless conditions read previously matched rows: then the number of threads is
+//! bounded by the number of distinguishable pasts.
 //!
-//! Invariants: the match found is the one that trying all paths one after the other would find
-//! first. Memory of threads is reported to [`Rows::holds_nodes`] before it grows far.
-//! Failure: `memory_limit`, from there; errors of conditions.
+//! Invariants: the match equals the first match that backtracking over all paths in order would
+//! find. Memory of threads is reported to [`Rows::holds_nodes`] before it grows much. Failure:
+//! `memory_limit`, from `holds_nodes`; errors of conditions.
 
 use super::program::{Program, Step};
 use datafusion::common::Result;
 use std::collections::{HashMap, HashSet};
 
-/// The rows of a partition, or of a stretch of it, with the conditions on them.
+/// The rows of a partition, or of a part of it, with the conditions on them.
 pub(super) trait Rows {
-    /// Behind the last one: where a match ends at the latest.
+    /// The end of the rows: every match ends there at the latest.
     fn end(&self) -> usize;
 
     /// Whether a row is the first one of the partition.
     fn is_first(&self, row: usize) -> bool;
 
-    /// The matched rows, as far as conditions look back at them.
+    /// The previously matched rows, as far as conditions read them.
     type Past: Copy;
 
-    /// The past of a search that begins; pasts of the search before are dropped.
+    /// The past of a new search; drops the pasts of the previous search.
     fn begin(&mut self) -> Result<Self::Past>;
 
-    /// A past with a row more.
+    /// A past extended by a row.
     fn with(&mut self, past: Self::Past, symbol: usize, row: usize) -> Result<Self::Past>;
 
-    /// Whether a row may be a symbol, after what was matched from the row before it on.
+    /// Whether a row may be a symbol, after the given past.
     fn may_be(&mut self, symbol: usize, row: usize, past: Self::Past) -> Result<bool>;
 
-    /// Whether a match from `start` on may have this row.
+    /// Whether a match that begins at `start` may include this row.
     fn reaches(&self, start: usize, row: usize) -> bool;
 
-    /// Whether conditions can tell pasts from each other.
+    /// Whether conditions can distinguish pasts.
     fn looks_back(&self) -> bool;
 
-    /// Appends to a key everything that conditions can learn of a past.
+    /// Appends everything that conditions can observe of a past to a key.
     fn tell(&self, past: Self::Past, key: &mut Vec<i128>);
 
-    /// Reserves memory for so many nodes of pasts.
+    /// Reserves memory for `nodes` nodes of pasts.
     fn holds_nodes(&mut self, nodes: usize) -> Result<()>;
 }
 
@@ -53,13 +54,13 @@ pub(super) struct Label {
     pub(super) excluded: bool,
 }
 
-/// The rows that were matched before, from the newest backwards.
+/// The previously matched rows, linked from the newest backwards.
 struct Node {
     label: Label,
     before: Option<usize>,
 }
 
-/// Nodes between two reservations of memory.
+/// Number of nodes between two reservations of memory.
 const STRIDE: usize = 1 << 10;
 
 /// The rows of a match, from the first on.
@@ -86,30 +87,30 @@ pub(super) struct Machine<'a> {
     program: &'a Program,
     nodes: Vec<Node>,
     reported: usize,
-    /// Number of rows, from the first of the partition, that the last search has looked at.
+    /// Number of rows, from the first of the partition, that the last search has read.
     pub(super) looked: usize,
-    /// The last search would have looked at rows behind the last one.
+    /// True if the last search needed rows after the last one.
     pub(super) ran_off: bool,
     seen: Seen,
-    /// Steps that a thread can reach and that are still to be followed.
+    /// Reachable steps that are still to be followed.
     open: Vec<(usize, u64)>,
-    /// Key of the past of the thread that is followed.
+    /// Key of the past of the current thread.
     key: Vec<i128>,
 }
 
-/// Steps that threads have reached before a row, with the rounds that began at this row, and the
-/// pasts that conditions can tell apart.
+/// Steps that threads have reached before a row, with the loop rounds that began at this row, and
+/// the distinguishable pasts.
 struct Seen {
-    /// Per step without rounds and past, the turn in which a thread reached it last.
+    /// Per step without rounds and past, the turn in which a thread last reached it.
     plain: Vec<u32>,
     turn: u32,
-    /// Numbers of the distinct pasts, by their keys.
+    /// Numbers of distinct pasts, by key.
     pasts: HashMap<Vec<i128>, usize>,
     others: HashSet<(usize, u64, usize)>,
 }
 
 impl Seen {
-    /// Nothing has been seen of the next row.
+    /// Clears the reached steps for the next row.
     fn clear(&mut self) {
         self.others.clear();
         self.pasts.clear();
@@ -132,7 +133,7 @@ impl Seen {
         number
     }
 
-    /// True when it was not seen before.
+    /// Adds an entry; true when it is new.
     fn insert(&mut self, place: usize, rounds: u64, past: usize) -> bool {
         if rounds > 0 || past > 0 {
             return self.others.insert((place, rounds, past));
@@ -166,7 +167,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The preferred match that begins at a row; it may have no rows.
+    /// The preferred match that begins at a row; may be empty.
     pub(super) fn find(
         &mut self,
         rows: &mut impl Rows,
@@ -190,7 +191,7 @@ impl<'a> Machine<'a> {
                 match self.program.step(thread.place) {
                     Some(Step::Found) => {
                         found = Some(thread.newest);
-                        // The others are not preferred to this one.
+                        // The remaining threads are less preferred.
                         break;
                     }
                     Some(Step::Row { symbol, excluded }) => {
@@ -247,7 +248,7 @@ impl<'a> Machine<'a> {
         open.push((thread.place, 0));
         while let Some((place, rounds)) = open.pop() {
             let step = self.program.step(place);
-            // Behind a row no round has begun at it.
+            // After a row no round has begun at the new row.
             let begun = match step {
                 Some(Step::Row { .. } | Step::Found) => 0,
                 _ => rounds,

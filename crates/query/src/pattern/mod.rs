@@ -1,19 +1,17 @@
 //! `MATCH_RECOGNIZE`: patterns of rows (SQL:2016, R010).
 //!
 //! [`clause`] plans the clause: [`regex`] parses the pattern, [`program`] compiles it, [`slots`]
-//! takes the parts that depend on a match out of conditions and measures; the [`node`] stands in
-//! the plan. When the plan runs, [`exec`] reads the rows of one partition after the other,
-//! [`machine`] finds matches, [`rows`] evaluates the conditions of a row with the rows that
-//! [`lookback`] retains, and [`answers`] collects the output.
-//! [`bounds`] derives where matches can be, so that a scan leaves out the rest, and leaves out the
-//! partitions that a [`partition_filter`] excludes.
+//! extracts the parts of conditions and measures that depend on a match; the [`node`] is part of
+//! the logical plan. When the plan runs, [`exec`] reads one partition after another, [`machine`]
+//! finds matches, [`rows`] evaluates the conditions of a row with the rows that [`lookback`]
+//! retains, and [`answers`] collects the output. [`bounds`] derives possible locations of matches,
+//! so that a scan skips the rest, and skips the partitions that a [`partition_filter`] excludes.
 //!
-//! Invariants: matches are those that trying all paths of the pattern in their order of preference
-//! would find first, at the first row that one begins at. Where matches have a bound, of time or of
-//! rows, as much of a partition is in memory as one can reach; else all of it is, with the columns
-//! that the answer needs.
-//! Failure: `memory_limit` when these rows, or the distinct pasts of threads, are larger than the
-//! statement may take.
+//! Invariants: the matches equal those that backtracking over all paths in their order of
+//! preference would find first, at the first row at which one begins. If the time or rows of
+//! matches are bounded, only the rows within reach of one match are in memory; else the whole
+//! partition is, with the columns that the answer needs. Failure: `memory_limit` when these rows,
+//! or the distinct pasts of threads, exceed the statement's memory.
 
 mod answers;
 mod bounds;
@@ -50,7 +48,7 @@ use node::Computed;
 use rows::Conditions;
 use std::sync::Arc;
 
-/// Makes an expression of a plan one that is computed.
+/// Converts a logical expression into a physical one.
 type Physical<'a> = &'a dyn Fn(&Expr, &DFSchema) -> Result<Arc<dyn PhysicalExpr>>;
 
 /// The operator of a node.
@@ -118,7 +116,7 @@ pub(crate) fn plan(
     Ok(Arc::new(exec::PatternExec::new(input, parts)?))
 }
 
-/// The order that rows are searched in: partition by partition, as the statement says.
+/// The required input order: by partition, then as the statement orders.
 fn sorted_by(
     node: &Pattern,
     partition: &[Arc<dyn PhysicalExpr>],
@@ -136,13 +134,13 @@ fn sorted_by(
     partition.chain(order).collect()
 }
 
-/// Whether what the pyramid says may be left out.
+/// Whether the pyramid may be used to skip rows.
 fn leaves_out(state: &SessionState) -> bool {
     let switches = state.config_options().extensions.get::<Switches>();
     switches.is_none_or(|switches| switches.use_pyramid)
 }
 
-/// An expression over slots as it is computed: all rules of a statement hold for it.
+/// A simplified expression over slots; all planner rules apply to it.
 fn simplified(of: &Computed, slots: &DFSchemaRef, state: &SessionState) -> Result<Expr> {
     let nothing = LogicalPlan::EmptyRelation(EmptyRelation {
         produce_one_row: false,

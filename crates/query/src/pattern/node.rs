@@ -34,7 +34,7 @@ pub(super) enum Slot {
     Number,
 }
 
-/// Where the search goes on behind a match.
+/// Row at which the search continues after a match.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Skip {
     PastLastRow,
@@ -43,18 +43,18 @@ pub(super) enum Skip {
     ToLast(Vec<usize>, String),
 }
 
-/// Which rows are answered.
+/// Output rows of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Answers {
-    /// Every row of a match, not one.
+    /// True: every row of a match; false: one row per match.
     pub(super) rows: bool,
-    /// Matches without rows too.
+    /// True if matches without rows are output.
     pub(super) empty: bool,
-    /// Rows without a match too.
+    /// True if rows without a match are output.
     pub(super) unmatched: bool,
 }
 
-/// Something computed over slots, of a type.
+/// An expression over slots, with its type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Computed {
     pub(super) expr: Expr,
@@ -67,29 +67,28 @@ pub(super) struct PatternSpec {
     pub(super) program: Program,
     pub(super) regex: Regex,
     pub(super) symbols: Vec<String>,
-    /// Of each symbol; every row may be one that has none.
+    /// Condition of each symbol; every row matches a symbol without one.
     pub(super) conditions: Vec<Option<Computed>>,
     pub(super) measures: Vec<Computed>,
     pub(super) slots: Vec<Slot>,
     pub(super) slot_schema: DFSchemaRef,
     pub(super) skip: Skip,
     pub(super) answers: Answers,
-    /// Length of a match, at most, in nanoseconds of the first column that rows are ordered by.
+    /// Maximum length of a match, in nanoseconds of the first sort key.
     pub(super) within: Option<i64>,
     /// Number of output columns before the measures.
     pub(super) before: usize,
 }
 
 impl PatternSpec {
-    /// Expressions over slots with parameters, as part of the plan until the parameters have
-    /// values.
+    /// Expressions over slots with parameters, part of the plan until the parameters have values.
     fn with_parameters(&self) -> impl Iterator<Item = &Expr> {
         let conditions = self.conditions.iter().flatten();
         let all = conditions.chain(&self.measures).map(|all| &all.expr);
         all.filter(|expr| has_parameter(expr))
     }
 
-    /// The pattern with these values in place of its expressions with parameters.
+    /// The pattern with these expressions in place of those with parameters.
     fn with_values(&self, given: Vec<Expr>) -> PatternSpec {
         let mut spec = self.clone();
         let mut given = given.into_iter();
@@ -104,7 +103,7 @@ impl PatternSpec {
         spec
     }
 
-    /// Numbers of rows before and behind those of a match that the expressions need.
+    /// Numbers of rows before and after a match that the expressions need.
     pub(super) fn rows_around(&self) -> (usize, usize) {
         let shifts = self.slots.iter().map(|slot| match slot {
             Slot::Value { shift, .. } => *shift,
@@ -121,7 +120,7 @@ impl PatternSpec {
 }
 
 fn has_parameter(expr: &Expr) -> bool {
-    // Looking never fails.
+    // The closure never fails.
     expr.exists(|part| Ok(matches!(part, Expr::Placeholder(_))))
         .unwrap_or(false)
 }
@@ -135,7 +134,7 @@ pub(crate) struct Pattern {
     pub(super) order: Vec<SortExpr>,
     /// Expressions over each row.
     pub(super) rows: Vec<Expr>,
-    /// The columns that are answered.
+    /// The output columns of the input.
     pub(super) kept: Vec<Expr>,
     pub(super) spec: Arc<PatternSpec>,
     /// The beginning of the search for a watch, and the positions that it reports.

@@ -1,7 +1,7 @@
-//! Conditions on columns of the partition, moved from behind a clause to before it.
+//! Moves conditions on partition columns below a clause.
 //!
-//! Partitions are independent: a partition without answered matches need not be searched, nor read.
-//! A condition on anything else stays behind the clause, since it would change the matches.
+//! Partitions are independent: a partition whose matches are all filtered out need not be searched
+//! or read. Any other condition stays above the clause, since it would change the matches.
 //!
 //! Invariant: answers are the same; names and types of columns stay.
 
@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, Extension, Filter, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::sync::Arc;
 
-/// The rule; behind the one that brings conditions down to the clause, and before it comes again.
+/// The rule; runs after conditions were pushed down to the clause, and before the next push-down.
 #[derive(Debug)]
 pub(crate) struct FilterPartitions;
 
@@ -83,7 +83,7 @@ fn of_partition<'a>(pattern: &'a Pattern, column: &Column) -> Option<&'a Expr> {
         return None;
     }
     let at = pattern.schema.maybe_index_of_column(column)?;
-    // Those of the partition are answered first.
+    // Columns of the partition are output first.
     pattern.partition.get(at)
 }
 
@@ -103,6 +103,6 @@ fn is_of_partition(condition: &Expr, pattern: &Pattern) -> bool {
     };
     !used.is_empty()
         && used.iter().all(|column| of_partition(pattern, column).is_some())
-        // Looking never fails.
+        // The closure never fails.
         && !condition.exists(apart).unwrap_or(true)
 }

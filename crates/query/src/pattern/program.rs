@@ -3,26 +3,26 @@
 use super::regex::Regex;
 use crate::error::{Error, Result};
 
-/// Most steps of a program.
+/// Maximum steps of a program.
 const STEPS_MAX: usize = 20_000;
 
 /// A step of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Step {
-    /// A row that is a symbol; left out of the answer if it is excluded.
+    /// A row that is a symbol; not output if `excluded`.
     Row {
         symbol: usize,
         excluded: bool,
     },
-    /// Both ways, the first one preferred.
+    /// Both branches, the first one preferred.
     Split {
         first: usize,
         second: usize,
     },
     Jump(usize),
-    /// A round of a loop begins; the number tells loops within each other apart.
+    /// Start of a loop round; the number distinguishes nested loops.
     Round(u32),
-    /// A round is over; one that had no row leads nowhere, as it would go on for ever.
+    /// End of a loop round; a round without rows ends the thread, since it could repeat forever.
     Again(u32),
     Start,
     End,
@@ -33,7 +33,7 @@ pub(super) enum Step {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Program {
     steps: Vec<Step>,
-    /// Loops around what is being added whose rounds may have no row.
+    /// Number of enclosing loops whose rounds may be empty.
     loops: u32,
     may_be_empty: bool,
 }
@@ -76,7 +76,7 @@ impl Program {
         }
     }
 
-    /// A split whose ways are put in later.
+    /// A split whose branches are set later.
     fn split(&mut self) -> Result<usize> {
         self.push(Step::Jump(0))
     }
@@ -139,7 +139,7 @@ impl Program {
         Ok(())
     }
 
-    /// One round of a loop without a bound.
+    /// One round of an unbounded loop.
     fn round(&mut self, of: &Regex, excluded: bool) -> Result<()> {
         if !of.may_be_empty() {
             return self.add(of, excluded);

@@ -1,12 +1,12 @@
-//! The text of a `PATTERN`, taken apart.
+//! Parser of the text of a `PATTERN`.
 //!
-//! Invariant: symbols are numbered in the order in which they stand in the text.
+//! Invariant: symbols are numbered in their order of appearance.
 
 use crate::error::{Error, Result};
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Symbols that `PERMUTE` may have.
+/// Maximum symbols of `PERMUTE`.
 const PERMUTED_MAX: usize = 5;
 /// The largest count of a quantifier.
 const COUNT_MAX: u32 = 10_000;
@@ -15,22 +15,22 @@ const COUNT_MAX: u32 = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Regex {
     Symbol(usize),
-    /// One after the other.
+    /// One after another.
     Sequence(Vec<Regex>),
-    /// The first of them that leads to a match.
+    /// The first alternative that leads to a match.
     Either(Vec<Regex>),
     Repeat {
         of: Box<Regex>,
         least: u32,
-        /// Without a bound where there is none.
+        /// Upper bound; `None` = unbounded.
         most: Option<u32>,
         greedy: bool,
     },
-    /// Rows that are matched, and left out of the answer.
+    /// Rows that are matched, but not output.
     Excluded(Box<Regex>),
     /// The beginning of the partition.
     Start,
-    /// Its end.
+    /// The end of the partition.
     End,
 }
 
@@ -51,7 +51,7 @@ fn wrong(what: impl Into<String>) -> Error {
         .with_hint("for example: PATTERN (A B+? (C | D){2,5})")
 }
 
-/// Reads the text between the brackets of `PATTERN`.
+/// Parses the text between the brackets of `PATTERN`.
 pub(super) fn read(text: &str) -> Result<Pattern> {
     let mut reader = Reader {
         chars: text.chars().peekable(),
@@ -162,7 +162,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A name, and whether it has quotes.
+    /// A name, and whether it is quoted.
     fn name(&mut self) -> Result<(String, bool)> {
         let mut name = String::new();
         if self.takes('"') {
@@ -280,7 +280,7 @@ fn permute(chosen: &mut Vec<usize>, parts: &[Regex], ways: &mut Vec<Regex>) {
 }
 
 impl Regex {
-    /// Whether it may match no row at all.
+    /// Whether it may match zero rows.
     pub(super) fn may_be_empty(&self) -> bool {
         match self {
             Regex::Symbol(_) => false,
@@ -292,7 +292,7 @@ impl Regex {
         }
     }
 
-    /// Number of rows of a match, at most; `None` when there is no bound.
+    /// Maximum number of rows of a match; `None` when unbounded.
     pub(super) fn longest(&self) -> Option<usize> {
         match self {
             Regex::Symbol(_) => Some(1),
@@ -313,7 +313,7 @@ impl Regex {
         }
     }
 
-    /// Adds the symbols that a match can begin with, each once.
+    /// Adds the symbols with which a match can begin, without duplicates.
     pub(super) fn firsts(&self, into: &mut Vec<usize>) {
         match self {
             Regex::Symbol(symbol) => {
@@ -345,7 +345,7 @@ impl Regex {
         }
     }
 
-    /// Whether rows are left out of the answer somewhere.
+    /// Whether some rows are excluded from the output.
     pub(super) fn excludes(&self) -> bool {
         match self {
             Regex::Excluded(_) => true,

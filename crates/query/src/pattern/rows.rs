@@ -1,7 +1,8 @@
 //! The rows of a partition, with the conditions on them.
 //!
-//! A condition that does not look at matched rows is computed for all rows of a partition at once;
-//! another one whenever a thread comes to it, from the thread's past in [`super::lookback`].
+//! A condition that does not read previously matched rows is computed for all rows of a partition
+//! at once; any other condition is computed per thread, from the thread's past in
+//! [`super::lookback`].
 
 use super::lookback::{Lookback, PastId};
 use super::machine::Rows;
@@ -29,7 +30,7 @@ const NODE_BYTES: usize = 48;
 /// A condition, and the slots that it reads.
 #[derive(Clone, Debug)]
 struct Condition {
-    /// Over the slots that it reads, and no others.
+    /// The expression; its columns are exactly those slots.
     expr: Arc<dyn PhysicalExpr>,
     slots: Vec<usize>,
     schema: SchemaRef,
@@ -40,11 +41,11 @@ struct Condition {
 #[derive(Clone, Debug)]
 pub(super) struct Conditions {
     of: Vec<Option<Condition>>,
-    /// Slots by which conditions can tell pasts from each other.
+    /// Slots through which conditions can distinguish pasts.
     tell: Vec<usize>,
 }
 
-/// Whether a slot is about the row itself, where that is a symbol.
+/// Whether a slot concerns the row itself, if that row is a symbol.
 pub(super) fn is_own(slot: &Slot, symbol: usize) -> bool {
     match slot {
         Slot::Value {
@@ -91,29 +92,29 @@ impl Conditions {
     }
 }
 
-/// A partition, or a stretch of it.
+/// A partition, or a part of it.
 pub(super) struct Run<'a> {
     pub(super) spec: &'a PatternSpec,
     conditions: &'a Conditions,
-    /// Rows that are there.
+    /// Number of available rows.
     pub(super) count: usize,
     /// Matches end before this row.
     pub(super) end: usize,
-    /// The first row is that of the partition.
+    /// True if the first row is the first of the partition.
     begins: bool,
     /// Values of the expressions over rows.
     pub(super) columns: Vec<ArrayRef>,
     /// Columns that slots tally.
     pub(super) tallies: Vec<Option<Column>>,
     slot_schema: SchemaRef,
-    /// Of each symbol, whether each row may be it.
+    /// Per symbol, whether each row may be that symbol.
     plain: Vec<Option<BooleanArray>>,
     lookback: Lookback,
-    /// Rows that a match may begin at, where that is known of all rows at once.
+    /// Rows at which a match may begin, if known for all rows at once.
     may_begin: Option<BooleanBuffer>,
     times: Option<Int64Array>,
     reserved: &'a MemoryReservation,
-    /// The number of the match that is looked for.
+    /// The number of the next match.
     pub(super) number: i64,
 }
 
@@ -168,8 +169,8 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// The rows that may be one of the symbols which a match begins with; `None` where that depends
-    /// on more than the row, or a match may have no row.
+    /// The rows that may be a symbol with which a match begins; `None` if that depends on more than
+    /// the row, or a match may be empty.
     fn beginnings(&self) -> Option<BooleanBuffer> {
         if self.spec.program.may_be_empty() {
             return None;
@@ -191,7 +192,7 @@ impl<'a> Run<'a> {
         all
     }
 
-    /// The first row from one on that a match may begin at, or `limit`.
+    /// The next row at which a match may begin, or `limit`.
     pub(super) fn next_beginning(&self, from: usize, limit: usize) -> usize {
         match &self.may_begin {
             Some(may_begin) => {
@@ -203,13 +204,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The same rows as a stretch with others before it.
+    /// The same rows as a later part of the partition.
     pub(super) fn going_on(mut self) -> Run<'a> {
         self.begins = false;
         self
     }
 
-    /// The first row whose time is not before an instant; times rise.
+    /// The first row whose time is not before an instant; times are sorted ascending.
     pub(super) fn row_of(&self, at: Timestamp) -> usize {
         let times = self.times.as_ref();
         times.map_or(0, |times| {
@@ -217,13 +218,13 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The time of a row, where the length of matches is bounded.
+    /// The time of a row, if the length of matches is bounded.
     pub(super) fn time_ns(&self, row: usize) -> Option<i64> {
         let times = self.times.as_ref()?;
         (row < times.len() && times.is_valid(row)).then(|| times.value(row))
     }
 
-    /// A condition, for every row.
+    /// Values of a condition for all rows.
     fn all(&self, condition: &Condition) -> Result<BooleanArray> {
         let columns = condition.slots.iter().zip(condition.schema.fields());
         let columns = columns.map(|(at, field)| match self.spec.slots.get(*at) {
@@ -233,7 +234,7 @@ impl<'a> Run<'a> {
         truth(condition, columns.collect::<Result<_>>()?, self.count)
     }
 
-    /// The row so many rows further, where the partition has it.
+    /// The row `shift` rows further, if it is in the partition.
     pub(super) fn shifted(&self, row: usize, shift: i64) -> Cell {
         let row = i64::try_from(row)
             .ok()
@@ -243,7 +244,7 @@ impl<'a> Run<'a> {
             .map_or(Cell::Absent, Cell::Row)
     }
 
-    /// Of every row what a column has so many rows further.
+    /// A column shifted by `by` rows.
     fn moved(&self, column: usize, by: i64) -> Result<ArrayRef> {
         let Some(column) = self.columns.get(column) else {
             return Err(crate::Error::internal("a column of a pattern is not there").into());
@@ -308,7 +309,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Cell of a slot where the last row so far is a symbol.
+    /// Cell of a slot if the last row so far is a symbol.
     fn cell(&self, at: usize, symbol: usize, row: usize, past: PastId) -> Result<Cell> {
         Ok(match self.spec.slots.get(at) {
             Some(slot @ Slot::Value { shift, .. }) if is_own(slot, symbol) => {
@@ -350,7 +351,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Values of a condition for so many rows of its slots.
+/// Values of a condition for `count` rows of its slots.
 fn truth(condition: &Condition, columns: Vec<ArrayRef>, count: usize) -> Result<BooleanArray> {
     let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(count));
     let schema = Arc::clone(&condition.schema);

@@ -1,5 +1,5 @@
-//! Parts of conditions and measures that depend on a match, taken out of their expressions: each
-//! part becomes a column, a slot, and the rest of the expression is computed over those.
+//! Extracts the parts of conditions and measures that depend on a match: each part becomes a
+//! column, a slot, and the rest of the expression is computed over the slots.
 
 use super::regex::Pattern;
 use crate::error::{Error, Result};
@@ -10,8 +10,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Stands in names of slots, and of functions that were said to be `FINAL`; no name that is typed
-/// has it.
+/// Part of the names of slots, and of functions that were marked `FINAL`; a typed name cannot
+/// contain it.
 pub(super) const MARK: char = '\u{1}';
 
 /// Aggregates over the rows of a match.
@@ -24,25 +24,25 @@ pub(super) enum Tally {
     Greatest,
 }
 
-/// The rows of a match that are meant: those of these symbols, or all.
+/// The rows of a match: rows of these symbols, or all.
 pub(super) type Of = Option<Vec<usize>>;
 
-/// A part that a match answers.
+/// A part whose value depends on the match.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Slot {
     /// A column of a row.
     Value {
         column: Expr,
         of: Of,
-        /// The first of those rows, not the last one.
+        /// True: counted from the first of those rows; false: from the last.
         first: bool,
-        /// So many of those rows behind the first, or before the last.
+        /// Number of those rows after the first, or before the last.
         steps: usize,
-        /// So many rows of the partition further.
+        /// Shift by this many rows of the partition.
         shift: i64,
         whole: bool,
     },
-    /// Something computed of all of those rows.
+    /// An aggregate of all of those rows.
     Tally {
         what: Tally,
         of: Of,
@@ -63,7 +63,7 @@ pub(super) struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// The rows that a qualifier means.
+    /// The symbols of a qualifier.
     pub(super) fn of(&self, name: &str) -> Option<Vec<usize>> {
         let symbols = &self.pattern.symbols;
         if let Some(symbol) = symbols.iter().position(|symbol| symbol == name) {
@@ -74,11 +74,11 @@ impl Names<'_> {
     }
 }
 
-/// Takes the slots out of expressions.
+/// Extracts the slots of expressions.
 pub(super) struct Slots<'a> {
     names: Names<'a>,
     pub(super) all: Vec<Slot>,
-    /// Whether it is a condition, which knows no symbols and no end of the match.
+    /// True for a condition, in which symbols and the end of the match are not available.
     pub(super) condition: bool,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Slots<'a> {
         Expr::Identifier(Ident::with_quote('"', slot_name(at)))
     }
 
-    /// The slot that an expression is.
+    /// The slot of an expression.
     fn slot_of(&self, expr: &Expr) -> Option<&Slot> {
         let Expr::Identifier(ident) = expr else {
             return None;
@@ -153,7 +153,7 @@ impl<'a> Slots<'a> {
         })
     }
 
-    /// A call that is about the match.
+    /// A call that depends on the match.
     fn call(&mut self, function: &Function) -> Result<Option<Expr>> {
         let [name] = function.name.0.as_slice() else {
             return Ok(None);
@@ -208,7 +208,7 @@ impl<'a> Slots<'a> {
         self.tally(tally, &name, args, whole).map(Some)
     }
 
-    /// `PREV`, `NEXT`, `FIRST` and `LAST` of an expression: of each column in it.
+    /// `PREV`, `NEXT`, `FIRST` and `LAST` of an expression: applied to each column in it.
     fn navigate(&mut self, name: &str, args: &[FunctionArg], whole: bool) -> Result<Expr> {
         let (of, by) = match args {
             [FunctionArg::Unnamed(FunctionArgExpr::Expr(of))] => (of, None),
@@ -356,7 +356,7 @@ impl VisitorMut for Slots<'_> {
     }
 }
 
-/// Replaces the slots of an expression by others.
+/// Replaces the slots of an expression by other slots.
 struct Mover<'a, 'b> {
     slots: &'a mut Slots<'b>,
     change: &'a dyn Fn(Slot) -> Option<Slot>,

@@ -1,4 +1,4 @@
-//! Counts, sums and extremes of rows of a match, one row after the other.
+//! Counts, sums and extremes of rows of a match, computed incrementally.
 
 use super::slots::Tally;
 use crate::error::Error;
@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::util::display::FormatOptions;
 use datafusion::common::Result;
 
-/// A value that a slot has.
+/// Value of a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Cell {
     Absent,
@@ -25,7 +25,7 @@ pub(super) enum Cell {
 pub(super) enum Column {
     /// The rows themselves.
     Rows,
-    /// Rows that have a value.
+    /// Rows with a value.
     Present(ArrayRef),
     Wholes(Int64Array),
     Floats(Float64Array),
@@ -114,7 +114,7 @@ impl Sum {
         Ok(())
     }
 
-    /// All that the cell depends on, whatever rows come.
+    /// Appends everything on which the cell depends, whatever rows follow.
     pub(super) fn tell(&self, what: Tally, key: &mut Vec<i128>) {
         let is_counted = matches!(what, Tally::Count | Tally::Mean);
         let count = if is_counted {

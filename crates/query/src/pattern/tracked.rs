@@ -1,10 +1,9 @@
-//! Patterns that a watch follows: the search of each partition begins where the watch has come to,
-//! and each match carries its key, the watermark from which on it can change no more, and the row
-//! where the search goes on.
+//! Patterns that a watch follows: the search of each partition begins at the position of the watch,
+//! and each match has its key, the watermark from which on it is final, and the row at which the
+//! search continues.
 //!
-//! Invariant: matches are those that a search of all rows would find, as long as it comes to the
-//! row where this one begins.
-//! Failure: a pattern that a watch cannot follow is refused by name.
+//! Invariant: the matches equal those of a search of all rows, provided that search reaches the row
+//! at which this one begins. Failure: a pattern that a watch cannot follow is refused by name.
 
 use super::machine::Machine;
 use super::node::{Pattern, PatternSpec, Skip, Slot};
@@ -21,7 +20,7 @@ use headwater_columnar::{Cells, TimeText};
 use headwater_watch::Position;
 use std::sync::Arc;
 
-/// Length of matches of a pattern, at most, where a watch can follow it.
+/// Maximum length of matches of a pattern, if a watch can follow it.
 pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
     let refused = |what: &str, hint: &str| {
         Err(Error::unsupported(format!("a watch with {what} is not supported")).with_hint(hint))
@@ -73,8 +72,8 @@ pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
 }
 
 impl Pattern {
-    /// The same for a watch: over rows that are not older than they have to be, with a column
-    /// [`TRACK`] behind the others.
+    /// The same pattern for a watch: over rows from the required time on, with a column [`TRACK`]
+    /// after the others.
     pub(crate) fn tracked(&self, input: LogicalPlan, tracking: &Arc<Tracking>) -> Result<Pattern> {
         let mut fields: Vec<_> = self
             .schema
@@ -94,12 +93,12 @@ impl Pattern {
         &self.input
     }
 
-    /// The column that rows are ordered by.
+    /// The first sort key of the rows.
     pub(crate) fn first_order(&self) -> Option<&datafusion::logical_expr::Expr> {
         self.order.first().map(|sort| &sort.expr)
     }
 
-    /// Everything that is computed of rows and of matches.
+    /// All expressions that are computed from rows and matches.
     pub(crate) fn computed(&self) -> Vec<&datafusion::logical_expr::Expr> {
         let spec = &self.spec;
         let conditions = spec.conditions.iter().flatten();
@@ -112,10 +111,10 @@ impl Pattern {
 pub(super) struct Follower<'a> {
     tracking: &'a Tracking,
     partition: String,
-    /// Rows before the first one that conditions and measures may need.
+    /// Number of rows before the first one that conditions and measures may need.
     before: usize,
     within_ns: i64,
-    /// Each search begins wherever the one before ends.
+    /// True if each search begins where the previous one ends.
     is_chain: bool,
     decided_ns: i64,
 }
@@ -153,7 +152,7 @@ impl<'a> Follower<'a> {
         })
     }
 
-    /// The row where the search begins.
+    /// The row at which the search begins.
     pub(super) fn begin(&self, run: &Run<'_>) -> Result<usize> {
         let begin = self.tracking.begin.of(&self.partition);
         let (mut low, mut high) = (0, run.count);
@@ -179,7 +178,7 @@ impl<'a> Follower<'a> {
         Ok(low)
     }
 
-    /// A search has begun at a row and is over.
+    /// Records that a search from a row is complete.
     pub(super) fn looked(&mut self, run: &Run<'_>, row: usize, by: &Machine<'_>) -> Result<()> {
         let mut decided_ns = time_ns(run, row)?.saturating_add(self.within_ns);
         if let Some(last) = by.looked.checked_sub(1).filter(|_| !by.ran_off) {
@@ -192,7 +191,7 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    /// The position of a match of so many rows, with the row where the search goes on.
+    /// The position of a match of `rows` rows, with the row at which the search continues.
     pub(super) fn matched(
         &self,
         run: &Run<'_>,
@@ -202,7 +201,7 @@ impl<'a> Follower<'a> {
     ) -> Result<String> {
         let first = position(run, row)?;
         let last = time_ns(run, (row + rows).saturating_sub(1))?;
-        // The row before the next one is the same whatever comes behind it.
+        // The previous row does not depend on the rows that follow.
         let before = position(run, next.saturating_sub(1))?;
         Ok(format!(
             "{} {} {last} {} {} {} {}",

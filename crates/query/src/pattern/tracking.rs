@@ -1,6 +1,6 @@
-//! Beginnings of a search for a watch, and the positions of its matches.
+//! Start positions of a search for a watch, and the positions of its matches.
 //!
-//! Invariant: a written position is read back as it was.
+//! Invariant: a written position is read back unchanged.
 
 use headwater_watch::{Begin, Key, Match, Position};
 use parking_lot::Mutex;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 /// character.
 pub(crate) const TRACK: &str = "watch\u{1f}";
 
-/// Where searches begin, and what they find out besides matches.
+/// Start positions of searches, and additional results of a search.
 #[derive(Debug)]
 pub(crate) struct Tracking {
     pub(crate) begin: Begin,
     /// Rows before this time are not read.
     pub(crate) lower_ns: i64,
-    /// Partitions that may need rows before the first one that was read, with that row.
+    /// Partitions that may need rows before the first row that was read, with the time of that row.
     pub(crate) short: Mutex<Vec<(String, i64)>>,
 }
 
-/// [`Tracking`] as part of a node: one is like itself alone.
+/// [`Tracking`] as part of a node; equal only to itself.
 #[derive(Clone, Debug)]
 pub(super) struct Tracked(Arc<Tracking>);
 
@@ -49,7 +49,7 @@ impl Hash for Tracked {
     }
 }
 
-/// Reads what stands in the column [`TRACK`] of a match, with the row that is answered.
+/// Parses the column [`TRACK`] of a match, with the output row.
 pub(crate) fn read_track(track: &str, row: String) -> Option<Match> {
     let mut parts = track.splitn(7, ' ');
     let mut number = || parts.next()?.parse::<i64>().ok();

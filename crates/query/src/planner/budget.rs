@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A plan may always have so many parts of expressions.
+/// Number of expression parts that every plan may have.
 const EXPRESSIONS: usize = 20_000;
-/// A plan may become so many times as large as it was written.
+/// Maximum growth of a plan relative to its original size.
 const GROWTH: usize = 4;
-/// Between two looks at the clock.
+/// Number of steps between two checks of the clock.
 const STEPS: u64 = 1 << 10;
 
-/// Panic payload that ends work where no error can be returned.
+/// Panic payload that ends work that cannot return an error.
 pub(super) struct Ended(pub(super) Error);
 
 pub(super) struct Budget {
@@ -29,10 +29,10 @@ pub(super) struct Budget {
     /// Set when the statement's client disconnects.
     cancel: CancelToken,
     deadline: Option<(Instant, Duration)>,
-    /// Steps that the parser may still take; `None` = any number.
+    /// Remaining steps of the parser; `None` = unlimited.
     steps: Cell<Option<u64>>,
     taken: Cell<u64>,
-    /// Parts of expressions that the plan may have.
+    /// Maximum number of expression parts of the plan.
     expressions: Cell<usize>,
 }
 
@@ -56,7 +56,7 @@ impl Budget {
         }
     }
 
-    /// Has this thread do some work under this budget, and then go on under the one before.
+    /// Runs work on this thread with this budget, and then restores the previous one.
     pub(super) fn scope<T>(self, work: impl FnOnce() -> T) -> T {
         let before = BUDGET.replace(Some(self));
         let done = work();
@@ -79,19 +79,19 @@ fn with<T>(look: impl FnOnce(&Budget) -> T) -> Option<T> {
     BUDGET.with_borrow(|budget| budget.as_ref().map(look))
 }
 
-/// Whether the planning of this thread's statement may go on. Without a budget it may.
+/// Checks whether the planning of this thread's statement may continue; without a budget it may.
 pub(crate) fn check() -> Result<()> {
     with(Budget::check).unwrap_or(Ok(()))
 }
 
-/// The parser may take so many steps from now on; `None` = any number.
+/// Sets the steps that the parser may take from now on; `None` = unlimited.
 pub(crate) fn clear_steps(steps: Option<u64>) {
     with(|budget| budget.steps.set(steps));
 }
 
-/// A step of the parser. Where a text has several readings, the parser tries one after the other,
+/// Counts a step of the parser. For an ambiguous text, the parser tries one reading after another,
 /// each with everything nested in it, so that each level of nesting doubles the time. Its attempts
-/// swallow errors, so that it is ended by unwinding.
+/// swallow errors, so it is ended by unwinding.
 pub(crate) fn step() {
     let ended = with(|budget| {
         let left = budget.steps.get()?;
@@ -113,8 +113,8 @@ pub(crate) fn step() {
     }
 }
 
-/// Notes how large a plan is as it was written, of which what it may become depends. Refuses one
-/// that would become larger in one step of the planner.
+/// Records the original size of a plan, which bounds its growth. Refuses a plan that a single step
+/// of the planner would make larger than that.
 pub(crate) fn limit_expressions(plan: &LogicalPlan) -> Result<()> {
     let mut left = usize::MAX;
     subtract(plan, &mut left)?;
@@ -134,7 +134,7 @@ fn too_large(most: usize) -> Error {
     .with_hint("use each computed column once, or compute the parts by statements of their own")
 }
 
-/// Refuses a plan that has become too large; `whole` = with all that is below.
+/// Refuses a plan that has become too large; `whole` = including all inputs.
 pub(crate) fn expressions_of_plan(plan: &LogicalPlan, whole: bool) -> Result<()> {
     let Some(most) = with(|budget| budget.expressions.get()) else {
         return Ok(());
@@ -165,7 +165,7 @@ fn subtract(plan: &LogicalPlan, left: &mut usize) -> Result<bool> {
 
 fn subtract_node(node: &LogicalPlan, left: &mut usize) -> datafusion::common::Result<bool> {
     let mut fits = true;
-    // As many as were written, and none of them of a column.
+    // As many expressions as were written, none of them of a column.
     if matches!(node, LogicalPlan::Values(_)) {
         return Ok(true);
     }

@@ -1,25 +1,25 @@
-//! Size of the conditions of a plan after the columns they name are replaced by the expressions
-//! that compute them.
+//! Size of a plan's conditions after column names are replaced by the expressions that compute
+//! them.
 //!
-//! The planner moves conditions below the expressions of their columns, all the way down in one
-//! step. Where a column is used twice in each of thirty nested queries, its condition doubles
-//! thirty times, without a check in between.
+//! The planner moves conditions below the expressions of their columns, to the bottom in one step.
+//! If a column is used twice in each of thirty nested queries, its condition doubles thirty times,
+//! without a check in between.
 //!
-//! Invariant: nothing is replaced here: sizes are added up, and do not overflow.
+//! Invariant: expressions are not replaced here: sizes are added up, and do not overflow.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use std::collections::HashMap;
 
-/// The parts of the largest condition of a plan.
+/// The size of the largest condition of a plan, in parts.
 pub(super) fn largest_condition(plan: &LogicalPlan) -> Result<u64> {
     let mut largest = 0;
     sizes(plan, &mut largest)?;
     Ok(largest)
 }
 
-/// The sizes of a node's columns; none = each of them is a column of its input, or was computed
+/// The sizes of a node's columns; `None` = each column is passed from the input, or was computed
 /// there.
 type Sizes = Option<Vec<u64>>;
 
@@ -48,7 +48,7 @@ fn sizes(plan: &LogicalPlan, largest: &mut u64) -> Result<Sizes> {
         LogicalPlan::Aggregate(aggregate) => {
             let known = Known::of(&inputs);
             let mut sizes = vec![1; aggregate.schema.fields().len()];
-            // Conditions on groups are moved below, those on aggregates are not.
+            // Conditions on groups are pushed down, conditions on aggregates are not.
             for (size, group) in sizes.iter_mut().zip(&aggregate.group_expr) {
                 *size = known.size(group)?;
             }
@@ -84,7 +84,7 @@ fn sizes(plan: &LogicalPlan, largest: &mut u64) -> Result<Sizes> {
     })
 }
 
-/// The columns of all inputs, one behind the other, followed by computed ones.
+/// The columns of all inputs, concatenated, followed by computed ones.
 fn joined(inputs: &[(&DFSchema, Sizes)], columns: usize) -> Sizes {
     inputs.iter().any(|(_, sizes)| sizes.is_some()).then(|| {
         let mut all = Vec::with_capacity(columns);
@@ -99,7 +99,7 @@ fn joined(inputs: &[(&DFSchema, Sizes)], columns: usize) -> Sizes {
     })
 }
 
-/// The sizes of columns by their names; those of size 1 are left out.
+/// The sizes of columns by name; columns of size 1 are omitted.
 struct Known(HashMap<Column, u64>);
 
 impl Known {

@@ -1,19 +1,17 @@
-//! Threads that read and plan statements, and the budget that each of them has for it.
+//! Threads that parse and plan statements, and the budget for each statement.
 //!
-//! The parser and the planner go through trees by recursion, as deep as a statement is nested or
-//! its chains of operators are long, and neither looks at a clock. So they work on threads of their
-//! own, whose stacks fit every statement that passes the complexity check. Every rule of the
-//! planner, and every step of the parser, checks whether the statement was cancelled, and how large
-//! the plan has become.
+//! The parser and the planner traverse trees recursively, as deep as a statement is nested or its
+//! chains of operators are long, and neither checks a clock. So they run on threads of their own,
+//! whose stacks fit every statement that passes the complexity check. Every rule of the planner,
+//! and every step of the parser, checks whether the statement was cancelled, and how large the plan
+//! has become.
 //!
-//! Invariants: nothing is parsed or planned on a thread that serves connections; work over its
-//! budget computes no longer than one rule takes on a plan of bounded size. A thread whose work was
-//! deep ends with it, so that its stack is given back.
-//! Concurrency: a queue under a lock, and at most [`THREADS_MAX`] threads; of the large statements
-//! [`LARGE_AT_ONCE`] are at work at one time, since each of them may take some hundred MiB while it
-//! is planned.
-//! Failure: a panic of the parser or the planner is the error `internal` of its statement, and of
-//! nothing else.
+//! Invariants: statements are never parsed or planned on a thread that serves connections; work
+//! over its budget continues no longer than one rule takes on a plan of bounded size. A thread ends
+//! after deep work, so that its stack is freed. Concurrency: a queue under a lock, and at most
+//! [`THREADS_MAX`] threads; at most [`LARGE_AT_ONCE`] large statements are in work at one time,
+//! since each of them may take some hundred MiB while it is planned. Failure: a panic of the parser
+//! or the planner is the error `internal` of its own statement only.
 
 mod budget;
 mod inlined;
@@ -41,11 +39,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
-/// Bytes of a thread's stack; they are taken from the machine only as far as they are used.
+/// Bytes of a thread's stack; physical memory is used only as needed.
 pub(crate) const STACK_BYTES: usize = 64 << 20;
-/// Most threads; further work waits.
+/// Maximum number of threads; further work waits.
 const THREADS_MAX: usize = 16;
-/// Large statements that are read or planned at one time.
+/// Maximum number of large statements that are parsed or planned at one time.
 const LARGE_AT_ONCE: usize = 2;
 /// Time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -53,7 +51,7 @@ const IDLE: Duration = Duration::from_secs(10);
 type Work = Box<dyn FnOnce() + Send>;
 
 thread_local! {
-    /// Whether this thread is one of those that plan.
+    /// Whether this thread is a planning thread.
     static PLANS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -75,7 +73,7 @@ struct Pool {
     more: Condvar,
 }
 
-/// The threads of one [`Query`](crate::Query). Dropping this lets them end.
+/// The threads of one [`Query`](crate::Query). Dropping this ends them.
 pub(crate) struct Planners {
     pool: Arc<Pool>,
     large: Semaphore,
@@ -110,7 +108,7 @@ impl Planners {
     }
 
     /// Parses or plans. The work must end within `limit`, and ends soon after the caller drops the
-    /// future. `large` = it may need much of the stack or of memory.
+    /// future. `large` = it may need much stack or memory.
     pub(crate) async fn run<T, W>(&self, limit: Option<Duration>, large: bool, work: W) -> Result<T>
     where
         T: Send + 'static,
@@ -132,8 +130,8 @@ impl Planners {
         }
     }
 
-    /// Does some planning for a thread that waits for it: on a thread of its own, or here where it
-    /// is one already. The work must not wait for anything itself.
+    /// Plans synchronously for a waiting thread: on a planning thread, or directly if this is one
+    /// already. The work must not wait for anything itself.
     pub(crate) fn at_once<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
@@ -158,7 +156,7 @@ impl Planners {
             .map_err(|_| Error::internal("the planning of a view ended early"))?
     }
 
-    /// Hands work to a thread; what it gives is waited for.
+    /// Sends work to a thread; the caller waits for the result.
     fn begin<T, W>(
         &self,
         deadline: Option<(Instant, Duration)>,
@@ -169,7 +167,7 @@ impl Planners {
         T: Send + 'static,
         W: Future<Output = Result<T>> + Send + 'static,
     {
-        // It belongs to the statement of this task, though it runs elsewhere.
+        // The work belongs to the statement of this task, though it runs elsewhere.
         let cancel = CancelToken::of_task();
         let work = cancel.clone().scope(work);
         let waiting = Waiting(Arc::default());
@@ -209,7 +207,7 @@ impl Planners {
         }
         match spawn(&self.pool) {
             Ok(()) => state.threads += 1,
-            // One that is there will take it.
+            // An existing thread will take the job.
             Err(_) if state.threads > 0 => {
                 self.pool.more.notify_one();
             }
@@ -261,7 +259,7 @@ fn serve(pool: &Arc<Pool>) {
         (job.work)();
         state = pool.state.lock();
         if large {
-            // Its stack may have become large.
+            // The thread's stack may have become large.
             if !state.jobs.is_empty() && spawn(pool).is_ok() {
                 state.threads += 1;
                 break;
@@ -274,11 +272,11 @@ fn serve(pool: &Arc<Pool>) {
     state.threads -= 1;
 }
 
-/// Why work came back without a result.
+/// Error for work that ended without a result.
 fn unwound(why: &(dyn Any + Send)) -> Error {
     match why.downcast_ref::<Ended>() {
         Some(Ended(error)) => error.clone(),
-        // What it said was written when it happened.
+        // The panic message was logged when it happened.
         None => Error::internal(
             "the planning of the statement panicked; what it said stands in the log",
         ),

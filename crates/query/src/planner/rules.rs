@@ -1,5 +1,4 @@
-//! The rules of the planner, each of which looks at its statement's budget before and after its
-//! work.
+//! The rules of the planner, each of which checks its statement's budget before and after its work.
 
 use super::{check, expressions_of_plan};
 use crate::error::Error;
@@ -12,7 +11,7 @@ use datafusion::physical_optimizer::{PhysicalOptimizerContext, PhysicalOptimizer
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-/// Operators that a plan may have when it is about to run.
+/// Maximum operators of a plan that is about to run.
 const OPERATORS_MAX: usize = 20_000;
 
 type Analyzes = Arc<dyn AnalyzerRule + Send + Sync>;
@@ -68,8 +67,8 @@ impl OptimizerRule for WatchedOptimizer {
         config: &dyn OptimizerConfig,
     ) -> Result<Transformed<LogicalPlan>> {
         check()?;
-        // One that has an order is called for each node, and may have put what has grown below it:
-        // that is the next one.
+        // A rule with an order is called for each node, and may have added growth one level below
+        // it.
         let whole = self.0.apply_order().is_none();
         expressions_of_plan(&plan, whole)?;
         let rewritten = self.0.rewrite(plan, config)?;

@@ -1,11 +1,11 @@
-//! A shorter way to optimise what most statements are: reads of one table.
+//! Shorter optimisation of the most common statements: reads of one table.
 //!
-//! The SQL library's optimizer takes each of its rules through a plan, and does so again until
-//! nothing changes. Most of the rules are about joins, unions and subqueries. A plan without those
-//! is taken once through the others, in an order in which none of them has to come again.
+//! The SQL library's optimizer applies each of its rules to a plan, repeatedly until it no longer
+//! changes. Most of the rules concern joins, unions and subqueries. A plan without those is passed
+//! once through the other rules, in an order in which none needs a repetition.
 //!
-//! Invariants: the rules are those of the optimizer; the columns of the plan stay as they are. A
-//! plan with anything that is not known here goes the long way.
+//! Invariants: the rules are those of the optimizer; the columns of the plan are unchanged. A plan
+//! with any unknown part takes the full optimisation.
 
 use crate::error::Error;
 use datafusion::common::Result;
@@ -15,8 +15,8 @@ use datafusion::logical_expr::{Explain, Expr, LogicalPlan};
 use datafusion::optimizer::{ApplyOrder, Optimizer, OptimizerRule};
 use std::sync::Arc;
 
-/// The rules, in their order. Conditions find their way to the table before limits do, which stop
-/// at conditions.
+/// The rules, in their order. Conditions are pushed down to the table before limits, which stop at
+/// conditions.
 const RULES: [&str; 15] = [
     "lists_apart",
     "simplify_expressions",
@@ -58,13 +58,13 @@ const BOUNDED: [&str; 19] = [
     "upper",
 ];
 
-/// The rules of the shorter way.
+/// The rules of the shorter optimisation.
 pub(crate) struct Simple {
     rules: Vec<Arc<dyn OptimizerRule + Send + Sync>>,
 }
 
 impl Simple {
-    /// Picks them from all that there are; one that is not there is passed over.
+    /// Selects them among all rules; missing rules are skipped.
     pub(crate) fn of(optimizer: &Optimizer) -> Simple {
         let rules = RULES.iter().filter_map(|name| {
             let found = optimizer.rules.iter().find(|rule| rule.name() == *name);
@@ -113,7 +113,7 @@ impl Simple {
     }
 }
 
-/// Whether a plan reads one table, without sub-queries and without calls that make much of little.
+/// Whether a plan reads one table, without sub-queries and without calls that have large results.
 fn is_simple(plan: &LogicalPlan) -> Result<bool> {
     let (mut simple, mut tables) = (true, 0);
     plan.apply(|node| {
@@ -150,8 +150,8 @@ fn is_simple(plan: &LogicalPlan) -> Result<bool> {
     Ok(simple && tables == 1)
 }
 
-/// Whether an expression has a sub-query, takes structures apart, for which there are rules too, or
-/// calls a function that is not known to be harmless.
+/// Whether an expression has a sub-query, accesses parts of structures, for which there are rules
+/// too, or calls a function that is not known to be harmless.
 fn asks(expr: &Expr) -> bool {
     match expr {
         Expr::Exists(_)
@@ -161,8 +161,8 @@ fn asks(expr: &Expr) -> bool {
         | Expr::OuterReferenceColumn(..)
         | Expr::GroupingSet(_)
         | Expr::Unnest(_) => true,
-        // Calls that make much of little are estimated again after constants have been folded,
-        // which takes more than one round.
+        // Calls with large results are estimated again after constants have been folded, which
+        // takes more than one round.
         Expr::ScalarFunction(call) => !BOUNDED.contains(&call.func.name()),
         _ => false,
     }

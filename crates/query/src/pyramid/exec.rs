@@ -1,10 +1,9 @@
 //! Computes a grouped query from the pyramid.
 //!
-//! Invariants: the streams of a group are merged whichever part of the work met them; the snapshot
-//! is that of the statement that runs; buckets are reserved from the statement's memory before it
-//! grows beyond a stream's bins.
-//! Concurrency: the streams are divided among threads for blocking work; they stop at their next
-//! stream when the answer is dropped.
+//! Invariants: the streams of a group are merged, whichever thread read them; the snapshot belongs
+//! to the statement that runs; buckets are reserved from the statement's memory before they exceed
+//! a stream's bins. Concurrency: the streams are divided among threads for blocking work; they stop
+//! at their next stream when the answer is dropped.
 
 use super::finish::{beginnings, column};
 use super::members::{Groups, Members, Source, SourcePage};
@@ -42,7 +41,7 @@ use std::sync::Arc;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8_192;
 
-/// The plan's node.
+/// The physical operator.
 #[derive(Debug)]
 pub(crate) struct PyramidExec {
     grouped: Arc<Grouped>,
@@ -165,7 +164,7 @@ impl ExecutionPlan for PyramidExec {
     fn execute(&self, _: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let schema = Arc::clone(self.properties.equivalence_properties().schema());
         let view = view_of(context.session_config())?.of(&self.grouped.table)?;
-        // A query of a whole row needs to know which row it is.
+        // A query of a whole row must identify the row.
         let keeps = match self.grouped.ends.is_empty() {
             true => false,
             false => {
@@ -210,8 +209,8 @@ impl ExecutionPlan for PyramidExec {
 /// Bins of groups, by group.
 type ByGroup = HashMap<u32, Buckets>;
 
-/// The answer while it is computed: all of it at once, or where its bins may be more than there is
-/// memory for, one part of the range after the other.
+/// The answer while it is computed: in one step, or, if its bins may exceed the memory, one part of
+/// the range after another.
 struct Work {
     view: Arc<View>,
     output: Output,
@@ -220,14 +219,14 @@ struct Work {
     parallel: usize,
     pool: Arc<dyn MemoryPool>,
     measured: ExecutionPlanMetricsSet,
-    /// Ranges still to be computed, the earliest last.
+    /// Remaining ranges, the earliest last.
     waiting: Vec<ClosedRange>,
-    /// The number of bins was estimated.
+    /// True if the number of bins was estimated.
     is_cut: bool,
 }
 
 impl Work {
-    /// The rows of the next part of the range that has some.
+    /// The rows of the next non-empty part of the range.
     async fn next(mut self) -> Result<Option<(Vec<RecordBatch>, Work)>> {
         loop {
             let Some(range) = self.waiting.pop() else {
@@ -257,11 +256,13 @@ impl Work {
         }
     }
 
-    /// Cuts a range, by the extent of the streams' rows, into parts whose bins fit into memory.
+    /// Splits a range, within the extent of the streams' rows, into parts whose bins fit into
+    /// memory.
     async fn cut(&mut self, range: ClosedRange) -> Result<()> {
         self.is_cut = true;
         let Members::Loaded(groups) = &self.members else {
-            // Very many streams are not inspected beforehand: by halves, until the bins fit.
+            // Very many streams are not inspected beforehand: the range is halved until the bins
+            // fit.
             let halves = slices::halves(&range, &self.output.grouped.bins);
             self.waiting
                 .extend(halves.map_or(vec![range], |(first, last)| vec![last, first]));
@@ -276,14 +277,13 @@ impl Work {
             .map_err(|e| Error::internal(format!("a part of a query ended: {e}")))??;
         let (grouped, range) = (&self.output.grouped, range.intersect(&extent));
         let within = slices::bins_in(&range, &grouped.bins);
-        // A quarter of the memory: each part of the work has bins, and the merged ones are there
-        // too.
+        // A quarter of the memory: each thread has bins, besides the merged ones.
         let memory = match self.pool.memory_limit() {
             MemoryLimit::Finite(bytes) => bytes / 4,
             _ => BINS_BYTES,
         };
         let room = i128::try_from(memory / self.output.fold.bucket_bytes()).unwrap_or(i128::MAX);
-        // A group has no more bins than rows; deleted rows are not counted.
+        // A group has at most as many bins as rows; deleted rows are not counted.
         let wanted = within.saturating_mul(count).min(i128::from(rows));
         let most = match wanted > room {
             false => within,
@@ -336,7 +336,7 @@ impl Work {
                         all.entry(group).or_default().merge(bins, &output.fold.ends);
                     }
                 }
-                // All parts have ended before a smaller range is tried.
+                // All parts end before a smaller range is tried.
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -347,19 +347,19 @@ impl Work {
     }
 }
 
-/// Of so many streams it is looked beforehand how far their rows reach.
+/// Number of streams up to which the extent of their rows is determined beforehand.
 const LOOKED_AT: usize = 10_000;
-/// Memory for bins where no limit is known.
+/// Memory of bins without a known limit.
 const BINS_BYTES: usize = 64 << 20;
 
-/// Between which instants the streams have rows, or had some, and how many.
+/// The range of instants in which the streams have or had rows, and the number of rows.
 fn extent(groups: &Groups, view: &View, cancel: &CancelToken) -> Result<(ClosedRange, u64)> {
     let (mut extent, mut rows) = (ClosedRange::EMPTY, 0u64);
     for (stream, _) in &groups.of {
         if cancel.is_cancelled() {
             break;
         }
-        // One that was dropped has none.
+        // A dropped stream does not have rows.
         let handle = groups.streams.handle(*stream, view.snapshot())?;
         let info = match handle.map(|handle| view.snapshot().stream_info(handle.name())) {
             None => continue,
@@ -422,7 +422,7 @@ impl Part {
             })
     }
 
-    /// Counts all rows of the table without looking at its streams.
+    /// Counts all rows of the table without visiting its streams.
     fn count(&self, all: &mut ByGroup) -> Result<()> {
         let table = &self.grouped.table.name;
         let goes_on = &mut || !self.meter.cancel.is_cancelled();
@@ -470,7 +470,7 @@ impl Output {
             }
         }
         if self.grouped.keys.is_empty() && bins.is_empty() && out.is_empty() {
-            // Without groups there is one row, whatever there is.
+            // Without groups there is exactly one row.
             numbers.push(0);
             bins.push((0, self.fold.nothing()));
         }

@@ -1,6 +1,6 @@
-//! From aggregates to the values that SQL gives for them.
+//! Conversion of aggregates to SQL values.
 //!
-//! Floats follow IEEE 754, as computing with the rows would: the rule is [`Aggregate::ieee`]'s.
+//! Floats follow IEEE 754, as a computation over the rows would: see [`Aggregate::ieee`].
 
 use super::plan::{Computed, Function};
 use crate::error::{Error, Result};
@@ -19,7 +19,8 @@ fn extremes(bucket: &Bucket, field: usize) -> Option<(f64, f64)> {
     bucket.aggregate(field).ieee().extremes(None)
 }
 
-/// A sum of integers in 64 bits; one that does not fit is an error, as from the rows.
+/// A sum of integers in 64 bits; a sum that does not fit is an error, as in a computation over the
+/// rows.
 fn fitting<T>(of: &Aggregate, fits: impl Fn(i128) -> Option<T>) -> Result<Option<T>> {
     if of.count == 0 {
         return Ok(None);
@@ -48,7 +49,7 @@ pub(super) fn column(
     let (function, field) = match of {
         Computed::End(end) => {
             let is_time = matches!(data_type, DataType::Timestamp(..));
-            // Values of tags are texts until the column is given its type.
+            // Values of tags are texts until the column is cast to its type.
             let plain = match data_type {
                 DataType::Dictionary(_, of) => of,
                 of => of,
@@ -141,7 +142,7 @@ pub(super) fn column(
     })
 }
 
-/// Beginnings of the bins. A bin may begin before the first instant there is, which is an error.
+/// Beginnings of the bins. A bin that begins before the first representable instant is an error.
 pub(super) fn beginnings(bins: &headwater::Bins, folded: &[(i128, Bucket)]) -> Result<ArrayRef> {
     let begins = folded.iter().map(|(number, _)| {
         i64::try_from(bins.begin(*number))

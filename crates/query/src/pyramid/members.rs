@@ -1,9 +1,9 @@
-//! Which streams a grouped query reads, and which group each belongs to.
+//! Streams of a grouped query, and their groups.
 //!
-//! Invariants: streams have one group where their tags give the same values of all keys. The groups
-//! of streams in memory are known when the query is planned; other streams are read page by page,
-//! and the memory of their groups is reserved.
-//! Concurrency: parts take their streams, or pages, and number groups under one lock.
+//! Invariants: streams are in one group if their tags give the same values of all keys. The groups
+//! of streams in memory are computed when the query is planned; other streams are read page by
+//! page, and the memory of their groups is reserved. Concurrency: threads take their streams, or
+//! pages, and number groups under one lock.
 
 use super::meter::PartMeter;
 use super::plan::{Computed, Grouped, Key};
@@ -26,7 +26,7 @@ const GROUP_BYTES: usize = 128;
 /// The keys over tags.
 #[derive(Debug)]
 struct Keys {
-    /// Per key of the query, that over tags.
+    /// Per key of the query, its expression over tags, if it is one.
     over_tags: Vec<Option<Arc<dyn PhysicalExpr>>>,
 }
 
@@ -45,7 +45,7 @@ impl Keys {
         })
     }
 
-    /// The values of the keys over tags, one per stream picked.
+    /// The values of the keys over tags, one per selected stream.
     fn values(
         &self,
         grouped: &Grouped,
@@ -71,15 +71,15 @@ impl Keys {
 /// Groups by the values of their keys.
 #[derive(Debug, Default)]
 struct Table {
-    /// `None` before the first stream, and where there are no keys over tags.
+    /// `None` before the first stream, and without keys over tags.
     converter: Option<RowConverter>,
     known: HashMap<OwnedRow, u32>,
-    /// By number.
+    /// Key values by group number.
     rows: Vec<OwnedRow>,
 }
 
 impl Table {
-    /// The group of each stream, by the values of its keys; reports each new one.
+    /// The group of each stream, by the values of its keys; reports new groups.
     fn groups(
         &mut self,
         values: &[Option<ArrayRef>],
@@ -116,7 +116,7 @@ impl Table {
         Ok(groups)
     }
 
-    /// Per key over tags its value in each group.
+    /// Values of each key over tags, one per group.
     fn values(&self, over_tags: &[bool]) -> Result<Vec<Option<ArrayRef>>> {
         let mut columns = match &self.converter {
             Some(converter) => converter.convert_rows(self.rows.iter().map(OwnedRow::row))?,
@@ -130,13 +130,13 @@ impl Table {
     }
 }
 
-/// The streams by the group they belong to.
+/// The streams, sorted by group.
 #[derive(Debug)]
 pub(super) struct Groups {
     pub(super) streams: Arc<Streams>,
-    /// The group of each stream that is read, in their order.
+    /// Group and stream of each stream to read, in order.
     pub(super) of: Vec<(u32, u32)>,
-    /// Per key over tags its value in each group.
+    /// Values of each key over tags, one per group.
     values: Vec<Option<ArrayRef>>,
     pub(super) count: usize,
 }
@@ -177,14 +177,14 @@ impl Groups {
     }
 }
 
-/// The streams that are read, as they are planned.
+/// The streams to read, as planned.
 #[derive(Clone, Debug)]
 pub(super) enum Members {
     Loaded(Arc<Groups>),
     Many(Arc<ManyMembers>),
 }
 
-/// Streams that are read a page at a time.
+/// Streams that are read page by page.
 #[derive(Debug)]
 pub(super) struct ManyMembers {
     choice: Arc<Choice>,
@@ -213,7 +213,7 @@ impl Members {
         }
     }
 
-    /// The streams of a run of the query.
+    /// The source of streams for one execution of the query.
     pub(super) fn source(
         &self,
         view: &Arc<View>,
@@ -240,17 +240,17 @@ impl Members {
     }
 }
 
-/// Where the parts of a run take their streams from.
+/// Source of the streams for the threads of an execution.
 pub(super) enum Source {
     Loaded {
         groups: Arc<Groups>,
-        /// Parts that have taken theirs.
+        /// Threads that have taken their streams.
         taken: Mutex<Vec<usize>>,
     },
     Many(ManySource),
 }
 
-/// Pages of streams, and the groups that they were found to belong to.
+/// Pages of streams, and the groups so far.
 pub(super) struct ManySource {
     pages: Pages,
     grouped: Arc<Grouped>,
@@ -272,7 +272,7 @@ impl SourcePage<'_> {
 }
 
 impl ManySource {
-    /// True when the query only counts all rows, and the session may know their number.
+    /// True when the query only counts all rows, and the session may know that number.
     pub(super) fn counts_all(&self, view: &View, grouped: &Grouped) -> bool {
         view.reads_all() && self.is_count(grouped)
     }
@@ -286,19 +286,19 @@ impl ManySource {
 }
 
 impl Source {
-    /// Number of parts that work at the same time.
+    /// Number of threads that work in parallel.
     pub(super) fn parts(&self, parallel: usize, grouped: &Grouped) -> usize {
         match self {
             Source::Loaded { groups, .. } => parallel.min(groups.of.len()),
-            // Of ends of one instant the first stream's is taken: pages come in their order then.
+            // Among ends of one instant the first stream's is used, so pages must arrive in order.
             Source::Many(_) if !grouped.ends.is_empty() => 1,
-            // How often rows are counted without their streams is once.
+            // If rows are counted without their streams, one thread suffices.
             Source::Many(many) if many.is_count(grouped) => 1,
             Source::Many(_) => parallel,
         }
     }
 
-    /// The next streams for a part; `None` when there are no more.
+    /// The next streams for a thread; `None` at the end.
     pub(super) fn next(&self, part: usize, parts: usize) -> Result<Option<SourcePage<'_>>> {
         match self {
             Source::Loaded { groups, taken } => {
@@ -330,7 +330,7 @@ impl Source {
         }
     }
 
-    /// Per key over tags its value in each group that was met.
+    /// Values of each key over tags, one per group so far.
     pub(super) fn values(&self) -> Result<Vec<Option<ArrayRef>>> {
         match self {
             Source::Loaded { groups, .. } => Ok(groups.values.clone()),

@@ -1,13 +1,13 @@
-//! Memory of the parts of a grouped query, and their end.
+//! Memory and cancellation of the threads of a grouped query.
 //!
-//! Failure: `memory_limit` when a part's buckets do not fit into the statement's memory.
+//! Failure: `memory_limit` when a thread's buckets do not fit into the statement's memory.
 
 use crate::error::external;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use headwater_ask::{CancelToken, Meter};
 
-/// Meter of a part: reserves its memory, and stops it when the answer is dropped.
+/// Meter of a thread: reserves its memory, and stops it when the answer is dropped.
 #[derive(Debug)]
 pub(super) struct PartMeter {
     pub(super) reserved: MemoryReservation,

@@ -7,7 +7,7 @@ use headwater::Bins;
 use headwater_ask::{EndOf, Fold};
 use std::sync::Arc;
 
-/// A column by which rows are grouped.
+/// A grouping key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Key {
     /// The beginning of the row's bin.
@@ -39,22 +39,22 @@ pub(super) enum Function {
 pub(super) enum Of {
     /// The instant.
     Time,
-    /// The present value of a field, by its index among the table's.
+    /// The nearest present value of a field, by its index in the table.
     Field(usize),
-    /// A field of the row, by its index among the table's.
+    /// A field of the row, by its index in the table.
     InRow(usize),
-    /// A tag of the row, by its index among the table's.
+    /// A tag of the row, by its index in the table.
     Tag(usize),
 }
 
-/// The earliest or the latest row, or present value, or what that row has, of a group.
+/// The earliest or the latest row or present value of a group, or a value of that row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct End {
     pub(super) last: bool,
     pub(super) of: Of,
 }
 
-/// A column that is computed.
+/// A computed column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Computed {
     /// Rows of the group.
@@ -74,10 +74,10 @@ pub(super) struct Grouped {
     pub(super) bins: Bins,
     pub(super) keys: Vec<Key>,
     pub(super) computed: Vec<Computed>,
-    /// Fields that are aggregated, under their names in the table.
+    /// Fields that are aggregated, by their names in the table.
     pub(super) fields: Vec<String>,
-    /// Ends of time; only where bins are whole, since aggregates do not know when they begin and
-    /// end.
+    /// Ends of time; only if bins are whole, since aggregates do not include their first and last
+    /// instants.
     pub(super) ends: Vec<End>,
     /// A column per key, then one per computed column.
     pub(super) schema: SchemaRef,
@@ -92,7 +92,7 @@ impl Grouped {
             last: end.last,
             of: match &end.of {
                 Of::Time => EndOf::Time,
-                // A field that is not there has no end.
+                // A field that does not exist has no end.
                 Of::Field(at) => EndOf::Field(name(at).unwrap_or_default()),
                 Of::InRow(at) => EndOf::InRow(name(at).unwrap_or_default()),
                 Of::Tag(at) => EndOf::Tag(tag(at).unwrap_or_default()),
@@ -102,7 +102,7 @@ impl Grouped {
             fields: self.fields.clone(),
             rows: self.needs_aggregates(),
             ends: ends.collect(),
-            // All NaN are one here, whatever their signs: rows need not be read for them.
+            // All NaN are equal here, whatever their signs, so that rows need not be read for them.
             nan: Vec::new(),
             keeps,
         }

@@ -1,4 +1,4 @@
-//! A grouped query as a table, which plans its computation.
+//! A grouped query as a table provider, which plans its computation.
 
 use super::exec::PyramidExec;
 use super::plan::Grouped;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use std::sync::Arc;
 
-/// A grouped query as a table of its answer.
+/// The answer of a grouped query as a table.
 #[derive(Debug)]
 pub(super) struct PyramidTable {
     grouped: Arc<Grouped>,
@@ -42,7 +42,7 @@ impl TableProvider for PyramidTable {
         _: &[Expr],
         _: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        // Planned without a view would be a defect: say so here, not when it runs.
+        // A missing view would be a bug: report it here, not when the plan runs.
         let grouped = &self.grouped;
         let view = view_of(state.config())?.of(&grouped.table)?;
         let conditions = Conditions::of(&grouped.filters, &grouped.table)?;

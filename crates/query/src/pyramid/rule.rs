@@ -1,7 +1,7 @@
-//! Finds grouped queries that the pyramid answers.
+//! Finds grouped queries that the pyramid can answer.
 //!
-//! Invariants: a replacement has the query's columns, names and types; a query that is not
-//! understood to the last part stays as it is.
+//! Invariants: a replacement has the query's columns, names and types; a query with any unsupported
+//! part is unchanged.
 
 use super::plan::{Computed, End, Function, Grouped, Key, Of};
 use super::provider::PyramidTable;
@@ -22,7 +22,7 @@ use headwater::{Bins, FieldType};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// The rule; the last of all, since conditions must have found their way to the tables.
+/// The rule; runs last, since conditions must have been pushed down to the tables.
 #[derive(Debug)]
 pub(crate) struct UsePyramid;
 
@@ -54,7 +54,7 @@ impl OptimizerRule for UsePyramid {
     }
 }
 
-/// Name of the replacement in a plan. The SQL library takes two reads of one name for the same, so
+/// Name of the replacement in a plan. The SQL library treats two reads with one name as equal, so
 /// the name contains everything that the replacement computes.
 fn name_of(grouped: &Grouped) -> String {
     let Grouped {
@@ -74,7 +74,7 @@ fn name_of(grouped: &Grouped) -> String {
     format!("pyramid of {} ({:016x})", table.name, hasher.finish())
 }
 
-/// A table's answer with the columns of the plan that it stands for.
+/// A table's answer with the columns of the replaced plan.
 fn replace(grouped: Grouped, schema: &DFSchemaRef) -> Result<LogicalPlan> {
     let names: Vec<String> = {
         let fields = grouped.schema.fields().iter();
@@ -93,7 +93,7 @@ fn replace(grouped: Grouped, schema: &DFSchemaRef) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(projection))
 }
 
-/// A read of one table and what each column of it is, in the table's columns.
+/// A read of one table, with each of its columns expressed in the table's columns.
 struct Source<'a> {
     scan: &'a TableScan,
     columns: Vec<Expr>,
@@ -126,7 +126,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// An expression over the columns of `schema`, in the table's columns.
+    /// Rewrites an expression over the columns of `schema` to the table's columns.
     fn resolve(&self, expr: &Expr, schema: &DFSchemaRef) -> Option<Expr> {
         let mut known = true;
         let resolved = expr.clone().transform(|part| {
@@ -135,7 +135,7 @@ impl<'a> Source<'a> {
             };
             let at = schema.maybe_index_of_column(column);
             match at.and_then(|at| self.columns.get(at)) {
-                // What it became has columns of the table, which must not be looked up again.
+                // The replacement has columns of the table, which must not be resolved again.
                 Some(own) => Ok(Transformed::new(
                     own.clone(),
                     true,
@@ -210,7 +210,7 @@ fn understand(aggregate: &Aggregate) -> Option<Grouped> {
     });
     let schema = Arc::new(Schema::new(columns.collect::<Vec<_>>()));
     if schema.fields().len() != keys.len() + computed.len() {
-        // Grouping sets have columns of their own.
+        // Grouping sets add columns of their own.
         return None;
     }
     Some(Grouped {
@@ -281,7 +281,7 @@ fn compute(
     let number = matches!(of, FieldType::F64 | FieldType::I64 | FieldType::U64);
     let wanted = match wanted {
         Function::Count => wanted,
-        // A flag has extremes, and no sum; a cast number would have another type.
+        // A boolean has extremes, but not a sum; a cast number would have another type.
         Function::Min | Function::Max if (number || *of == FieldType::Bool) && !widened => wanted,
         Function::Sum if number && widened => Function::SumOfFloats,
         Function::Sum | Function::Mean | Function::Variance { .. } | Function::Deviation { .. }
@@ -297,7 +297,7 @@ fn compute(
     ))
 }
 
-/// Fields and ends of which the columns are computed.
+/// Fields and ends from which the columns are computed.
 #[derive(Default)]
 struct Inputs {
     fields: Vec<String>,
@@ -341,8 +341,8 @@ fn end(
     Some(End { last, of })
 }
 
-/// `first_value(x ORDER BY time DESC)`, as `DISTINCT ON` has it too: what the latest row, or the
-/// earliest one, has. Tags by which rows are grouped order nothing.
+/// `first_value(x ORDER BY time DESC)`, which `DISTINCT ON` uses too: a value of the latest or the
+/// earliest row. Grouping tags do not affect the order.
 fn end_in_order(
     function: &AggregateFunction,
     source: &Source<'_>,
@@ -372,7 +372,7 @@ fn end_in_order(
             &by,
             Expr::Column(column) if table.role(&column.name) == Some(Role::Time)
         );
-        // What orders rows of one instant is nothing the engine knows.
+        // The engine does not support an order of rows of one instant.
         if !is_time || rising.is_some() {
             return None;
         }
@@ -394,7 +394,7 @@ fn end_in_order(
     })
 }
 
-/// The bins that an expression over time makes.
+/// The bins of an expression over time.
 fn bin(expr: &Expr, table: &TableView) -> Option<Bins> {
     let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else {
         return None;
@@ -438,7 +438,7 @@ fn bin(expr: &Expr, table: &TableView) -> Option<Bins> {
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// The width of an interval that is equally long wherever it lies.
+/// The width of an interval of constant length.
 fn width_ns(interval: &ScalarValue) -> Option<i64> {
     let width = match interval {
         ScalarValue::IntervalMonthDayNano(Some(i)) if i.months == 0 => i64::from(i.days)

@@ -1,14 +1,14 @@
-//! Parts of a range, so that the bins of all groups in one of them fit into memory.
+//! Splits a range, so that the bins of all groups in a part fit into memory.
 //!
-//! Invariants: parts follow each other from the beginning of the range to its end, and are cut
-//! where bins begin, so that every bin lies in one of them.
+//! Invariants: parts are consecutive and cover the range, and are split at the beginnings of bins,
+//! so that every bin is in exactly one part.
 
 use headwater::{Bins, ClosedRange};
 
-/// Bins of a range so small that their number is not estimated.
+/// Maximum number of bins of a range that is not estimated.
 const FEW: i128 = 16_384;
 
-/// The number of bins that a range meets.
+/// The number of bins that overlap a range.
 pub(super) fn bins_in(range: &ClosedRange, bins: &Bins) -> i128 {
     match bins {
         _ if range.is_empty() => 0,
@@ -30,7 +30,7 @@ pub(super) fn may_be_many(range: &ClosedRange, bins: &Bins) -> bool {
     bins_in(range, bins) > FEW
 }
 
-/// The beginning of the bin in which an instant lies, where it is an instant.
+/// The beginning of the bin that contains an instant; `None` if out of range.
 fn beginning(at: i128, bins: &Bins) -> Option<i64> {
     let Bins::Every {
         width_ns,
@@ -43,7 +43,7 @@ fn beginning(at: i128, bins: &Bins) -> Option<i64> {
     i64::try_from((at - origin).div_euclid(width) * width + origin).ok()
 }
 
-/// The two halves of a range; `None` = it is one bin.
+/// The two halves of a range; `None` = the range is a single bin.
 pub(super) fn halves(range: &ClosedRange, bins: &Bins) -> Option<(ClosedRange, ClosedRange)> {
     if bins_in(range, bins) < 2 {
         return None;
@@ -64,7 +64,7 @@ pub(super) fn halves(range: &ClosedRange, bins: &Bins) -> Option<(ClosedRange, C
     ))
 }
 
-/// A range in parts of at most so many bins, the last one first; halves of halves.
+/// Splits a range into parts of at most `most` bins by repeated halving, the last part first.
 pub(super) fn parts(range: ClosedRange, bins: &Bins, most: i128) -> Vec<ClosedRange> {
     let mut out = Vec::new();
     let mut waiting = vec![range];

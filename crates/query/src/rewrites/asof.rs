@@ -1,5 +1,5 @@
-//! `ASOF JOIN`: the parser reads one, the planner knows none. The join becomes a plain one whose
-//! condition marks the comparison that finds the nearest row; a rule makes a node of its own of it.
+//! `ASOF JOIN`: supported by the parser, but not by the planner. The join becomes a plain one whose
+//! condition marks the comparison that finds the nearest row; a rule converts it into a node.
 
 use super::call;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 /// The function that marks the comparison.
 pub(crate) const NEAREST: &str = "asof_nearest";
 
-/// Rewrites the joins of a part of `FROM`.
+/// Rewrites the joins of an item of `FROM`.
 pub(super) fn joins(from: &mut TableWithJoins) -> Result<()> {
     for join in &mut from.joins {
         if let JoinOperator::AsOf {
@@ -57,7 +57,7 @@ fn join_of(matched: &Expr, constraint: &JoinConstraint) -> Result<JoinOperator> 
         _ => None,
     };
     let Some(kind) = own else {
-        // Snowflake's: the comparison stands apart, and rows without a match stay.
+        // Snowflake's form: the comparison is separate, and rows without a match stay.
         if !is_comparison(matched) {
             return Err(wrong(
                 "MATCH_CONDITION is one comparison by >=, >, <= or <",

@@ -1,7 +1,7 @@
-//! PostgreSQL's names of unnamed columns, where the SQL library has another one.
+//! PostgreSQL's names of unnamed columns, where the SQL library's differ.
 //!
-//! Invariants: names are PostgreSQL's, whatever the SQL library calls a column, so that what refers
-//! to a column of a query within a query finds it; a column that has a name keeps it.
+//! Invariants: names are PostgreSQL's, however the SQL library names a column, so that references
+//! to a column of a nested query resolve; a named column keeps its name.
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, DataType, Expr, Ident, Query, Select, SelectItem, SetExpr, TrimWhereField,
@@ -14,7 +14,7 @@ pub fn column_name(expr: &Expr) -> String {
     found(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }
 
-/// Gives the columns of a query that another one reads the names that PostgreSQL gives them.
+/// Names the unnamed columns of a nested query as PostgreSQL does.
 pub(super) fn name_columns(query: &mut Query) {
     let mut body = query.body.as_mut();
     let select = loop {
@@ -37,7 +37,7 @@ pub(super) fn name_columns(query: &mut Query) {
     }
 }
 
-/// Precision of a name: a type's name gives way to the name of the cast expression.
+/// Precision of a name: the name of the cast expression has precedence over a type's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tells {
     Type,
@@ -102,7 +102,7 @@ fn found(expr: &Expr) -> Option<(String, Tells)> {
     }
 }
 
-/// Name of a type in `pg_type`; of an array, the name of its elements.
+/// Name of a type in `pg_type`; for an array, the name of its element type.
 #[must_use]
 pub fn type_name(data_type: &DataType) -> String {
     let text = data_type.to_string().to_lowercase();
@@ -130,7 +130,7 @@ pub fn type_name(data_type: &DataType) -> String {
     .to_owned()
 }
 
-/// The select whose columns are the answer's.
+/// The select whose columns are the query's columns.
 pub(super) fn first_select(query: &Query) -> Option<&Select> {
     let mut body = query.body.as_ref();
     loop {
@@ -143,7 +143,7 @@ pub(super) fn first_select(query: &Query) -> Option<&Select> {
     }
 }
 
-/// A name as it is looked up.
+/// A name as used for look-ups.
 pub(crate) fn folded(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
@@ -151,7 +151,7 @@ pub(crate) fn folded(ident: &Ident) -> String {
     }
 }
 
-/// The column that an expression is, casts apart: what it is of, and its name.
+/// The column of an expression, ignoring casts: its qualifier and its name.
 pub(super) fn column_of(expr: &Expr) -> Option<(Option<String>, String)> {
     match expr {
         Expr::Identifier(ident) => Some((None, folded(ident))),

@@ -1,9 +1,9 @@
-//! Casts within calls. The SQL library leaves them out of the names of what it computes, so that
-//! `min(a)` and `min(CAST(a AS BIGINT))` of one select have one name, and it refuses both.
+//! Casts within calls. The SQL library omits them from the names of expressions, so that `min(a)`
+//! and `min(CAST(a AS BIGINT))` of one select have the same name, and it refuses both.
 //!
-//! Invariant: where two calls of a select would have one name and are not the same, every cast
-//! within a call of that select is put into a call that gives the same under another name; all
-//! selects without such calls stay as they are.
+//! Invariant: if two different calls of a select would have the same name, every cast within a call
+//! of that select is wrapped in an equivalent call with another name; selects without such calls
+//! are unchanged.
 
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, GroupByExpr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr,
@@ -12,10 +12,11 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// Where more text than this would have to be compared, calls count as different ones of one name.
+/// If more text than this would have to be compared, calls with one name count as different.
 const COMPARED_MAX: usize = 1 << 20;
 
-/// Takes away what the names of the SQL library do not tell: casts, brackets, what subqueries are.
+/// Removes everything that the names of the SQL library omit: casts, brackets, contents of
+/// subqueries.
 struct Bare;
 
 impl VisitorMut for Bare {
@@ -25,7 +26,7 @@ impl VisitorMut for Bare {
         while let Expr::Nested(inner) | Expr::Cast { expr: inner, .. } = expr {
             *expr = std::mem::replace(inner.as_mut(), named(""));
         }
-        // All of them have one name, and so have expressions over them.
+        // All of these have the same name, and so have expressions over them.
         match expr {
             Expr::Subquery(_) | Expr::Exists { .. } => *expr = named("<subquery>"),
             Expr::InSubquery {
@@ -44,12 +45,12 @@ fn named(text: &str) -> Expr {
 /// The SQL library's name of an expression, approximately.
 pub(super) fn bare(expr: &Expr) -> String {
     let mut bare = expr.clone();
-    // It never breaks off.
+    // The visitor never stops early.
     let _ = VisitMut::visit(&mut bare, &mut Bare);
     bare.to_string().to_lowercase()
 }
 
-/// The selects of a body that are not within queries of their own.
+/// The selects of a body, without those of nested queries.
 pub(super) fn each_select(body: &mut SetExpr, work: &mut dyn FnMut(&mut Select)) {
     match body {
         SetExpr::Select(select) => work(select),
@@ -61,7 +62,7 @@ pub(super) fn each_select(body: &mut SetExpr, work: &mut dyn FnMut(&mut Select))
     }
 }
 
-/// Keeps calls of a query's selects apart that have one name but for their casts.
+/// Renames calls of a query's selects whose names differ only in their casts.
 pub(super) fn keep_apart(query: &mut Query) {
     if let SetExpr::Select(select) = query.body.as_mut() {
         in_select(select, query.order_by.as_mut());
@@ -81,14 +82,14 @@ fn in_select(select: &mut Select, mut order: Option<&mut OrderBy>) {
         let _ = VisitMut::visit(expr, &mut calls);
     });
     if calls.clash {
-        // A call of one argument gives the same under another name.
+        // A call of one argument gives the same value with another name.
         each_cast(select, order, &mut |expr| {
             *expr = super::call("coalesce", vec![expr.clone()]);
         });
     }
 }
 
-/// The expressions of a select, but for those that say where its rows come from.
+/// The expressions of a select, except those of `FROM`.
 fn each_expr(select: &mut Select, order: Option<&mut OrderBy>, work: &mut dyn FnMut(&mut Expr)) {
     if let Some(Distinct::On(keys)) = &mut select.distinct {
         keys.iter_mut().for_each(&mut *work);
@@ -114,7 +115,7 @@ fn each_expr(select: &mut Select, order: Option<&mut OrderBy>, work: &mut dyn Fn
     }
 }
 
-/// Visits the casts within calls. Sub-queries are visited by themselves.
+/// Visits the casts within calls. Sub-queries are visited separately.
 struct AtCasts<'a> {
     calls: usize,
     queries: usize,
@@ -155,17 +156,17 @@ fn each_cast(select: &mut Select, order: Option<&mut OrderBy>, work: &mut dyn Fn
         queries: 0,
         work,
     };
-    // It never breaks off.
+    // The visitor never stops early.
     each_expr(select, order, &mut |expr| {
         let _ = VisitMut::visit(expr, &mut casts);
     });
 }
 
-/// Looks for different calls of one name.
+/// Finds different calls with the same name.
 #[derive(Default)]
 struct Calls {
     queries: usize,
-    /// Calls as they are written, by the SQL library's names.
+    /// Texts of calls, by the SQL library's names.
     known: HashMap<String, String>,
     compared: usize,
     clash: bool,

@@ -1,11 +1,11 @@
-//! Some rows of a table for each row of another: `LATERAL (SELECT … ORDER BY … LIMIT n)`, and
+//! Top rows of a table for each row of another: `LATERAL (SELECT … ORDER BY … LIMIT n)`, and
 //! `(SELECT x … ORDER BY … LIMIT 1)` as a value.
 //!
-//! The SQL library makes joins of such queries, without a limit for each row. Where equal columns
-//! correlate the two, the rows of each such group are numbered in the requested order, or their
-//! first value is taken, and the join is by that.
+//! The SQL library converts such queries to joins, without a limit for each row. If they are
+//! correlated by equality of columns, the rows of each group are numbered in the requested order,
+//! or their first value is computed, and the join uses the number.
 //!
-//! Invariant: a query that is not understood to the last part stays as it is.
+//! Invariant: a query with any unsupported part is unchanged.
 
 use super::called::folded;
 use super::{call, value};
@@ -18,23 +18,23 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// The column that numbers rows; no name that is typed has this mark.
+/// The column that numbers rows; a typed name cannot contain this character.
 const NUMBER: &str = "row\u{1}number";
 
 /// A query over one table, correlated by equal columns.
 struct Belonging {
     /// Name of the table within the query.
     name: String,
-    /// Its columns that are equal to something without.
+    /// Columns of the table that are equal to outer expressions.
     keys: Vec<Expr>,
-    /// The conditions that say so, and the others.
+    /// These equality conditions, and then the other conditions.
     to_others: Vec<Expr>,
     own: Vec<Expr>,
     order: Vec<OrderByExpr>,
     limit: Option<Expr>,
 }
 
-/// The parts of a condition that must all hold.
+/// The operands of a conjunction.
 pub(super) fn conjuncts(condition: &Expr, out: &mut Vec<Expr>) {
     match condition {
         Expr::BinaryOp {
@@ -56,8 +56,8 @@ fn all_of(conditions: Vec<Expr>) -> Option<Expr> {
         .reduce(|all, next| binary(all, BinaryOperator::And, next))
 }
 
-/// Whether an expression names columns of this table, and of others. One without a table's name is
-/// taken for one of this.
+/// Whether an expression names columns of this table, and of others. An unqualified name counts as
+/// one of this table.
 fn names(expr: &Expr, table: &str) -> (bool, bool) {
     let (mut own, mut others) = (false, false);
     let walked: ControlFlow<()> = visit_expressions(expr, |part| {
@@ -67,7 +67,7 @@ fn names(expr: &Expr, table: &str) -> (bool, bool) {
                 [of, _] if folded(of) == table => own = true,
                 _ => others = true,
             },
-            // The meaning of names within is not known here.
+            // The meaning of nested names is unknown here.
             Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
                 (own, others) = (true, true);
             }
@@ -154,15 +154,15 @@ fn belonging(query: &Query) -> Option<Belonging> {
     })
 }
 
-/// The conditions of a query over one table, by what they name.
+/// The conditions of a query over one table, by the tables that they name.
 struct Conditions {
-    /// Columns of the table that are equal to something of the others.
+    /// Columns of the table that are equal to expressions of other tables.
     keys: Vec<Expr>,
     to_others: Vec<Expr>,
     own: Vec<Expr>,
 }
 
-/// The conditions, where all that name other tables say that columns are equal.
+/// The conditions, if every one that names other tables is an equality of columns.
 fn conditions(selection: &Expr, called: &str) -> Option<Conditions> {
     let mut conditions = Vec::new();
     conjuncts(selection, &mut conditions);
@@ -199,8 +199,8 @@ fn conditions(selection: &Expr, called: &str) -> Option<Conditions> {
     })
 }
 
-/// Whether rows are ordered by an expression over the table: an index of a column, or the name of
-/// one, is none.
+/// Whether a sort key is an expression over the table, and not an index or the name of an output
+/// column.
 fn is_expression(key: &OrderByExpr, select: &Select, called: &str) -> bool {
     let is_called = |item: &SelectItem, name: &Ident| match item {
         SelectItem::ExprWithAlias { alias, .. } => folded(alias) == folded(name),
@@ -222,7 +222,7 @@ fn number_column() -> Ident {
     Ident::with_quote('"', NUMBER)
 }
 
-/// A query behind `LATERAL` without its limit: of the numbered rows of each group the first ones.
+/// A `LATERAL` query without its limit: it selects the first of the numbered rows of each group.
 pub(super) fn limited(query: &Query) -> Option<Query> {
     let of = belonging(query)?;
     let limit = of.limit?;
@@ -293,7 +293,7 @@ pub(super) fn limited(query: &Query) -> Option<Query> {
     })
 }
 
-/// A query of one value that takes the first row: as the first value of all rows.
+/// Rewrites a query of one value that takes the first row: to the first value of all rows.
 pub(super) fn first_value(query: &Query) -> Option<Query> {
     let of = belonging(query)?;
     let is_one = |limit: &Expr| *limit == value(Value::Number("1".to_owned(), false));
@@ -321,8 +321,8 @@ pub(super) fn first_value(query: &Query) -> Option<Query> {
     Some(made)
 }
 
-/// Takes the limit away from a query of one value that has one row in any case, since it computes
-/// of all rows: the SQL library knows no limit there.
+/// Removes the limit of a query of one value that always has one row, since it aggregates all rows:
+/// the SQL library does not support a limit there.
 pub(super) fn one_row(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return;
@@ -348,7 +348,7 @@ pub(super) fn one_row(query: &mut Query) {
     }
 }
 
-/// Whether an expression is a call of one of the aggregates that tools limit.
+/// Whether an expression is a call of an aggregate that tools use with a limit.
 fn aggregates(expr: &Expr) -> bool {
     let Expr::Function(function) = expr else {
         return false;

@@ -1,5 +1,5 @@
-//! Texts of intervals as PostgreSQL reads them: `1 day 02:03:04`, `01:00`, `1-2`, `P1DT2H`,
-//! `-1.5 hours`, `3 mons ago`.
+//! PostgreSQL's text formats of intervals: `1 day 02:03:04`, `01:00`, `1-2`, `P1DT2H`, `-1.5
+//! hours`, `3 mons ago`.
 
 use crate::error::Error;
 use arrow::datatypes::IntervalMonthDayNano;
@@ -50,7 +50,7 @@ fn unit(name: &str) -> Option<Unit> {
 struct Number {
     negative: bool,
     whole: i64,
-    /// Parts of 10^12.
+    /// In units of 10^-12.
     parts: i128,
 }
 
@@ -90,11 +90,11 @@ fn number(text: &str) -> Option<Number> {
 }
 
 impl Sum {
-    /// Adds so many of a unit; a fraction of a month becomes days, one of a day hours.
+    /// Adds a number of units; a fraction of a month becomes days, a fraction of a day hours.
     fn add(&mut self, number: Number, unit: Unit) -> Option<()> {
         let sign = if number.negative { -1 } else { 1 };
         let days = |sum: &mut Sum, parts: i128| -> Option<()> {
-            // Parts of 10^12 of a day.
+            // In units of 10^-12 days.
             let whole = i64::try_from(parts / PARTS).ok()?;
             sum.days = sum.days.checked_add(i64::from(sign) * whole)?;
             sum.ns += i128::from(sign) * (parts % PARTS) * DAY_NS / PARTS;
@@ -121,7 +121,8 @@ impl Sum {
                 self.months = self
                     .months
                     .checked_add(whole.checked_mul(i64::from(sign))?)?;
-                // Less than a month is a part of 30 days, except of years: they have months only.
+                // A fraction of a month is a part of 30 days; a fraction of a year is whole months
+                // only.
                 if width == 1 {
                     days(self, parts % PARTS * 30)?;
                 }
@@ -196,7 +197,7 @@ impl Sum {
     }
 }
 
-/// The interval that a text names; `None` = it is none, or too long.
+/// Parses an interval; `None` = invalid or out of range.
 pub(crate) fn read(text: &str) -> Option<IntervalMonthDayNano> {
     let text = text.trim();
     let mut sum = Sum::default();
@@ -263,7 +264,7 @@ pub(crate) fn no_interval(text: &str) -> Error {
         .with_hint("for example: '1 day', '90 minutes', '01:30:00', 'P1DT2H'")
 }
 
-/// The numbers and words of a text: a number ends where a letter begins.
+/// Splits a text into numbers and words: a number ends where a letter begins.
 fn words(text: &str) -> Vec<&str> {
     let mut out = Vec::new();
     for part in text.split(|c: char| c.is_whitespace() || c == ',') {
@@ -290,7 +291,7 @@ fn years_and_months(word: &str) -> Option<(i64, i64)> {
         .then_some((years.parse().ok()?, months))
 }
 
-/// The same interval as the SQL library reads it.
+/// The same interval in the SQL library's format.
 pub(super) fn canonical(text: &str) -> Option<String> {
     let of = read(text)?;
     Some(format!(

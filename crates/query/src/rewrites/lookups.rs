@@ -1,5 +1,5 @@
-//! `EXISTS (…)` and `x IN (SELECT …)` among selected expressions, as queries of one value each,
-//! which the SQL library can compute there.
+//! Rewrites `EXISTS (…)` and `x IN (SELECT …)` in select lists to scalar queries, which the SQL
+//! library supports there.
 
 use super::{call, value};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
@@ -10,12 +10,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Replaces `EXISTS (…)` and `x IN (SELECT …)` among selected expressions by expressions that the
-/// SQL library can compute: it knows them only as conditions.
+/// Replaces `EXISTS (…)` and `x IN (SELECT …)` in select lists by expressions that the SQL library
+/// supports: it supports the originals only in conditions.
 pub(super) struct Lookups {
     within: usize,
-    /// Calls that may aggregate: what they are given cannot look into other queries by values of
-    /// rows.
+    /// Depth of calls that may aggregate: their arguments must not contain queries correlated by
+    /// row values.
     calls: usize,
 }
 
@@ -66,7 +66,7 @@ impl VisitorMut for Lookups {
     }
 }
 
-/// Whether an expression is a call of a function over several rows.
+/// Whether an expression is a call that may aggregate.
 fn may_aggregate(expr: &Expr) -> bool {
     let Expr::Function(function) = expr else {
         return false;
@@ -76,7 +76,7 @@ fn may_aggregate(expr: &Expr) -> bool {
     name.is_none_or(|name| !scalar.contains(&name.value.to_lowercase().as_str()))
 }
 
-/// Whether a query has rows, as a subquery of one value; `None` = it is no plain select.
+/// Whether a query has rows, as a scalar subquery; `None` = not a plain select.
 fn exists(query: &Query, negated: bool) -> Option<Expr> {
     let mut query = query.clone();
     let plain = query.limit_clause.is_none() && query.fetch.is_none();
@@ -124,7 +124,7 @@ fn count() -> Expr {
     count
 }
 
-/// The rows of a query that is looked into, and its column: names that no statement has.
+/// Alias and column of the wrapped query: no statement has this name.
 const ROWS: &str = "rows\u{1}in";
 const COLUMN: &str = "value\u{1}in";
 
@@ -147,8 +147,8 @@ fn counted(query: &Query, condition: Option<Expr>) -> Expr {
     Expr::Subquery(Box::new(select_of(count(), of, condition)))
 }
 
-/// Whether a value is among those of a query. Where that cannot be known, since the value or one of
-/// the others is absent, it is null.
+/// Whether a value is among the values of a query. NULL if unknown, since the value or one of the
+/// others is NULL.
 fn is_in(value_of: &Expr, query: &Query, negated: bool) -> Expr {
     let column = || {
         Expr::CompoundIdentifier(vec![
@@ -199,7 +199,7 @@ fn select_of(what: Expr, of: TableFactor, condition: Option<Expr>) -> Query {
     }
 }
 
-/// A select of nothing.
+/// An empty select.
 pub(super) fn empty_select() -> Select {
     Select {
         select_token: AttachedToken::empty(),
@@ -229,7 +229,7 @@ pub(super) fn empty_select() -> Select {
     }
 }
 
-/// A query of nothing.
+/// An empty query.
 pub(super) fn empty_query() -> Query {
     Query {
         with: None,
@@ -245,7 +245,7 @@ pub(super) fn empty_query() -> Query {
     }
 }
 
-/// Whether a select may be one that always has one row, since it computes of all rows.
+/// Whether a select may always have exactly one row, since it aggregates all rows.
 fn aggregates(select: &Select) -> bool {
     select.projection.iter().any(|item| match item {
         SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => !matches!(

@@ -1,13 +1,13 @@
-//! Compatibility rewrites: statements as PostgreSQL means them, where the SQL library reads them
-//! otherwise or not at all.
+//! Compatibility rewrites: statements with PostgreSQL's meaning, where the SQL library interprets
+//! them differently or does not support them.
 //!
-//! [`names`] lets columns of a query have one name, `casts` calls, `lookups` and `lateral` are
-//! about what looks into other queries, [`patterns`] are those of `SIMILAR TO`, [`lengths`] are
-//! texts of intervals, [`times`] those of instants, and this module changes a statement that was
-//! read into one that means to the library what it means to PostgreSQL.
+//! [`names`] permits columns of a query with equal names, `casts` calls with equal names, `lookups`
+//! and `lateral` rewrite subqueries, [`patterns`] are those of `SIMILAR TO`, [`lengths`] parses
+//! texts of intervals, [`times`] texts of instants, and this module rewrites a parsed statement so
+//! that the library interprets it as PostgreSQL does.
 //!
-//! Invariants: a statement without any of these stays as it is; a replacement has the position of
-//! the original.
+//! Invariants: a statement without any of these is unchanged; a replacement has the position of the
+//! original.
 
 pub(crate) mod asof;
 mod called;
@@ -34,7 +34,7 @@ use datafusion::sql::sqlparser::ast::{
 use lookups::Lookups;
 use std::ops::ControlFlow;
 
-/// Changes a statement into what it means.
+/// Rewrites a statement to PostgreSQL's meaning.
 pub(crate) fn reword(statement: &mut Parse) -> Result<()> {
     let parsed = match statement {
         Parse::Statement(parsed) => parsed,
@@ -48,8 +48,8 @@ pub(crate) fn reword(statement: &mut Parse) -> Result<()> {
     }
 }
 
-/// A series that is selected gives a row for each of its values, as in PostgreSQL; the library's is
-/// a list.
+/// A selected series returns a row for each of its values, as in PostgreSQL; the library's is a
+/// list.
 fn rows_of_series(item: &mut SelectItem) {
     let (expr, alias) = match item {
         SelectItem::UnnamedExpr(expr) => (expr, Ident::new(SERIES)),
@@ -66,7 +66,7 @@ fn rows_of_series(item: &mut SelectItem) {
     }
 }
 
-/// Gives a list of numbers or instants.
+/// Returns a list of numbers or instants.
 const SERIES: &str = "generate_series";
 
 /// `SELECT * FROM table`
@@ -190,7 +190,7 @@ impl VisitorMut for Reword {
     }
 }
 
-/// The replacement of an expression; `None` = it stays.
+/// The replacement of an expression; `None` = unchanged.
 fn changed(expr: &Expr) -> Result<Option<Expr>> {
     Ok(match expr {
         Expr::SimilarTo {
@@ -230,7 +230,7 @@ fn changed(expr: &Expr) -> Result<Option<Expr>> {
             expr,
         } => negated_base(expr),
         Expr::Function(function) if is_called(function, "array_remove") => {
-            // PostgreSQL's removes all that are equal, the library's the first.
+            // PostgreSQL's function removes all equal elements, the library's only the first.
             let mut all = function.clone();
             all.name = ObjectName(vec![ObjectNamePart::Identifier(Ident::new(
                 "array_remove_all",
@@ -240,7 +240,7 @@ fn changed(expr: &Expr) -> Result<Option<Expr>> {
         Expr::Function(function) if counts(function) => Some(Expr::Cast {
             kind: CastKind::Cast,
             expr: Box::new(match is_called(function, "array_length") {
-                // An array without elements has no length.
+                // An empty array has a NULL length.
                 true => {
                     let zero = value(Value::Number("0".to_owned(), false));
                     call("nullif", vec![expr.clone(), zero])
@@ -256,7 +256,7 @@ fn changed(expr: &Expr) -> Result<Option<Expr>> {
     })
 }
 
-/// Makes a number of rows that is written as a text, or with a fraction, a whole number.
+/// Converts a row count that is written as text, or with a fraction, to an integer.
 fn number_of_rows(what: &str, rows: &mut Expr) -> Result<()> {
     if let Some(number) = rounded(rows) {
         *rows = number;
@@ -285,8 +285,8 @@ fn not(expr: Expr) -> Expr {
     }
 }
 
-/// Whether two values are the same, where one of them is a text that is written. As an operator,
-/// both sides of which the SQL library gives one type.
+/// Compares two values for equality if one of them is a text literal; as an operator, since the SQL
+/// library then casts both operands to one type.
 fn same_as_text(left: &Expr, right: &Expr) -> Option<Expr> {
     let is_text = |side| constant(side).and_then(text_of).is_some();
     let same = Expr::BinaryOp {
@@ -297,7 +297,7 @@ fn same_as_text(left: &Expr, right: &Expr) -> Option<Expr> {
     (is_text(left) || is_text(right)).then(|| Expr::Nested(Box::new(same)))
 }
 
-/// The replacement of a cast; `None` = it stays.
+/// The replacement of a cast; `None` = unchanged.
 fn changed_cast(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Cast {
@@ -338,12 +338,12 @@ fn changed_cast(expr: &Expr) -> Option<Expr> {
     }
 }
 
-/// The character that `ESCAPE` names.
+/// The character of `ESCAPE`.
 fn escape_of(escape: &ValueWithSpan) -> Result<&str> {
     text_of(&escape.value).ok_or_else(|| Error::invalid_value("ESCAPE takes a text"))
 }
 
-/// `LIKE` and `ILIKE` with an escape character, of which the SQL library knows the backslash alone.
+/// `LIKE` and `ILIKE` with an escape character; the SQL library supports only the backslash.
 fn with_the_backslash(expr: &Expr) -> Result<Option<Expr>> {
     let mut made = expr.clone();
     if let Expr::Like {
@@ -367,7 +367,8 @@ fn with_the_backslash(expr: &Expr) -> Result<Option<Expr>> {
     Ok(None)
 }
 
-/// The rewrite of a pattern with an escape character; a pattern that is no literal becomes a call.
+/// The rewrite of a pattern with an escape character; a pattern that is not a literal becomes a
+/// call.
 fn escaped(
     pattern: &Expr,
     escape: &str,
@@ -437,7 +438,7 @@ fn interval(text: &str) -> Interval {
     }
 }
 
-/// An interval as the SQL library reads it, where it is a text without a unit behind it.
+/// An interval in the SQL library's format, if it is a text without a unit after it.
 fn interval_of(of: &Interval) -> Option<Interval> {
     if of.leading_field.is_some() || of.last_field.is_some() {
         return None;
@@ -470,7 +471,7 @@ fn is_decimal(of: &DataType) -> bool {
     )
 }
 
-/// The text of a written number, whose digits a float would not hold.
+/// The text of a number whose digits exceed a float's precision.
 fn written(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Nested(inner) => written(inner),
@@ -486,7 +487,7 @@ fn written(expr: &Expr) -> Option<String> {
     }
 }
 
-/// A sign binds closer than a power: `-2 ^ 2` is that of `-2`. Brackets keep their content
+/// A sign binds tighter than a power: the base of `-2 ^ 2` is `-2`. Brackets keep their content
 /// together.
 fn negated_base(of: &Expr) -> Option<Expr> {
     let Expr::BinaryOp {
@@ -508,8 +509,8 @@ fn negated_base(of: &Expr) -> Option<Expr> {
     })
 }
 
-/// A number with a fraction, rounded to a whole one, halves away from zero: numbers that are
-/// written are decimals.
+/// A number with a fraction, rounded to an integer, halves away from zero: numeric literals are
+/// decimals.
 fn rounded(expr: &Expr) -> Option<Expr> {
     match expr {
         Expr::Nested(inner) => rounded(inner),
@@ -548,9 +549,8 @@ fn is_called(function: &Function, name: &str) -> bool {
     }
 }
 
-/// Whether a function gives numbers of rows or elements, which PostgreSQL has as `bigint` or
-/// `integer`, and the SQL library as unsigned integers. Ranks and estimates are functions of our
-/// own.
+/// Whether a function returns numbers of rows or elements, which are `bigint` or `integer` in
+/// PostgreSQL, and unsigned in the SQL library. Ranks and estimates are functions of this crate.
 fn counts(function: &Function) -> bool {
     let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else {
         return false;

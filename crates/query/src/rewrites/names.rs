@@ -1,12 +1,12 @@
-//! The names of columns, and columns of one name.
+//! Names of columns, including several columns with one name.
 //!
-//! PostgreSQL lets two columns of a query have the same name, and calls a cast column by the name
-//! of that column. The SQL library refuses both, and invents names for unnamed columns. Here the
-//! second column of a name gets a mark behind it, which is removed when the answer is returned, and
-//! an unnamed column is called as it was written.
+//! PostgreSQL permits two columns of a query with the same name, and names a cast column like that
+//! column. The SQL library refuses both, and invents names for unnamed columns. Here the second
+//! column with a name gets a suffix, which is removed when the answer is returned, and an unnamed
+//! column is named by its text.
 //!
-//! Invariants: the first column of a name keeps it, so that references find it; no name that a
-//! client sees contains a mark.
+//! Invariants: the first column with a name keeps it, so that references resolve to it; clients
+//! never see a suffix.
 
 pub use super::called::{column_name, type_name};
 use super::called::{column_of, first_select, folded, name_columns};
@@ -23,17 +23,17 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Separates a name from its mark; no name that is typed contains it.
+/// Separates a name from its suffix; a typed name cannot contain it.
 const MARK: char = '\u{1}';
-/// Longer texts are no names.
+/// Longer texts are not used as names.
 const LABEL_MAX: usize = 200;
 
 /// The names of an answer's columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Labels {
-    /// Of the columns before `*`, or of all where there is none.
+    /// Names of the columns before `*`, or of all columns without `*`.
     before: Vec<Option<String>>,
-    /// Of those behind it.
+    /// Names of the columns after `*`.
     after: Vec<Option<String>>,
     wildcard: bool,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Labels {
 /// Label of an unnamed column: its text, unless the column in it names it.
 fn label(expr: &Expr) -> Option<String> {
     if let Some((_, name)) = column_of(expr) {
-        // A cast of a column is called as the column is.
+        // A cast column has the name of the column.
         let plain = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
         return (!plain).then_some(name);
     }
@@ -50,7 +50,7 @@ fn label(expr: &Expr) -> Option<String> {
 }
 
 impl Labels {
-    /// The names of a query's columns as they are written.
+    /// The names of a query's columns as written.
     pub(crate) fn of(statement: &Statement) -> Labels {
         let mut labels = Labels::default();
         let Statement::Query(query) = statement else {
@@ -63,7 +63,7 @@ impl Labels {
             let own = match item {
                 SelectItem::UnnamedExpr(expr) => label(expr),
                 SelectItem::ExprWithAlias { .. } => None,
-                // The number of columns of a second wildcard is not known here.
+                // The number of columns of a second wildcard is unknown here.
                 _ if labels.wildcard => return Labels::default(),
                 _ => {
                     labels.wildcard = true;
@@ -78,7 +78,7 @@ impl Labels {
         labels
     }
 
-    /// The label of each column of an answer that has so many.
+    /// The label of each of `count` columns of an answer.
     fn all(&self, count: usize) -> Option<Vec<Option<&str>>> {
         let named = self.before.len() + self.after.len();
         if named > count || (!self.wildcard && named != count) {
@@ -90,7 +90,7 @@ impl Labels {
         Some(all)
     }
 
-    /// The plan with its columns called by their labels.
+    /// The plan with its columns renamed to their labels.
     pub(crate) fn put_on(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let Some(labels) = self.all(plan.schema().fields().len()) else {
             return Ok(plan);
@@ -125,7 +125,7 @@ fn marked(name: &str, at: usize) -> String {
     format!("{name}{MARK}{}", at + 1)
 }
 
-/// The columns of an answer without marks, where a name has one.
+/// The columns of an answer without suffixes; `None` if there are no suffixes.
 pub(crate) fn without_marks(schema: &SchemaRef) -> Option<SchemaRef> {
     if !schema.fields().iter().any(|f| f.name().contains(MARK)) {
         return None;
@@ -163,19 +163,19 @@ impl Key {
     }
 }
 
-/// The names that a query has so far.
+/// The names of a query so far.
 #[derive(Default)]
 struct Known {
     columns: Vec<(Option<String>, String)>,
-    /// Without their casts.
+    /// Texts without casts.
     texts: HashSet<String>,
-    /// The names alone, to look up most at once.
+    /// Names only, which decide most look-ups.
     names: HashSet<String>,
 }
 
 impl Known {
-    /// Takes a column in; true if there is one of its name already. Within another query two
-    /// columns of different tables have one name too.
+    /// Adds a column; true if its name exists already. Within another query two columns of
+    /// different tables may share a name too.
     fn meets(&mut self, key: Key, within: bool) -> bool {
         match key {
             Key::Text(text) => !self.texts.insert(text),
@@ -191,7 +191,8 @@ impl Known {
     }
 }
 
-/// Whether two names of tables, of which one may have its schema before it, may mean one.
+/// Whether two names of tables, one of which may be qualified with its schema, may mean the same
+/// table.
 fn may_be_one(one: Option<&str>, other: Option<&str>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return true;
@@ -203,7 +204,7 @@ fn may_be_one(one: Option<&str>, other: Option<&str>) -> bool {
     ends_with(one, other) || ends_with(other, one)
 }
 
-/// The wildcards of a select, as far as they are written.
+/// The wildcards of a select.
 #[derive(Default)]
 struct Wildcards {
     all: bool,
@@ -230,7 +231,7 @@ impl Wildcards {
         out
     }
 
-    /// Whether a column is among them, or may be where that does no harm.
+    /// Whether a wildcard includes a column, or may include it if `lenient`.
     fn has(&self, of: Option<&str>, lenient: bool) -> bool {
         self.all
             || match of {
@@ -240,15 +241,15 @@ impl Wildcards {
     }
 }
 
-/// Gives columns of which another one of the same query has the name marks.
+/// Adds suffixes to columns whose name another column of the same query has.
 pub(super) fn distinguish(statement: &mut Statement) {
     let mut visitor = Distinguish { depth: 0 };
     if let Statement::CreateView(view) = statement {
-        // It stands within other queries, as a query within a query.
+        // A view is used within other queries, like a nested query.
         name_columns(&mut view.query);
         visitor.depth = 1;
     }
-    // It never breaks off.
+    // The visitor never stops early.
     let _ = VisitMut::visit(statement, &mut visitor);
 }
 
@@ -298,15 +299,15 @@ impl VisitorMut for Distinguish {
     }
 }
 
-/// Gives every column without a name, but those that are columns of tables, a name of its own with
-/// a mark: the SQL library calls two alike that are written otherwise, as `1.5` and `1.50`.
+/// Gives every unnamed column, except columns of tables, a unique name with a suffix: the SQL
+/// library gives equal names to expressions such as `1.5` and `1.50`.
 pub(crate) fn keep_apart(statement: &mut Statement) {
-    // It never breaks off.
+    // The visitor never stops early.
     let _ = VisitMut::visit(statement, &mut Apart);
 }
 
-/// Whether a select of a statement has two columns that have neither a name nor are columns of
-/// tables, so that the SQL library may call them alike.
+/// Whether a select of a statement has two unnamed columns that are not columns of tables, so that
+/// the SQL library may give them equal names.
 pub(crate) fn may_clash(statement: &Statement) -> bool {
     let nameless = |item: &&SelectItem| match item {
         SelectItem::UnnamedExpr(expr) => column_of(expr).is_none(),
@@ -317,7 +318,7 @@ pub(crate) fn may_clash(statement: &Statement) -> bool {
     Visit::visit(statement, &mut looks).is_break()
 }
 
-/// Looks for a select.
+/// Finds such a select.
 struct Nameless<F>(F);
 
 impl<F: FnMut(&Select) -> bool> Visitor for Nameless<F> {
@@ -353,7 +354,7 @@ impl VisitorMut for Apart {
     }
 }
 
-/// Whether the SQL library has refused two columns of one name.
+/// Whether the SQL library has refused two columns with one name.
 pub(crate) fn is_clash(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::Plan(text) => text.contains("require unique expression names"),
@@ -364,8 +365,8 @@ pub(crate) fn is_clash(error: &DataFusionError) -> bool {
     }
 }
 
-/// Orders distinct rows by the numbers of their columns, where a key is written as a column is: the
-/// SQL library finds computed keys only by number.
+/// Orders distinct rows by column numbers if a key has the same text as a column: the SQL library
+/// finds computed keys only by number.
 fn order_by_places(query: &mut Query) {
     let SetExpr::Select(select) = query.body.as_ref() else {
         return;
@@ -409,7 +410,7 @@ fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
     let wildcards = Wildcards::of(select);
     let lenient = !within && select.distinct.is_none();
     let single = select.projection.len() == 1;
-    // Groups may be named as the columns of the answer are, too.
+    // Groups may use names of output columns, too.
     let mut named = order.clone();
     if let GroupByExpr::Expressions(keys, _) = &select.group_by {
         named.extend(keys.iter().filter_map(|key| match key {
@@ -452,8 +453,8 @@ fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
     }
 }
 
-/// Calls a column that is given no name by the one that PostgreSQL gives it, where the rows are
-/// ordered by that name: it is the column of the answer that they are ordered by.
+/// Gives an unnamed column PostgreSQL's name, if the rows are ordered by that name: the sort key
+/// then refers to this column.
 fn name_ordered(item: &mut SelectItem, order: &HashSet<String>) {
     if let SelectItem::UnnamedExpr(expr) = item
         && !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))

@@ -1,10 +1,10 @@
-//! Patterns of `SIMILAR TO` as regular expressions, and those of `LIKE` with the escape character
-//! that the SQL library knows.
+//! Patterns of `SIMILAR TO` as regular expressions, and patterns of `LIKE` with the escape
+//! character that the SQL library supports.
 //!
-//! `%` and `_` stand for any characters and for one; `|`, `*`, `+`, `?`, `{m,n}`, brackets of both
-//! kinds mean what they mean in a regular expression, and everything else means itself. A pattern
-//! is about the whole text. A character after the escape character, which is the backslash unless
-//! `ESCAPE` names another one, means itself; `ESCAPE ''` leaves none.
+//! `%` matches any characters and `_` one; `|`, `*`, `+`, `?`, `{m,n}` and both kinds of brackets
+//! have their meaning in regular expressions, and every other character is literal. A pattern must
+//! match the whole text. The character after the escape character, by default the backslash, is
+//! literal; `ESCAPE ''` disables it.
 
 use crate::error::Error;
 use arrow::array::{ArrayRef, AsArray, StringArray};
@@ -25,10 +25,10 @@ pub(super) const FUNCTION: &str = "similar_to_escape";
 /// character is the backslash.
 pub(super) const LIKE_FUNCTION: &str = "like_escape";
 
-/// The escape character of a pattern that is given none.
+/// Default escape character.
 pub(super) const ESCAPE: &str = "\\";
 
-/// The characters that mean something in a regular expression.
+/// The special characters of a regular expression.
 const SIGNS: &str = r"\.+*?()|[]{}^$#&-~";
 
 fn put_literal(out: &mut String, c: char) {
@@ -38,7 +38,7 @@ fn put_literal(out: &mut String, c: char) {
     out.push(c);
 }
 
-/// A list of characters, of which the opening bracket was read; it ends behind the closing one.
+/// A list of characters, after its opening bracket; ends after the closing one.
 fn put_list(
     out: &mut String,
     rest: &mut std::iter::Peekable<std::str::Chars<'_>>,
@@ -132,7 +132,7 @@ pub(super) fn like(pattern: &str, escape: Option<char>) -> std::result::Result<S
     Ok(out)
 }
 
-/// The escape character that a text names.
+/// The escape character in a text.
 pub(super) fn escape_of(text: &str) -> std::result::Result<Option<char>, Error> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {

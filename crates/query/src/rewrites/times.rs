@@ -1,27 +1,27 @@
-//! Texts of times as PostgreSQL reads them: `2016-01-01 12:30`, `20160101`, `2001-01-01 06:00+00`,
-//! `today`; a year beyond those that there are instants in is an open end.
+//! PostgreSQL's text formats of times: `2016-01-01 12:30`, `20160101`, `2001-01-01 06:00+00`,
+//! `today`; a year out of the range of instants is an open end.
 
 use headwater_wire::instant::format_instant;
 use std::fmt;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// A day and a time of it, with an offset from UTC where the text has one.
+/// A day and a time of day, with an offset from UTC if the text has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Time {
     year: i32,
     month: u32,
     day: u32,
-    /// Nanoseconds of the day; 24 hours are the day's end.
+    /// Nanoseconds of the day; 24 hours mean the end of the day.
     ns: i64,
     offset_seconds: Option<i32>,
 }
 
-/// A word that stands for a time.
+/// A special word for a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     Now,
-    /// The day that is so many days after today.
+    /// The day this many days after today.
     Day(i64),
     Epoch,
     /// After, or before, every instant.
@@ -30,7 +30,7 @@ pub(crate) enum Word {
     },
 }
 
-/// The time that a word stands for.
+/// Parses a special word.
 pub(crate) fn word(text: &str) -> Option<Word> {
     let text = text.trim();
     if text.len() > 9 {
@@ -149,7 +149,7 @@ fn offset(text: &str) -> Option<i32> {
         .then_some(sign * (hours * 3_600 + minutes * 60 + seconds))
 }
 
-/// The time that a text names; `None` = it is none, or is written in a way that is not known here.
+/// Parses a time; `None` = invalid, or an unsupported format.
 pub(crate) fn read(text: &str) -> Option<Time> {
     let text = text.trim();
     let split = text
@@ -191,13 +191,13 @@ impl Time {
         era * 146_097 + of_era - 719_468
     }
 
-    /// Nanoseconds since 1970, as UTC where there is no offset.
+    /// Nanoseconds since 1970; as UTC without an offset.
     fn nanos(&self) -> i128 {
         let offset = i128::from(self.offset_seconds.unwrap_or(0)) * 1_000_000_000;
         i128::from(self.days()) * i128::from(DAY_NS) + i128::from(self.ns) - offset
     }
 
-    /// The end of time that it lies beyond; `None` = it is an instant.
+    /// The end of time that it exceeds; `None` = a representable instant.
     pub(crate) fn beyond(&self) -> Option<i64> {
         match i64::try_from(self.nanos()) {
             Ok(_) => None,
@@ -206,13 +206,13 @@ impl Time {
         }
     }
 
-    /// The day alone.
+    /// The day only.
     pub(crate) fn date(&self) -> String {
         format!("{:04}-{:02}-{:02}", self.year, self.month, self.day)
     }
 }
 
-/// As the SQL library reads it.
+/// In the SQL library's format.
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut day = *self;
@@ -250,13 +250,13 @@ impl fmt::Display for Time {
     }
 }
 
-/// A text of a time as the SQL library reads it; one that is none stays.
+/// A text of a time in the SQL library's format; other texts are unchanged.
 pub(crate) fn canonical(text: &str) -> std::borrow::Cow<'_, str> {
     match read(text) {
         Some(time) if time.offset_seconds.is_none_or(|offset| offset % 60 == 0) => {
             time.to_string().into()
         }
-        // The library knows of no seconds in an offset.
+        // The library does not support seconds in an offset.
         Some(time) => match i64::try_from(time.nanos()) {
             Ok(ns) => format_instant(headwater::Timestamp::from_nanos(ns)).into(),
             Err(_) => text.into(),

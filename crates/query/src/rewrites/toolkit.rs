@@ -1,5 +1,5 @@
-//! Functions of TimescaleDB and its toolkit whose arguments are named, or that have one name for
-//! two things.
+//! Functions of TimescaleDB and its toolkit with named arguments, or with one name for two
+//! functions.
 
 use super::{call, constant, value};
 use crate::error::{Error, Result};
@@ -10,14 +10,14 @@ use datafusion::sql::sqlparser::ast::{
 /// The name under which `integral` of values is planned; `integral` itself takes a time weight.
 pub(crate) const INTEGRAL: &str = "integral_over";
 
-/// The arguments of `time_bucket` in their order.
+/// Argument names of `time_bucket`, in order.
 const BUCKET: [&str; 5] = ["bucket_width", "ts", "timezone", "origin", "offset"];
 /// Argument names of `time_bucket_gapfill`.
 const GAPFILL: [&str; 5] = ["bucket_width", "ts", "timezone", "start", "finish"];
 /// Argument names of `locf` and `interpolate`.
 const FILL: [&str; 3] = ["value", "prev", "treat_null_as_missing"];
 
-/// The replacement of a call; `None` = it stays.
+/// The replacement of a call; `None` = unchanged.
 pub(super) fn changed(function: &Function) -> Result<Option<Expr>> {
     let [name] = function.name.0.as_slice() else {
         return Ok(None);
@@ -42,7 +42,7 @@ fn arguments(function: &Function) -> Option<&[FunctionArg]> {
     }
 }
 
-/// An argument that has no name.
+/// An unnamed argument.
 fn plain(argument: &FunctionArg) -> Option<&Expr> {
     match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
@@ -50,7 +50,7 @@ fn plain(argument: &FunctionArg) -> Option<&Expr> {
     }
 }
 
-/// The call with its named arguments in their positions, the others between them `NULL`.
+/// The call with its named arguments in their positions, and `NULL` for omitted ones.
 fn in_order(function: &Function, names: &[&str]) -> Result<Option<Expr>> {
     let args = arguments(function).unwrap_or(&[]);
     if args.iter().all(|arg| plain(arg).is_some()) {
@@ -120,7 +120,7 @@ fn integral(function: &Function) -> Option<Expr> {
     Some(Expr::Function(made))
 }
 
-/// `approx_percentile(p, percentile_agg(x))` is the estimate that the SQL library has.
+/// Rewrites `approx_percentile(p, percentile_agg(x))` to the estimate of the SQL library.
 fn approx_percentile(function: &Function) -> Result<Expr> {
     let found = || {
         let [

@@ -1,8 +1,8 @@
-//! Arguments of functions as PostgreSQL converts them, before the rule that gives arguments their
-//! types: `round` takes numbers with fractions, so that `round(n) / 2` has one; `date_trunc` takes
-//! instants, so that a day begins by the session's clocks.
+//! PostgreSQL's conversions of function arguments, before type coercion: `round` takes numbers with
+//! fractions, so that `round(n) / 2` has one; `date_trunc` takes instants, so that a day begins by
+//! the session's clocks.
 //!
-//! Invariant: names of columns stay. Types change before other rules compare them.
+//! Invariant: names of columns are unchanged. Types change before other rules compare them.
 
 use crate::rules::keep_names::{has_part, map_expressions, named_columns};
 use arrow::datatypes::{DataType, TimeUnit};
@@ -53,7 +53,7 @@ impl AnalyzerRule for Arguments {
     }
 }
 
-/// The argument that is converted.
+/// The index of the argument that is converted.
 fn place(call: &ScalarFunction) -> Option<usize> {
     match (call.func.name(), call.args.len()) {
         ("round", 1 | 2) => Some(0),
@@ -73,8 +73,7 @@ fn converted(arg: &Expr, schema: &DFSchema) -> Option<DataType> {
     }
 }
 
-/// Whether an expression is an integer whatever types are given to its parts, which have their own
-/// still.
+/// Whether an expression is an integer, before its parts are coerced.
 fn is_whole(expr: &Expr, schema: &DFSchema) -> bool {
     let is_none = |part: &Expr| part.get_type(schema).is_ok_and(|of| of.is_null());
     let fits = |part: &Expr| is_whole(part, schema) || is_none(part);
@@ -91,5 +90,5 @@ fn is_whole(expr: &Expr, schema: &DFSchema) -> bool {
     }
 }
 
-/// Functions whose arguments are given one type.
+/// Functions whose arguments are coerced to one type.
 const TOGETHER: [&str; 4] = ["coalesce", "greatest", "least", "nullif"];

@@ -1,7 +1,7 @@
-//! Which columns that are compared are computed, and not what tables have.
+//! Compared columns that are computed, and not columns of tables.
 //!
-//! The rows of tables are compared by the engine, which knows one NaN only; what operations give
-//! where there is no value is NaN of either sign, by the machine.
+//! The rows of tables are compared by the engine, which has a single NaN; the result of an
+//! undefined operation is NaN of either sign, depending on the machine.
 
 use super::lengths::is_comparison;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -9,10 +9,10 @@ use datafusion::common::{Column, Result};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use std::collections::HashSet;
 
-/// Columns of what a node of a plan is made of.
+/// Computed columns of a node's inputs.
 pub(super) type Computed = HashSet<Column>;
 
-/// The computed columns that a node compares with something.
+/// The computed columns that a node compares.
 pub(super) fn columns_compared(plan: &LogicalPlan) -> Result<Computed> {
     let mut found = Computed::new();
     let inputs = plan.inputs();
@@ -43,7 +43,7 @@ pub(super) fn columns_compared(plan: &LogicalPlan) -> Result<Computed> {
     Ok(found)
 }
 
-/// Whether a column of a plan is one of a table, as it is there.
+/// Whether a column of a plan is an unchanged column of a table.
 pub(super) fn is_of_table(plan: &LogicalPlan, column: &Column) -> bool {
     let Some(at) = plan.schema().maybe_index_of_column(column) else {
         return false;

@@ -1,7 +1,7 @@
-//! The order of distinct values, where they were given another type.
+//! The order of distinct values that were cast.
 //!
-//! `string_agg(DISTINCT tag, ',' ORDER BY tag)` takes texts, so the SQL library casts the tag, and
-//! not what orders it, and then does not know that the two are one.
+//! `string_agg(DISTINCT tag, ',' ORDER BY tag)` takes texts, so the SQL library casts the tag, but
+//! not its sort key, and then does not recognise that the two are equal.
 
 use crate::rules::keep_names::map_expressions;
 use datafusion::common::Result;
@@ -11,7 +11,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
-/// The rule; after the one that gives arguments their types.
+/// The rule; runs after type coercion of arguments.
 #[derive(Debug)]
 pub(crate) struct DistinctOrder;
 
@@ -60,7 +60,7 @@ fn orders(expr: &Expr) -> bool {
     }
 }
 
-/// Orders by the arguments as they are cast.
+/// Orders by the arguments after their casts.
 fn as_cast(call: &mut AggregateFunction) -> bool {
     let mut changed = false;
     let args = &call.params.args;

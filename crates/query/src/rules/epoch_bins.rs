@@ -2,12 +2,12 @@
 //! writes them.
 //!
 //! Seconds since 1970 with nanoseconds do not fit a float: within a tenth of a microsecond before
-//! its end the SQL library would count a row to the next bin. PostgreSQL computes this in decimals.
-//! Here it becomes the seconds of the beginning of a `date_bin`, which is the same computed
-//! exactly, and where rows are grouped by it, they are grouped by that bin, which the pyramid may
+//! the end of a bin the SQL library would count a row to the next bin. PostgreSQL computes this in
+//! decimals. Here it becomes the seconds of the beginning of a `date_bin`, which is the same value
+//! computed exactly, and rows that are grouped by it are grouped by that bin, which the pyramid may
 //! answer.
 //!
-//! Invariant: names and types of columns stay; only widths of whole seconds are looked at.
+//! Invariant: names and types of columns are unchanged; only widths of whole seconds are rewritten.
 
 use crate::functions::date_bin;
 use crate::rules::keep_names::{has_part, map_expressions};
@@ -24,7 +24,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// The rule. Runs before the one that gives both sides of an operator one type.
+/// The rule. Runs before the one that coerces both operands of an operator to one type.
 #[derive(Debug)]
 pub(crate) struct EpochBins;
 
@@ -117,8 +117,7 @@ fn whole(expr: &Expr) -> Option<i64> {
     (seconds > 0).then_some(seconds)
 }
 
-/// The same, computed exactly; `None` = it is not about instants, or the width is too long for
-/// nanoseconds.
+/// The exact computation; `None` = not about instants, or the width is too long for nanoseconds.
 fn exact((time, width): (&Expr, i64), schema: &DFSchema) -> Option<Expr> {
     let DataType::Timestamp(TimeUnit::Nanosecond, _) = time.get_type(schema).ok()? else {
         return None;
@@ -134,15 +133,15 @@ fn epoch(time: Expr) -> Expr {
     datetime::date_part().call(vec![part, time])
 }
 
-/// Groups by bins rather than by their seconds, and takes those afterwards: it comes to the same,
-/// since no two bins have the same.
+/// Groups by bins rather than by their seconds, and computes the seconds afterwards: equivalent,
+/// since different bins have different seconds.
 fn group_by_bins(aggregate: Aggregate) -> Result<LogicalPlan> {
     let sets = |expr: &Expr| matches!(expr, Expr::GroupingSet(_));
     if aggregate.group_expr.iter().any(sets) {
         return Ok(LogicalPlan::Aggregate(aggregate));
     }
     let mut group: Vec<Expr> = Vec::new();
-    // Of each column where it is in the inner one, and whether it is a bin.
+    // Index of each column in the inner aggregate, and whether it is a bin.
     let mut places = Vec::new();
     for expr in &aggregate.group_expr {
         let bin = epoch_of(unaliased(expr)).filter(|time| call(time, "date_bin").is_some());

@@ -1,11 +1,11 @@
-//! Texts that spell bytes: `'\x00ff'` for a parameter of bytes is two bytes, as in PostgreSQL.
+//! Texts that encode bytes: `'\x00ff'` for a parameter of bytes is two bytes, as in PostgreSQL.
 //!
-//! The SQL library takes the letters themselves for the bytes, so that what a client of PostgreSQL
-//! writes into a statement would be stored as other bytes than it meant.
+//! The SQL library uses the characters themselves as the bytes, so that a statement of a PostgreSQL
+//! client would store other bytes than intended.
 //!
-//! Invariant: only a text written in the statement is read so, and only where it becomes bytes; a
-//! text that does not begin with `\x` gives its own bytes.
-//! Failure: digits that are none, or an odd number of them, are an error of the statement.
+//! Invariant: only a text literal is decoded, and only if it is cast to bytes; a text without the
+//! prefix `\x` gives its own bytes. Failure: invalid digits, or an odd number of them, are an error
+//! of the statement.
 
 use crate::error::Error;
 use crate::rules::keep_names::map_expressions;
@@ -16,7 +16,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
-/// The rule; after the one that gives both sides of a comparison one type.
+/// The rule; runs after type coercion of comparisons.
 #[derive(Debug)]
 pub(crate) struct HexTexts;
 
@@ -56,7 +56,7 @@ fn rewrite(expr: Expr) -> Result<Transformed<Expr>> {
     )))
 }
 
-/// The digits of a text that becomes bytes.
+/// The digits of a text that is cast to bytes.
 fn spelled(expr: &Expr) -> Option<&str> {
     let Expr::Cast(cast) = expr else {
         return None;

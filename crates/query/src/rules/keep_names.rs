@@ -1,4 +1,4 @@
-//! Changing expressions of a plan while its columns keep their names.
+//! Changes expressions of a plan while its columns keep their names.
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
@@ -6,8 +6,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, GroupingSet, LogicalPlan};
 
-/// Whether some part of the plan's own expressions matches: most plans have none, and need not be
-/// rebuilt.
+/// Whether some part of the plan's own expressions matches: most plans have no match, and need not
+/// be rebuilt.
 pub(crate) fn has_part(plan: &LogicalPlan, wanted: impl Fn(&Expr) -> bool) -> Result<bool> {
     let mut found = false;
     plan.apply_expressions(|expr| {
@@ -32,8 +32,8 @@ pub(crate) fn named_columns(plan: &LogicalPlan) -> Result<DFSchema> {
     Ok(schema)
 }
 
-/// The plan with its expressions changed. Expressions within `ROLLUP`, `CUBE` and `GROUPING SETS`
-/// are columns each, and keep their names each.
+/// The plan with its expressions changed. Each expression within `ROLLUP`, `CUBE` and `GROUPING
+/// SETS` is a column, and keeps its name.
 pub(crate) fn map_expressions(
     plan: LogicalPlan,
     change: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>,

@@ -1,13 +1,13 @@
-//! Lists of values of one column in one condition, kept apart.
+//! Keeps several value lists for one column in one condition separate.
 //!
-//! The SQL library makes one list of two: `x IN (1, 2) AND x IN (3)` becomes `false`, and
-//! `x NOT IN (1) OR x NOT IN (2)` becomes `true`. That forgets rows where `x` is NULL, for which
-//! neither is known, and values that are the same without being written the same. Lists that it
-//! would take for one are given something of their own to look in.
+//! The SQL library merges two lists into one: `x IN (1, 2) AND x IN (3)` becomes `false`, and `x
+//! NOT IN (1) OR x NOT IN (2)` becomes `true`. That is wrong for rows where `x` is NULL, for which
+//! both are unknown, and for values that are equal but written differently. Lists that it would
+//! merge are changed to have different operands.
 //!
-//! Invariants: what a condition is stays, and so do names and types of columns. Conditions that
-//! hold together for a row to be taken, of constants without NULL, are no worse for becoming one:
-//! there, not known is as good as not.
+//! Invariants: the meaning of a condition, and names and types of columns, are unchanged.
+//! Conjunctions in a filter, of constants without NULL, may be merged: there, unknown and false are
+//! equivalent.
 
 use crate::functions::numbers::apart;
 use crate::rules::keep_names::{has_part, map_expressions};
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, lit};
 use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 use std::collections::BTreeSet;
 
-/// The rule; before each time that the SQL library simplifies.
+/// The rule; runs before each simplification by the SQL library.
 #[derive(Debug)]
 pub(crate) struct ListsApart;
 
@@ -44,7 +44,7 @@ impl OptimizerRule for ListsApart {
     }
 }
 
-/// The expression with its lists apart; `takes_rows` = a row is taken where it is true.
+/// The expression with separate lists; `takes_rows` = a row is selected only if it is true.
 pub(crate) fn lists_apart(expr: Expr, takes_rows: bool) -> Result<Transformed<Expr>> {
     let mut numbers = 0;
     match &expr {
@@ -55,7 +55,7 @@ pub(crate) fn lists_apart(expr: Expr, takes_rows: bool) -> Result<Transformed<Ex
     }
 }
 
-/// Whether an expression may have two lists, as far as it shows by itself.
+/// Whether an expression may have two lists, judged without its context.
 fn may_join(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => binary.op == Operator::Or,
@@ -78,7 +78,7 @@ fn within(expr: Expr, numbers: &mut i64) -> Result<Transformed<Expr>> {
     })
 }
 
-/// Conditions that one operator joins.
+/// Operands of one operator.
 fn chain(
     expr: Expr,
     op: Operator,
@@ -92,7 +92,7 @@ fn chain(
         let condition = within(condition, numbers)?;
         changed |= condition.transformed;
         let looked = Looked::of(&condition.data, op)?;
-        // Values of which any may be met are one list, as long as none is the opposite of one.
+        // Alternatives are a single list, as long as none of them is negated.
         let joins = match op {
             Operator::Or => !looked.negates,
             _ => takes_rows && is_plain(&condition.data),
@@ -124,7 +124,7 @@ fn chain(
     Ok(Transformed::new(made, changed, TreeNodeRecursion::Continue))
 }
 
-/// The conditions of a chain, in their order.
+/// The operands of a chain, in order.
 fn operands(expr: Expr, op: Operator) -> Vec<Expr> {
     let mut open = vec![expr];
     let mut out = Vec::new();
@@ -144,15 +144,15 @@ fn operands(expr: Expr, op: Operator) -> Vec<Expr> {
 #[derive(Default)]
 struct Looked {
     columns: BTreeSet<String>,
-    /// Something in it is the opposite of something else.
+    /// True if a part negates another part.
     negates: bool,
 }
 
 impl Looked {
-    /// Of a condition that an operator joins with others.
+    /// Columns of an operand of an operator.
     fn of(condition: &Expr, op: Operator) -> Result<Looked> {
         let mut looked = Looked::default();
-        // One value becomes a list only where it is an alternative to others.
+        // A single value becomes a list only as an alternative to others.
         if op == Operator::And && column_of(condition).is_some() {
             return Ok(looked);
         }
@@ -188,7 +188,7 @@ fn column_of(condition: &Expr) -> Option<&Expr> {
     }
 }
 
-/// Whether an item of a list is a constant that is the same only as itself.
+/// Whether an item of a list is a constant that is equal only to itself.
 fn is_constant(item: &Expr) -> bool {
     match item {
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => *value != 0.0 && !value.is_nan(),
@@ -198,7 +198,7 @@ fn is_constant(item: &Expr) -> bool {
     }
 }
 
-/// Whether a condition is a list of constants, none of them NULL.
+/// Whether a condition is a list of constants without NULL.
 fn is_plain(condition: &Expr) -> bool {
     match condition {
         Expr::InList(list) => list.list.iter().all(is_constant),
@@ -225,7 +225,7 @@ fn is_plain(condition: &Expr) -> bool {
     }
 }
 
-/// The condition with lists of its own.
+/// The condition with its own list operands.
 fn put_apart(condition: Expr, shared: &BTreeSet<String>, number: i64) -> Result<Expr> {
     let is_shared = |expr: &Expr| shared.contains(&expr.to_string());
     let own = |expr: Box<Expr>| Box::new(apart(*expr, lit(number)));

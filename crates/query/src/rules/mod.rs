@@ -1,17 +1,16 @@
-//! Rules that rewrite what a statement means, before and after DataFusion's own.
+//! Rules that rewrite the meaning of a statement, before and after DataFusion's own rules.
 //!
-//! [`arguments`] gives functions what they take in PostgreSQL,
-//! [`lengths`] compares lengths of time, [`epoch_bins`] finds bins of time written as arithmetic,
-//! [`hex_texts`] makes bytes readable where text is expected, [`time_texts`] reads texts of times,
-//! [`truths`] those beside truth values, [`text_forms`] writes values, [`numbers`] rounds
-//! (`numeric` identifies decimals), does not wrap around and knows one NaN (`computed` finds the
-//! nodes to visit), [`lists`] keeps two lists of one column apart, [`order_once`] and
-//! [`semi_joins`] visit keys once, [`distinct_order`] knows a key that was cast, and [`keep_names`]
-//! changes expressions without changing the names of columns.
-//! Rules for time zones are in `zones`, the one that replaces queries by the pyramid in `pyramid`,
-//! resource guards in `guards`.
+//! [`arguments`] converts function arguments as PostgreSQL does, [`lengths`] compares lengths of
+//! time, [`epoch_bins`] finds bins of time written as arithmetic, [`hex_texts`] decodes texts that
+//! become bytes, [`time_texts`] parses texts of times, [`truths`] texts compared with booleans,
+//! [`text_forms`] formats values, [`numbers`] rounds, prevents wrap-around and uses a single NaN
+//! (`numeric` identifies decimals, `computed` finds the nodes to visit), [`lists`] keeps two lists
+//! of one column separate, [`order_once`] and [`semi_joins`] remove duplicate keys,
+//! [`distinct_order`] recognises a key that was cast, and [`keep_names`] changes expressions
+//! without changing the names of columns. Rules for time zones are in `zones`, the rule for the
+//! pyramid in `pyramid`, resource guards in `guards`.
 //!
-//! Invariant: a rule changes no name and no type of a column that a client sees.
+//! Invariant: a rule does not change the name or type of a column that a client sees.
 
 pub(crate) mod arguments;
 mod computed;

@@ -1,7 +1,7 @@
-//! Numbers as PostgreSQL computes with them: casts to integers round, integers do not wrap around,
-//! and look-ups and comparisons of floats ignore the sign of a zero or of NaN.
+//! PostgreSQL's numeric semantics: casts to integers round, integers do not wrap around, and
+//! look-ups and comparisons of floats ignore the sign of a zero or of NaN.
 //!
-//! Invariant: names and types of columns stay.
+//! Invariant: names and types of columns are unchanged.
 
 use crate::functions::numbers::{
     CANONICAL, canonical, checked, interval_of_text, rint, round_decimal, round_decimal_to, type_of,
@@ -22,7 +22,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use std::sync::Arc;
 
-/// The rule; after the one that gives both sides of an operator one type.
+/// The rule; runs after type coercion of operators.
 #[derive(Debug)]
 pub(crate) struct Numbers;
 
@@ -70,7 +70,7 @@ impl AnalyzerRule for Numbers {
     }
 }
 
-/// Distinct rows, of floats that are equal or none: a computed value may be NaN of either sign.
+/// Removes duplicates among floats, including NaN: a computed value may be NaN of either sign.
 fn one_of_each(input: &Arc<LogicalPlan>) -> Result<Transformed<LogicalPlan>> {
     let columns = input.schema().columns();
     let is_computed = |column: &Column| {
@@ -105,7 +105,7 @@ fn is_arithmetic(op: Operator) -> bool {
     matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply)
 }
 
-/// Whether an expression may be a candidate, as far as it shows without types.
+/// Whether an expression may be a candidate, judged without types.
 fn may_be(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => {
@@ -146,7 +146,7 @@ fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
     type_of(expr, schema).is_ok_and(|of| of.is_floating())
 }
 
-/// Whether a value of a list is a float of which there is only one.
+/// Whether a value of a list is a float with a single representation.
 fn is_plain(item: &Expr) -> bool {
     match item {
         Expr::Literal(ScalarValue::Float64(Some(value)), _) => *value != 0.0 && !value.is_nan(),
@@ -154,7 +154,7 @@ fn is_plain(item: &Expr) -> bool {
     }
 }
 
-/// A number that becomes an integer, rounded; `None` = it is none with a fraction.
+/// A number cast to an integer, rounded; `None` = a number without a fraction.
 fn rounded(value: &Expr, around: &Around<'_>) -> Option<Expr> {
     match type_of(value, around.schema).ok()? {
         of if of.is_floating() && is_numeric(value, around.inputs) => {
@@ -173,10 +173,10 @@ fn rounded(value: &Expr, around: &Around<'_>) -> Option<Expr> {
     }
 }
 
-/// A side of a comparison, as it is compared: a computed value may be NaN of either sign.
+/// An operand of a comparison in canonical form: a computed value may be NaN of either sign.
 fn compared(side: &Expr, schema: &DFSchema, computed: &Computed) -> Option<Expr> {
     if let Expr::Literal(ScalarValue::Float64(Some(value)), _) = side {
-        // The library, which leaves out conditions that others include, takes it for less than 0.
+        // The library, which removes conditions that others imply, treats it as less than 0.
         let is_negative = *value == 0.0 && value.is_sign_negative();
         return is_negative.then(|| Expr::Literal(ScalarValue::Float64(Some(0.0)), None));
     }
@@ -212,7 +212,7 @@ fn rewrite(expr: Expr, around: &Around<'_>) -> Result<Transformed<Expr>> {
                 _ => None,
             }
         }
-        // What has no value is NaN of either sign, by the machine.
+        // An undefined result is NaN of either sign, depending on the machine.
         Expr::BinaryExpr(BinaryExpr { left, op, right })
             if matches!(op, Operator::Divide | Operator::Modulo)
                 && is_float(left, schema)
@@ -252,7 +252,7 @@ fn rewrite(expr: Expr, around: &Around<'_>) -> Result<Transformed<Expr>> {
     })
 }
 
-/// An operation on integers as one that fails where its result does not fit.
+/// Replaces an operation on integers by one that fails if its result does not fit.
 fn checked_operation(expr: Expr) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match checked(op) {
@@ -289,7 +289,7 @@ fn of_case(case: &Case) -> Expr {
     Expr::Case(case)
 }
 
-/// An aggregate over distinct values: of floats, those that are equal are one.
+/// An aggregate over distinct values: equal floats count once.
 fn of_distinct(call: &AggregateFunction, schema: &DFSchema) -> Option<Expr> {
     let mut call = call.clone();
     let mut any = false;
@@ -302,7 +302,7 @@ fn of_distinct(call: &AggregateFunction, schema: &DFSchema) -> Option<Expr> {
     any.then_some(Expr::AggregateFunction(call))
 }
 
-/// The replacement of a call of `round` or `nullif` of floats; `None` = the call as it is.
+/// The replacement of a call of `round` or `nullif` of floats; `None` = unchanged.
 fn of_function(call: &ScalarFunction, around: &Around<'_>) -> Result<Option<Expr>> {
     let schema = around.schema;
     Ok(match (call.func.name(), call.args.as_slice()) {
@@ -315,7 +315,7 @@ fn of_function(call: &ScalarFunction, around: &Around<'_>) -> Result<Option<Expr
             }
         }
         ("nullif", [value, other]) if is_float(value, schema) => {
-            // The first is given back as it is.
+            // The first argument is returned unchanged.
             let same = Expr::BinaryExpr(BinaryExpr::new(
                 Box::new(value.clone()),
                 Operator::Eq,
@@ -329,7 +329,7 @@ fn of_function(call: &ScalarFunction, around: &Around<'_>) -> Result<Option<Expr
     })
 }
 
-/// As [`canonical`] of both sides of a list.
+/// Applies [`canonical`] to the operand and the items of a list.
 fn of_list(list: &InList) -> Expr {
     Expr::InList(InList {
         expr: Box::new(canonical(list.expr.as_ref().clone())),

@@ -1,6 +1,6 @@
-//! Floats that PostgreSQL has as `numeric`: literals with a point, means and deviations of
-//! integers, and values computed of these. Here they are floats (decision 0026), but halves of them
-//! are rounded away from zero, as halves of decimals are.
+//! Floats that are `numeric` in PostgreSQL: literals with a point, means and deviations of
+//! integers, and values computed from these. Here they are floats (decision 0026), but halves are
+//! rounded away from zero, as halves of decimals are.
 
 use crate::functions::numbers::CANONICAL;
 use arrow::datatypes::DataType;
@@ -20,7 +20,7 @@ const OF_INTEGERS: [&str; 9] = [
     "var_population",
     "var_samp",
 ];
-/// Aggregates and functions whose results are what their first argument is.
+/// Aggregates and functions whose result is `numeric` if their first argument is.
 const OF_ARGUMENT: [&str; 14] = [
     "abs",
     "avg",
@@ -38,19 +38,19 @@ const OF_ARGUMENT: [&str; 14] = [
     "trunc",
 ];
 
-/// Functions that give floats of integers.
+/// Functions that return floats for integers.
 const ROUND_INTEGERS: [&str; 4] = ["ceil", "floor", "round", "trunc"];
 
 /// Kinds of operands of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Numeric,
-    /// An integer, also where it became a float beside one.
+    /// An integer, even if it was cast to a float for an operation.
     Integer,
     Other,
 }
 
-/// Whether PostgreSQL has an expression of a node, whose inputs these are, as `numeric`.
+/// Whether an expression of a node with these inputs is `numeric` in PostgreSQL.
 pub(super) fn is_numeric(expr: &Expr, inputs: &[&LogicalPlan]) -> bool {
     part(expr, inputs) == Part::Numeric
 }
@@ -86,7 +86,7 @@ fn part(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
         Expr::ScalarFunction(call) if OF_ARGUMENT.contains(&call.func.name()) => {
             let arg = call.args.first();
             match arg.map_or(Part::Other, |arg| part(arg, inputs)) {
-                // PostgreSQL rounds integers as floats, and to digits as decimals.
+                // PostgreSQL rounds integers as floats, but to a number of digits as decimals.
                 Part::Integer if call.func.name() == "round" && call.args.len() == 2 => {
                     Part::Numeric
                 }
@@ -109,7 +109,7 @@ fn part(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
     }
 }
 
-/// One of several values, which have one type.
+/// The common kind of several values of one type.
 fn together<'e>(values: impl Iterator<Item = &'e Expr>, inputs: &[&LogicalPlan]) -> Part {
     let parts = values.map(|value| part(value, inputs));
     let all = parts.reduce(|all, next| match (all, next) {
@@ -120,7 +120,7 @@ fn together<'e>(values: impl Iterator<Item = &'e Expr>, inputs: &[&LogicalPlan])
     all.unwrap_or(Part::Other)
 }
 
-/// An integer by its type, or something else.
+/// An integer, judged by its type, or another kind.
 fn whole(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
     let is_integer = |input: &&LogicalPlan| {
         expr.get_type(input.schema().as_ref())
@@ -147,7 +147,7 @@ fn of_aggregate(call: &AggregateFunction, inputs: &[&LogicalPlan]) -> Part {
     }
 }
 
-/// A column is what the node computes that gives it.
+/// The kind of a column, from the node that computes it.
 fn of_column(column: &Column, expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
     for input in inputs {
         if let Some(at) = input.schema().maybe_index_of_column(column) {
@@ -160,7 +160,7 @@ fn of_column(column: &Column, expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
     Part::Other
 }
 
-/// The output of a node at an index; `None` = its type decides.
+/// The output of a node at an index; `None` = judge by its type.
 fn of_output(plan: &LogicalPlan, at: usize) -> Option<Part> {
     let inputs = plan.inputs();
     match plan {

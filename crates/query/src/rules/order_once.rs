@@ -1,8 +1,8 @@
-//! Orders with each key once.
+//! Removes duplicate sort keys.
 //!
-//! A repeated key orders nothing any more, and the SQL library takes it for another one: it panics
-//! where `DISTINCT ON`, or an aggregate, has it in its order. A key that is written in two ways
-//! (`id`, `t.id`, the number of a column) is one key once names are resolved.
+//! A repeated key does not affect the order, but the SQL library treats it as different: it panics
+//! if `DISTINCT ON`, or an aggregate, has it in its order. A key that is written in two ways (`id`,
+//! `t.id`, the number of a column) is a duplicate once names are resolved.
 
 use crate::rules::keep_names::{has_part, map_expressions};
 use datafusion::common::Result;
@@ -44,7 +44,7 @@ fn each_once(keys: &mut Vec<Sort>) -> bool {
     }
     let mut known: Vec<Expr> = Vec::with_capacity(count);
     keys.retain(|key| {
-        // A random key is another value each time.
+        // A random key has a different value each time.
         let is_new = key.expr.is_volatile() || !known.contains(&key.expr);
         known.push(key.expr.clone());
         is_new

@@ -1,10 +1,11 @@
-//! Rows of semi-joins, whose keys are needed once each.
+//! Removes duplicate keys from the looked-up input of semi-joins.
 //!
-//! `x IN (SELECT …)` and `EXISTS (…)` become joins of which one side is only looked up. Where that
-//! side has a key many times the SQL library looks at all of its rows for each row of the other:
-//! here its keys are put together first, and where nothing is compared one row will do.
+//! `x IN (SELECT …)` and `EXISTS (…)` become joins with one input that is only looked up. If that
+//! input has a key many times the SQL library visits all of its rows for each row of the other:
+//! here its keys are deduplicated first, and without a comparison it is limited to one row.
 //!
-//! Invariant: names and columns of the join stay, since that side's are none of its columns.
+//! Invariant: names and columns of the join are unchanged, since that input does not contribute
+//! columns.
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result};
@@ -52,7 +53,7 @@ impl OptimizerRule for KeysOnce {
     }
 }
 
-/// The rows of a side without those that are the same to the join; `None` = they are so already.
+/// An input without rows that are duplicates to the join; `None` = already without duplicates.
 fn once(side: &Arc<LogicalPlan>, join: &Join, right: bool) -> Result<Option<LogicalPlan>> {
     if is_once(side) {
         return Ok(None);
@@ -81,7 +82,7 @@ fn once(side: &Arc<LogicalPlan>, join: &Join, right: bool) -> Result<Option<Logi
     Ok(Some(LogicalPlan::Aggregate(aggregate)))
 }
 
-/// Whether a plan has each row once, or has one.
+/// Whether a plan has distinct rows, or a single row.
 fn is_once(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(aggregate) => {

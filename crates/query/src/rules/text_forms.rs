@@ -1,7 +1,7 @@
-//! Casts to text give what PostgreSQL writes.
+//! Casts to text in PostgreSQL's formats.
 //!
-//! Invariant: only instants, spans and floats are written otherwise than the SQL library writes
-//! them, and flags where texts are concatenated. Instants of a session's zone belong to `zones`.
+//! Invariant: only instants, spans and floats are formatted differently from the SQL library, and
+//! booleans where texts are concatenated. Instants in a session's zone are formatted by `zones`.
 
 use crate::functions::{has_text_form, text_form};
 use crate::rules::keep_names::{has_part, map_expressions, named_columns};
@@ -13,7 +13,7 @@ use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 
-/// The rule; after that of zones, which writes instants as clocks show them.
+/// The rule; runs after that of zones, which formats instants in local time.
 #[derive(Debug)]
 pub(crate) struct TextForms;
 
@@ -45,12 +45,12 @@ fn may_be(expr: &Expr) -> bool {
     }
 }
 
-/// Functions that put the texts of values together, and write flags as letters.
+/// Functions that concatenate the texts of values, and write booleans as letters.
 fn gathers(name: &str) -> bool {
     matches!(name, "concat" | "concat_ws")
 }
 
-/// A value as text, where it is written otherwise; `flags` = flags too.
+/// A value as text, if its format differs; `flags` = booleans too.
 fn written(expr: &Expr, schema: &DFSchema, flags: bool) -> Option<Expr> {
     let (inner, of) = match expr {
         Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),

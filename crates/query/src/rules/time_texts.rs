@@ -1,7 +1,7 @@
-//! Texts that become times, in every way that PostgreSQL has of writing them.
+//! Casts of texts to times, in all of PostgreSQL's formats.
 //!
-//! Invariants: a text that the SQL library reads rightly means the same; what lies beyond the
-//! instants that there are is an open end where it is compared, and an error elsewhere.
+//! Invariants: a text that the SQL library parses correctly keeps its meaning; a time out of the
+//! range of instants is an open end in comparisons, and an error elsewhere.
 
 use crate::functions::numbers;
 use crate::rewrites::times::{self, Word};
@@ -16,8 +16,7 @@ use datafusion::logical_expr::expr::{Between, Cast, InList};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
-/// The rule; after the one that gives both sides of a comparison one type, and before the one for
-/// time zones.
+/// The rule; runs after type coercion of comparisons, and before the rule for time zones.
 #[derive(Debug)]
 pub(crate) struct TimeTexts;
 
@@ -68,7 +67,7 @@ fn text(value: String) -> Expr {
     Expr::Literal(ScalarValue::Utf8(Some(value)), None)
 }
 
-/// An instant in a type of timestamps; `None` = days, which have no such ends.
+/// An instant in a timestamp type; `None` = days, which do not have such ends.
 fn instant(ns: i64, of: &DataType) -> Option<Expr> {
     let DataType::Timestamp(_, zone) = of else {
         return None;

@@ -1,9 +1,8 @@
-//! Texts that are compared with truth values: `ok = 'true'`, `ok IN ('t', 'f')`. A text that is
-//! written without a type has the type of the other side, as in PostgreSQL.
+//! Texts that are compared with booleans: `ok = 'true'`, `ok IN ('t', 'f')`. A text literal without
+//! a type has the type of the other operand, as in PostgreSQL.
 //!
-//! Invariant: only a text that is written in the statement is read so; one that was cast, or comes
-//! from a column, stays a text.
-//! Failure: a text that is no truth value is refused with the ones that are.
+//! Invariant: only a text literal is converted; a text that was cast, or is from a column, stays a
+//! text. Failure: an invalid boolean is refused with the valid words.
 
 use crate::error::Error;
 use crate::rules::keep_names::map_expressions;
@@ -17,7 +16,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-/// Both sides of a comparison, before the library gives them one type.
+/// The rule for comparisons; runs before type coercion by the library.
 #[derive(Debug)]
 pub(crate) struct ComparedTruths;
 
@@ -44,8 +43,8 @@ impl ExprPlanner for ComparedTruths {
     }
 }
 
-/// Truth values compared with several texts, and results of a `CASE`; runs before the rule that
-/// gives them one type.
+/// The rule for booleans compared with several texts, and results of a `CASE`; runs before type
+/// coercion.
 #[derive(Debug)]
 pub(crate) struct Truths;
 
@@ -76,7 +75,7 @@ impl AnalyzerRule for Truths {
     }
 }
 
-/// Whether an expression has texts beside truth values.
+/// Whether an expression has texts beside booleans.
 fn is_meant(expr: &Expr, schema: &DFSchema) -> bool {
     match expr {
         Expr::InList(list) => {
@@ -150,7 +149,7 @@ fn is_truth(expr: &Expr, schema: &DFSchema) -> bool {
     matches!(expr.get_type(schema), Ok(DataType::Boolean))
 }
 
-/// The text that an expression is.
+/// The text of a literal.
 fn text_of(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Literal(
@@ -163,7 +162,7 @@ fn text_of(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The truth value that a text spells: the words, their beginnings, and digits.
+/// Parses a boolean: words, their prefixes, and digits.
 fn truth(text: &str) -> Result<Expr> {
     let word = text.trim().to_ascii_lowercase();
     let begins = |whole: &str, least: usize| word.len() >= least && whole.starts_with(&word);

@@ -1,4 +1,4 @@
-//! `ALTER TABLE`: more columns, a wider type, other settings.
+//! `ALTER TABLE`: adds columns, widens a type, changes settings.
 
 use super::blocking;
 use super::create::{check_options, forbidden};

@@ -1,4 +1,4 @@
-//! Rows that come in columns, batch by batch, and are written as `INSERT` writes them.
+//! Bulk input of rows in columns, batch by batch, which are written as `INSERT` writes them.
 
 use super::insert::{Writer, of_its_row};
 
@@ -20,15 +20,15 @@ use headwater::Timestamp;
 use headwater_wire::zone::Zone;
 use std::sync::Arc;
 
-/// Takes rows into a table.
+/// Writes rows to a table.
 ///
-/// About 4 MiB at a time are stored, as a whole or not at all; what was stored stays when a later
-/// part is refused.
+/// Rows are stored in batches of about 4 MiB, each as a whole or not at all; stored batches stay
+/// when a later one is refused.
 pub struct CopyIn {
     writer: Writer,
-    /// The columns that are given.
+    /// The input columns.
     schema: SchemaRef,
-    /// Per column of the table, its index among those.
+    /// Index of the input column for each column of the table.
     places: Vec<Option<usize>>,
     /// The time of rows without one.
     now: Timestamp,
@@ -46,8 +46,8 @@ impl std::fmt::Debug for CopyIn {
 }
 
 impl Session {
-    /// Begins to take rows into a table, whose name is written as in a statement. `columns` are the
-    /// columns of the rows, none = all; rows without `time` get the present time.
+    /// Starts an input of rows into a table, whose name is written as in a statement. `columns` are
+    /// the columns of the rows, empty = all; rows without `time` get the present time.
     ///
     /// ```
     /// use headwater::{Database, Options, TableSpec};
@@ -70,8 +70,8 @@ impl Session {
     /// ```
     ///
     /// # Errors
-    /// When there is no such table or column, a column comes twice, or the database is open for
-    /// reading only.
+    /// When the table or a column does not exist, a column is repeated, or the database is
+    /// read-only.
     pub fn copy_in(&self, table: &str, columns: &[String]) -> Result<CopyIn> {
         let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(table);
         let name = parsed
@@ -126,24 +126,23 @@ impl Session {
 }
 
 impl CopyIn {
-    /// The columns that are given, with the types that they become.
+    /// The input columns, with the types to which they are converted.
     #[must_use]
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// Rows that are stored already, and stay whatever follows.
+    /// Rows that are stored already, and stay if a later batch fails.
     #[must_use]
     pub fn stored(&self) -> Stored {
         self.writer.stored()
     }
 
-    /// Takes rows: columns as in [`CopyIn::schema`], or of types such as text that can become
-    /// theirs.
+    /// Adds rows: columns as in [`CopyIn::schema`], or of types such as text that can be converted.
     ///
     /// # Errors
-    /// When a value cannot be of its column's type, the session may not write a row, or the
-    /// database refuses them.
+    /// When a value cannot be converted to its column's type, the session may not write a row, or
+    /// the database refuses it.
     pub async fn add(&mut self, rows: &RecordBatch) -> Result<()> {
         if rows.num_columns() != self.schema.fields().len() {
             return Err(Error::invalid(format!(

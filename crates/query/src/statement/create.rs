@@ -10,7 +10,7 @@ use crate::session::Session;
 use datafusion::sql::sqlparser::ast;
 use headwater::{Duplicates, FieldSpec, IndexPolicy, TableSpec};
 
-/// Options that declare what a stream has anyway.
+/// Checks column options; options that only repeat the properties of a stream are accepted.
 pub(super) fn check_options(column: &ast::ColumnDef, what: Declared) -> Result<()> {
     for option in &column.options {
         let fine = match option.option {
@@ -78,8 +78,8 @@ fn spec(create: ast::CreateTable) -> Result<(TableSpec, TableSettings, bool)> {
     let settings = TableSettings::of(options)?;
     spec.retention = settings.retention.flatten();
     spec.raw_for = settings.raw_for.flatten();
-    // Without a tag all rows are of one stream, and rows of one instant need not be the same:
-    // unless the statement says otherwise, all are retained.
+    // Without a tag all rows are of one stream, and rows of one instant may differ: unless the
+    // statement says otherwise, all are retained.
     spec.duplicates = settings.duplicates.unwrap_or(match spec.tags.is_empty() {
         true => Duplicates::Keep,
         false => Duplicates::Last,
@@ -88,7 +88,7 @@ fn spec(create: ast::CreateTable) -> Result<(TableSpec, TableSettings, bool)> {
     Ok((spec, settings, create.if_not_exists))
 }
 
-/// The session may not do this to the table.
+/// Error: the session may not do this to the table.
 pub(super) fn forbidden(what: &str, table: &str) -> Error {
     Error::forbidden(format!("this session may not {what} table `{table}`"))
 }

@@ -1,7 +1,7 @@
-//! `DELETE`: a stretch of time of some streams.
+//! `DELETE`: deletes a range of time of some streams.
 //!
 //! Invariants: a statement deletes exactly the rows of its condition, or is refused: the condition
-//! may name time and tags. Rows are counted in the statement's snapshot just before they are
+//! may use time and tags. Rows are counted in the statement's snapshot just before they are
 //! deleted.
 
 use super::insert::target;
@@ -23,7 +23,7 @@ use headwater_wire::query::BARE_REMOVAL_MIN;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Refuses numbers as instants that lie soon before or after 1970: they are years, or seconds.
+/// Refuses numbers as instants close to 1970: they are probably years or seconds.
 fn refuse_small_instants(condition: &ast::Expr, parameters: &Parameters) -> Result<()> {
     let is_time = |expr: &ast::Expr| match expr {
         ast::Expr::Identifier(name) => name.value.eq_ignore_ascii_case("time"),
@@ -65,7 +65,7 @@ fn refuse_small_instants(condition: &ast::Expr, parameters: &Parameters) -> Resu
     }
 }
 
-/// A whole number, or a text of one.
+/// An integer, or a text of one.
 fn bare(expr: &ast::Expr, parameters: &Parameters) -> Option<i128> {
     let bare = |expr| bare(expr, parameters);
     match expr {
@@ -129,7 +129,7 @@ pub(super) async fn describe(
     Ok(Shape::new(types, no_columns(), Done::Deleted(0)))
 }
 
-/// The stretch and the streams that a condition names.
+/// The range and the streams of a condition.
 fn chosen(
     running: &Running,
     table: &Arc<TableView>,
@@ -170,7 +170,7 @@ pub(super) struct Planned {
     range: ClosedRange,
 }
 
-/// Finds out what the condition names, and whether that may be deleted.
+/// Evaluates the condition, and checks the right to delete.
 pub(super) async fn begin(
     session: &Session,
     delete: ast::Delete,

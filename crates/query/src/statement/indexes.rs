@@ -1,8 +1,8 @@
 //! `CREATE INDEX`, `DROP INDEX` and `SHOW INDEXES`.
 //!
-//! Invariants: an index changes no answer, so a session that manages a table may create and drop
-//! its indexes; a session sees an index when it sees its table and all its fields.
-//! Failure: a clause that is not supported is refused by name.
+//! Invariants: an index does not change answers, so a session that manages a table may create and
+//! drop its indexes; a session sees an index when it sees its table and all its fields. Failure: a
+//! clause that is not supported is refused by name.
 
 use super::create::forbidden;
 use super::types::column_name;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Syntax of `CREATE INDEX`.
 const FORMS: &str = "CREATE INDEX [IF NOT EXISTS] name ON table (field, …)";
 
-/// Refuses parts of a statement that no index of ours has.
+/// Refuses unsupported clauses of a statement.
 fn refuse_parts(create: &ast::CreateIndex) -> Result<()> {
     let refused = |what: &str| Err(unsupported(format!("{what} of an index")).with_hint(FORMS));
     if create.unique {
@@ -52,11 +52,12 @@ fn refuse_parts(create: &ast::CreateIndex) -> Result<()> {
     Ok(())
 }
 
-/// The field that a part of an index names.
+/// The field of an index column.
 fn field(column: &ast::IndexColumn) -> Result<String> {
     let by = &column.column;
     let options = &by.options;
-    // Rising, nulls wherever: one index serves both directions, and holds no absent values.
+    // Ascending, any order of nulls: one index serves both directions, and does not contain absent
+    // values.
     if options.asc == Some(false) || column.operator_class.is_some() || by.with_fill.is_some() {
         return Err(unsupported(format!("`{column}` in an index")).with_hint(FORMS));
     }
@@ -69,7 +70,7 @@ fn field(column: &ast::IndexColumn) -> Result<String> {
     }
 }
 
-/// A name for an index that was given none, as PostgreSQL makes it.
+/// A generated name for an unnamed index, as in PostgreSQL.
 fn made_up(table: &str, fields: &[String], known: &[IndexInfo]) -> String {
     let plain = format!("{table}_{}_idx", fields.join("_"));
     let mut name = plain.clone();
@@ -143,7 +144,7 @@ fn unknown(name: &str) -> Error {
     error.with_hint("SHOW INDEXES lists them")
 }
 
-/// Drops indexes: all that are named, or none.
+/// Drops all named indexes, or none of them.
 pub(super) async fn drop(
     session: &Session,
     names: &[ast::ObjectName],
@@ -187,7 +188,7 @@ pub(super) async fn drop(
     Ok(Answer::done(Done::Dropped(Made::Index)))
 }
 
-/// The table of `SHOW INDEXES`, if it names one; the outer `None` where another thing is shown.
+/// The table of `SHOW INDEXES`, if any; the outer `None` for another `SHOW`.
 pub(super) fn shown(variable: &[ast::Ident]) -> Option<Option<String>> {
     let is = |word: &ast::Ident, text: &str| {
         word.quote_style.is_none() && word.value.eq_ignore_ascii_case(text)

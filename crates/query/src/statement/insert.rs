@@ -1,8 +1,8 @@
-//! `INSERT`: rows of `VALUES` or of a query become batches of the engine.
+//! `INSERT`: converts rows of `VALUES` or of a query to batches of the engine.
 //!
 //! Invariants: rows are written in batches of bounded size, each stored as a whole or not at all; a
-//! statement whose rows fit one batch is atomic, a longer one ends at the first batch that is
-//! refused, and its error says how many rows were stored.
+//! statement whose rows fit one batch is atomic, a longer one ends at the first refused batch, and
+//! its error reports how many rows were stored.
 
 use super::parameter_types::{nulls, parameter_types};
 use super::types::column_name;
@@ -35,7 +35,7 @@ use headwater_wire::zone::Zone;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of a batch, about; the engine takes at most 16 MiB.
+/// Approximate bytes of a batch; the engine accepts at most 16 MiB.
 pub(super) const BATCH_BYTES: usize = 4 << 20;
 /// A value that does not convert is an error, not null.
 const STRICT: CastOptions<'static> = CastOptions {
@@ -124,8 +124,8 @@ pub(super) struct Planned {
     writer: Writer,
 }
 
-/// Gives rows whose statement names no time instants of their own: from the statement's on, each a
-/// nanosecond after the one before.
+/// Assigns distinct instants to rows whose statement does not set the time: from the statement's
+/// start on, each a nanosecond after the previous one.
 fn apart(
     rows: SendableRecordBatchStream,
     table: &TableView,
@@ -165,7 +165,7 @@ fn count(of: usize) -> u64 {
     u64::try_from(of).unwrap_or(u64::MAX)
 }
 
-/// So many instants that no other row without a time has, `now` or later.
+/// Instants for `rows` rows, at `now` or later, that are unique among rows without a time.
 fn following(
     instants: &Instants,
     now: Timestamp,
@@ -176,7 +176,7 @@ fn following(
 }
 
 impl Planned {
-    /// The rows, and what writes them.
+    /// The rows, and their writer.
     pub(super) fn into_parts(self) -> (SendableRecordBatchStream, Writer) {
         (self.rows, self.writer)
     }
@@ -212,7 +212,7 @@ pub(super) async fn begin(
     })
 }
 
-/// Writes them.
+/// Writes the rows.
 pub(super) async fn finish(planned: Planned) -> Result<Answer> {
     let Planned {
         mut rows,
@@ -232,7 +232,7 @@ struct Waiting {
     batch: Batch,
     bytes: usize,
     rows: u64,
-    /// Of each entry of the batch, which rows of the statement its rows are.
+    /// Per entry of the batch, the numbers of its rows in the statement.
     origins: Vec<Vec<u64>>,
 }
 
@@ -256,7 +256,7 @@ pub(super) struct Writer {
     table: Arc<TableView>,
     waiting: Waiting,
     stored: Stored,
-    /// Rows that were taken, stored or not.
+    /// Number of rows that were added, stored or not.
     taken: u64,
 }
 
@@ -273,7 +273,7 @@ impl Writer {
         }
     }
 
-    /// Instants for rows that are given none.
+    /// Instants for rows without a time.
     pub(super) fn instants(
         &self,
         now: Timestamp,
@@ -296,8 +296,8 @@ impl Writer {
         self.stored
     }
 
-    /// Takes rows, a column for each of the table's, and stores what waits when it is enough for a
-    /// batch.
+    /// Adds rows, with a column for each of the table's, and stores the buffered rows when they
+    /// fill a batch.
     pub(super) async fn take(&mut self, batch: &RecordBatch) -> Result<()> {
         self.add(batch)?;
         if self.waiting.bytes >= BATCH_BYTES {
@@ -306,7 +306,7 @@ impl Writer {
         Ok(())
     }
 
-    /// An error that names its row, where there are others.
+    /// Adds the row number to an error, if the statement has several rows.
     pub(super) fn in_its_row(&self, mut error: Error) -> Error {
         if let Some(row) = error.row.filter(|_| self.taken > 1) {
             error.message = format!("row {row}: {}", error.message);
@@ -314,12 +314,12 @@ impl Writer {
         error
     }
 
-    /// Rows that were taken, stored or not: the number of the next one.
+    /// Number of rows that were added, stored or not, which is the number of the next row.
     pub(super) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Sorts rows to their streams.
+    /// Distributes rows to their streams.
     pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let first = self.taken;
         self.taken += count(batch.num_rows());
@@ -375,7 +375,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Values as a column takes them; an error names the row, of which the first has a number.
+    /// Converts values to a column's type; an error names the row, counted from `first`.
     fn assigned(
         &self,
         values: &ArrayRef,
@@ -389,7 +389,7 @@ impl Writer {
         })
     }
 
-    /// Stores what waits.
+    /// Stores the buffered rows.
     pub(super) async fn store(&mut self) -> Result<()> {
         let Waiting {
             mut batch,
@@ -429,7 +429,7 @@ impl Writer {
     }
 }
 
-/// The rows by the values of their tags.
+/// Row numbers by the values of their tags.
 fn by_tags(tags: &[ArrayRef], rows: usize) -> HashMap<Vec<Option<&str>>, Vec<u32>> {
     let tags: Vec<_> = tags.iter().map(|t| t.as_string::<i32>()).collect();
     let mut by_tags: HashMap<_, Vec<u32>> = HashMap::new();
@@ -459,8 +459,8 @@ fn check_times(times: &ArrayRef, origins: &[u64]) -> Result<()> {
     })
 }
 
-/// An error of values, with the first row whose value alone has it; there may be none, where types
-/// do not fit.
+/// An error of a conversion, with the first row whose value alone causes it; without a row if the
+/// types do not fit.
 pub(super) fn of_its_row(
     error: Error,
     values: &ArrayRef,
@@ -477,7 +477,7 @@ pub(super) fn of_its_row(
     found.unwrap_or(error)
 }
 
-/// Rows as they will be read: each value as its column has it.
+/// Rows as they will be read: each value converted to its column's type.
 pub(super) fn as_stored(rows: &RecordBatch, table: &TableView, zone: &Zone) -> Result<RecordBatch> {
     let fields = table.schema.fields();
     let mut columns = Vec::with_capacity(fields.len());
@@ -493,10 +493,10 @@ fn arrow(error: arrow::error::ArrowError) -> Error {
     Error::from(datafusion::common::DataFusionError::from(error))
 }
 
-/// Values as a column takes them. The planner converts the statement's own values; only the client
-/// knows the values of parameters.
+/// Converts values to a column's type. The planner converts the statement's own values; parameters
+/// are known only to the client.
 ///
-/// Integers for a column of floats stay as they are: the engine takes those that a float holds
+/// Integers for a column of floats are unchanged: the engine accepts those that a float represents
 /// exactly, and names the others.
 fn assigned(values: &ArrayRef, column: &str, wanted: &DataType, zone: &Zone) -> Result<ArrayRef> {
     let found = values.data_type();

@@ -1,6 +1,6 @@
 //! Statements of a session: each supported kind, and a clear refusal of every other.
 //!
-//! Invariants: nothing is planned or run that is not named here; a change of the database is
+//! Invariants: only statements that are named here are planned or run; a change of the database is
 //! checked against the session's access first.
 
 mod alter;
@@ -54,7 +54,7 @@ pub(crate) struct Shape {
     pub(crate) parameters: Vec<DataType>,
     pub(crate) schema: SchemaRef,
     pub(crate) done: Done,
-    /// The logical plan with the key for which it is valid, where it can be cached.
+    /// The logical plan with the key for which it is valid, if it can be cached.
     pub(crate) meaning: Option<(PlanKey, LogicalPlan)>,
 }
 
@@ -69,18 +69,18 @@ impl Shape {
     }
 }
 
-/// The rights of a session, as one look at them found.
+/// Rights of a session, evaluated once per statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rights {
-    /// The session may read something.
+    /// The session may read some data.
     Reads,
     /// The session may only write.
     WritesOnly,
 }
 
 impl Rights {
-    /// Looks at the rights of a session, and refuses a statement, by its first word, that reads
-    /// where the session may read nothing.
+    /// Evaluates the rights of a session, and refuses a reading statement, by its first word, if
+    /// the session has no rights to read.
     fn of(session: &Session, sql: &str) -> Result<Rights> {
         match session.access.asks() {
             true => Ok(Rights::Reads),
@@ -90,12 +90,12 @@ impl Rights {
     }
 }
 
-/// Refuses a statement, by its first word, that reads where the session may read nothing.
+/// Refuses a reading statement, by its first word, if the session has no rights to read.
 pub(crate) fn may_run(session: &Session, sql: &str) -> Result<()> {
     Rights::of(session, sql).map(drop)
 }
 
-/// Reads a statement of a session.
+/// Parses a statement of a session.
 pub(crate) async fn read(session: &Session, sql: &str) -> Result<Parsed> {
     may_run(session, sql)?;
     session.check_length(sql)?;
@@ -110,11 +110,11 @@ pub(crate) async fn read(session: &Session, sql: &str) -> Result<Parsed> {
 pub(crate) enum Step {
     /// The statement runs; its answer.
     Ran(Answer),
-    /// A parsed statement that is no query, or that needs a thread of its own to be planned.
+    /// A parsed statement that is not a query, or that needs a thread of its own to be planned.
     Read(Box<Parsed>, Parameters),
 }
 
-/// Reads a statement, and where it is a query runs it at once on the thread that has read it.
+/// Parses a statement, and runs it on the same thread if it is a query.
 pub(crate) async fn read_and_run(
     session: &Session,
     view: Arc<View>,
@@ -150,7 +150,7 @@ pub(crate) async fn read_and_run(
         .await
 }
 
-/// Reads one statement.
+/// Parses one statement.
 pub(crate) fn parse(sql: &str, extension: Option<&dyn Extension>) -> Result<Parsed> {
     let tokens = complexity::tokens(sql)?;
     let weight = complexity::weigh_tokens(sql, &tokens)?;
@@ -223,7 +223,7 @@ fn unsupported(what: impl std::fmt::Display) -> Error {
     Error::unsupported_statement(format!("{what} is not supported"))
 }
 
-/// The first words of a statement, to name it.
+/// The first words of a statement, for messages.
 fn beginning(statement: &impl std::fmt::Display) -> String {
     let text = statement.to_string();
     let mut words = text.split_whitespace();
@@ -309,7 +309,7 @@ fn dropping(object: ast::ObjectType, names: Vec<ast::ObjectName>, if_exists: boo
     }
 }
 
-/// Whether a statement changes something, by its first word, and reads nothing.
+/// Whether a statement only changes data, by its first word, and does not read.
 pub(crate) fn changes(sql: &str) -> bool {
     let word = sql
         .trim_start()
@@ -323,7 +323,7 @@ pub(crate) fn changes(sql: &str) -> bool {
     .any(|changes| word.eq_ignore_ascii_case(changes))
 }
 
-/// The session may read nothing.
+/// Error: the session has no rights to read.
 pub(crate) fn asks_nothing() -> Error {
     Error::forbidden(
         "this session may read nothing, so it runs no statement that asks for something",
@@ -331,7 +331,7 @@ pub(crate) fn asks_nothing() -> Error {
     .with_hint("give the token a rule to read, see `headwater token create`")
 }
 
-/// Refuses a statement that reads where the session may read nothing.
+/// Refuses a statement that reads if the session has no rights to read.
 fn check_asking(session: &Session, statement: &Parsed) -> Result<()> {
     let rights = match session.access.asks() {
         true => Rights::Reads,
@@ -340,7 +340,7 @@ fn check_asking(session: &Session, statement: &Parsed) -> Result<()> {
     check_rights(rights, statement)
 }
 
-/// Refuses a parsed statement that reads where the session only writes.
+/// Refuses a parsed statement that reads if the session may only write.
 fn check_rights(rights: Rights, statement: &Parsed) -> Result<()> {
     if rights == Rights::Reads {
         return Ok(());
@@ -415,8 +415,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Runs a statement that reads, with the labels of its columns, the text under which its plan may
-/// be cached, and its kind of answer.
+/// Runs a statement that reads, with the labels of its columns, the text for caching its plan, and
+/// its kind of answer.
 async fn run_query(
     session: &Session,
     large: bool,
@@ -468,7 +468,7 @@ async fn run_utility(session: &Session, kind: Kind, text: String, large: bool) -
     }
 }
 
-/// Runs a statement that was read before.
+/// Runs a statement that was parsed before.
 pub(crate) async fn run_described(
     session: &Session,
     view: Arc<View>,
@@ -558,7 +558,7 @@ pub(crate) async fn describe(
     }
 }
 
-/// Does what may wait for I/O away from the runtime's threads.
+/// Runs work that may wait for I/O outside of the runtime's threads.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -570,7 +570,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Where a line and a column of a text are, both from 1, in bytes.
+/// Byte offset of a line and a column in a text, both from 1.
 pub(crate) fn offset_of(text: &str, (line, column): (u64, u64)) -> usize {
     let mut at = (1, 1);
     for (offset, c) in text.char_indices() {
@@ -585,9 +585,9 @@ pub(crate) fn offset_of(text: &str, (line, column): (u64, u64)) -> usize {
     text.len()
 }
 
-/// Takes a text of several statements apart at its semicolons.
+/// Splits a text of several statements at its semicolons.
 pub(crate) fn split(sql: &str) -> Result<Vec<String>> {
-    // Positions come in order, so that each character is passed over once.
+    // Positions are sorted, so that each character is visited once.
     let mut at = (1, 1);
     let mut chars = sql.char_indices();
     let mut offset = |line: u64, column: u64| -> usize {
@@ -684,7 +684,7 @@ mod tests {
             assert_eq!(error.code, "unsupported_statement", "{sql}");
             assert!(error.message.starts_with(name), "{sql}: {}", error.message);
         }
-        // PostgreSQL's patterns would come back as they are.
+        // PostgreSQL's patterns would be returned unchanged.
         let error = parse("SELECT a, To_Char(time, 'YYYY-MM-DD') FROM t", None).unwrap_err();
         assert_eq!(error.code, "invalid_value");
         assert!(error.message.contains("found 'YYYY-MM-DD'"), "{error}");

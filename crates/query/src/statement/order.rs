@@ -1,8 +1,8 @@
-//! `ORDER BY` with each key once, and with the expressions that its numbers mean.
+//! `ORDER BY` without duplicate keys, and with column numbers replaced by their expressions.
 //!
-//! A repeated key orders nothing any more, and the SQL library takes it for another one: it panics
-//! where a query has `DISTINCT ON` too. The library takes a number that refers to an expression of
-//! aggregates (`round(avg(x))`) for a column that is not in `GROUP BY`.
+//! A repeated key does not affect the order, but the SQL library treats it as different: it panics
+//! if a query has `DISTINCT ON` too. The library treats a number that refers to an expression of
+//! aggregates (`round(avg(x))`) as a column that is not in `GROUP BY`.
 
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
@@ -12,14 +12,14 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-/// Takes keys away that come again, and writes for numbers of columns what aggregates give.
+/// Removes duplicate keys, and replaces numbers of columns by expressions of aggregates.
 pub(super) fn plain_keys(statement: &mut Parse) {
     let parsed = match statement {
         Parse::Statement(parsed) => parsed,
         Parse::Explain(explain) => return plain_keys(&mut explain.statement),
         _ => return,
     };
-    // It never breaks off.
+    // The visitor never stops early.
     let _ = parsed.visit(&mut Keys);
 }
 
@@ -40,7 +40,7 @@ impl VisitorMut for Keys {
                 }
             }
             let mut known: HashSet<Expr> = HashSet::new();
-            // A random key is another value each time.
+            // A random key has a different value each time.
             keys.retain(|key| {
                 matches!(key.expr, Expr::Function(_)) || known.insert(key.expr.clone())
             });
@@ -49,7 +49,7 @@ impl VisitorMut for Keys {
     }
 }
 
-/// The expression that the number of a column refers to, if it is computed of aggregates.
+/// The expression of a column number, if it is computed from aggregates.
 fn computed<'a>(key: &Expr, select: &'a Select) -> Option<&'a Expr> {
     let at = number(key)?.checked_sub(1)?;
     let SelectItem::UnnamedExpr(expr) = select.projection.get(at)? else {
@@ -61,11 +61,11 @@ fn computed<'a>(key: &Expr, select: &'a Select) -> Option<&'a Expr> {
             |part| matches!(part, Expr::Identifier(name) if name.value == alias.value),
         ),
         SelectItem::UnnamedExpr(_) => false,
-        // It stands for any number of columns, of any names.
+        // A wildcard has any number of columns, with any names.
         _ => true,
     };
     if select.distinct.is_some() && !is_grouped(select) {
-        // The library looks for the very column.
+        // The library resolves this column correctly.
         return None;
     }
     let is_key = match &select.group_by {
@@ -105,7 +105,7 @@ fn number(key: &Expr) -> Option<usize> {
     }
 }
 
-/// Whether it may have another value where it is written a second time, or stands for rows.
+/// Whether an expression may differ between two uses, or has a subquery or a window.
 fn is_of_its_own(part: &Expr) -> bool {
     match part {
         Expr::Function(function) => {

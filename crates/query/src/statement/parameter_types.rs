@@ -11,8 +11,8 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast;
 
-/// Types of a statement's parameters: the given type, else the type in the plan, else the type in a
-/// part that the plan has left out, else text.
+/// Types of a statement's parameters: the declared type, else the type in the plan, else the type
+/// in a part that the plan has omitted, else text.
 pub(super) async fn parameter_types(
     running: &Running,
     plan: &LogicalPlan,
@@ -36,7 +36,7 @@ pub(super) async fn parameter_types(
         .collect())
 }
 
-/// The type that a name of a type means.
+/// The type of a type name.
 async fn type_of(running: &Running, data_type: &ast::DataType) -> Result<DataType> {
     let statement = ast::Statement::Query(Box::new(rewrites::null_as(data_type)));
     let plan = running
@@ -46,7 +46,7 @@ async fn type_of(running: &Running, data_type: &ast::DataType) -> Result<DataTyp
     Ok(field.map_or(DataType::Utf8, |field| field.data_type().clone()))
 }
 
-/// Values of no meaning in the types of parameters, to learn the columns of an answer.
+/// Null values in the types of parameters, to determine the columns of an answer.
 pub(super) fn nulls(types: &[DataType]) -> Result<Parameters> {
     let values: datafusion::common::Result<Vec<ScalarValue>> =
         types.iter().map(ScalarValue::try_new_null).collect();

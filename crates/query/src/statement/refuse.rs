@@ -1,6 +1,6 @@
-//! Parts of statements that the SQL library parses and then ignores, or gives another meaning.
+//! Parts of statements that the SQL library parses and then ignores, or interprets differently.
 //!
-//! Invariant: no statement is answered as if a part of it had not been written.
+//! Invariant: a part of a statement is never silently ignored.
 
 use super::unsupported;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use std::ops::ControlFlow;
 
-/// Refuses what would be left out.
+/// Refuses parts that would be ignored.
 pub(super) fn left_out(statement: &Statement) -> Result<()> {
     match statement.visit(&mut LeftOut) {
         ControlFlow::Continue(()) => Ok(()),
@@ -64,7 +64,7 @@ impl Visitor for LeftOut {
     }
 }
 
-/// The pattern of `to_char(…, 'pattern')`, where it is written in the statement.
+/// The pattern of `to_char(…, 'pattern')`, if it is a literal.
 fn pattern_of_to_char(expr: &Expr) -> Option<&str> {
     let Expr::Function(function) = expr else {
         return None;

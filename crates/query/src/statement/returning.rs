@@ -1,11 +1,11 @@
-//! `INSERT … RETURNING`: the rows that were written, as they were written.
+//! `INSERT … RETURNING`: returns the rows that were written.
 //!
-//! Drivers use it to learn generated keys: here the time of rows that had none of their own. A row
-//! is returned as the statement has it: fields that were stored at its time before, and were not
-//! overwritten, do not show.
+//! Drivers use it to learn generated keys: here the time of rows without one. A row is returned
+//! with the values of the statement: fields that were stored at its time before, and were not
+//! overwritten, are not included.
 //!
 //! Invariants: the rows of such a statement fit one batch; they are stored and returned, or
-//! neither, since everything that `RETURNING` computes of them is computed before they are stored.
+//! neither, since all expressions of `RETURNING` are computed before they are stored.
 
 use super::insert::{self, BATCH_BYTES, Writer, as_stored};
 use super::select;
@@ -24,14 +24,14 @@ use datafusion::sql::sqlparser::ast;
 use futures_util::{StreamExt, stream};
 use std::sync::Arc;
 
-/// Bytes of the returned rows, at most: the stored values, and expressions beside them.
+/// Maximum bytes of the returned rows: the stored values, and expressions.
 const GIVEN_BYTES: usize = 4 * BATCH_BYTES;
 
-/// Takes `RETURNING` out of a statement, as a query over the table it writes.
+/// Removes `RETURNING` from a statement, as a query over the table it writes.
 pub(super) fn take(insert: &mut ast::Insert) -> Option<String> {
     let items = insert.returning.take()?;
     let items: Vec<String> = items.iter().map(ToString::to_string).collect();
-    // Nothing but this list can use the table's other name.
+    // Only this list can use the table's alias.
     let alias = insert.table_alias.take();
     let alias = alias.map_or_else(String::new, |own| format!(" AS {}", own.alias));
     Some(format!(
@@ -50,7 +50,7 @@ async fn resolve(session: &Session, returning: Parsed) -> Result<(Running, Logic
     Ok((running, read))
 }
 
-/// The columns that are given back.
+/// The returned columns.
 pub(super) async fn columns(session: &Session, returning: Parsed) -> Result<LogicalPlan> {
     let (running, read) = resolve(session, returning).await?;
     session.optimize(&running, &read)
@@ -63,7 +63,7 @@ pub(super) struct Planned {
     query: LogicalPlan,
 }
 
-/// Plans both.
+/// Plans the rows and the query.
 pub(super) async fn begin(
     session: &Session,
     insert: ast::Insert,
@@ -87,7 +87,7 @@ pub(super) struct Buffered {
     query: LogicalPlan,
 }
 
-/// Computes the rows.
+/// Computes the rows, without storing them.
 pub(super) async fn buffer(planned: Planned) -> Result<Buffered> {
     let (mut rows, writer) = planned.insertion.into_parts();
     let (mut batches, mut bytes) = (Vec::new(), 0);

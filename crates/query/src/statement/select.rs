@@ -18,7 +18,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::parser::Statement as Parse;
 use std::sync::Arc;
 
-/// Nothing but reading.
+/// Refuses plans that do more than reading.
 pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
     let only = SQLOptions::new()
         .with_allow_ddl(false)
@@ -30,13 +30,13 @@ pub(super) fn check(plan: &LogicalPlan) -> Result<()> {
 /// Request to run a statement.
 pub(super) struct RunRequest<'a> {
     pub(super) labels: &'a Labels,
-    /// Text of the statement, under which its plan may be cached.
+    /// Text of the statement, by which its plan may be cached.
     pub(super) text: Option<&'a str>,
     pub(super) parameters: Parameters,
     /// Number of parameters in the statement.
     pub(super) count: usize,
     pub(super) done: Done,
-    /// The view of the statement: its one snapshot.
+    /// The view of the statement, with its one snapshot.
     pub(super) view: Arc<View>,
 }
 
@@ -62,7 +62,7 @@ pub(super) async fn run(
     go_on(session, &running, logical, text, (parameters, count), done).await
 }
 
-/// Runs a query that was read before, if it would be read the same now.
+/// Runs a query that was parsed before, if parsing it now would have the same result.
 pub(super) async fn run_described(
     session: &Session,
     view: Arc<View>,
@@ -119,10 +119,9 @@ async fn go_on(
 /// Request to describe a statement.
 pub(super) struct DescribeRequest<'a> {
     pub(super) labels: &'a Labels,
-    /// Text of the statement; with it, the shape includes the logical plan, where that can be
-    /// cached.
+    /// Text of the statement; with it, the shape includes the logical plan, if that can be cached.
     pub(super) text: Option<&'a str>,
-    /// The types that its parameters are said to have.
+    /// The declared types of its parameters.
     pub(super) types: &'a [Option<DataType>],
     pub(super) written: &'a Written,
     pub(super) done: Done,

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 
-/// The setting that a name means.
+/// The setting of a name.
 pub(super) fn name(name: &ast::ObjectName) -> String {
     plain(&name.to_string())
 }
@@ -31,7 +31,7 @@ pub(super) fn shown(variable: &[ast::Ident]) -> String {
     plain(&parts.join("."))
 }
 
-/// The setting that is changed, and to what.
+/// The setting to change, and its new value.
 pub(super) fn assignment(set: ast::Set) -> Result<(String, String)> {
     match set {
         ast::Set::SingleAssignment {

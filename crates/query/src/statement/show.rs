@@ -12,7 +12,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::sql::sqlparser::ast;
 use std::sync::Arc;
 
-/// Rows that are at hand.
+/// An answer from rows in memory.
 pub(super) fn answer(batch: RecordBatch) -> Result<Answer> {
     let schema = batch.schema();
     let rows = futures_util::stream::iter([Ok(batch)]);

@@ -1,7 +1,7 @@
 //! `CREATE SNAPSHOT`, `DROP SNAPSHOT` and `SHOW SNAPSHOTS`.
 //!
-//! Invariants: a snapshot is of all tables, so only a session with all rights creates, drops or
-//! lists them; a session that reads one sees of its tables what it may see.
+//! Invariants: a snapshot includes all tables, so only a session with all rights creates, drops or
+//! lists them; a session that reads one sees only the tables that it may see.
 
 use super::{blocking, show};
 use crate::answer::{Answer, Done, Made};

@@ -1,4 +1,4 @@
-//! The types and settings that statements about tables name.
+//! Types and settings in statements about tables.
 
 use crate::error::{Error, Result, with_suggestion};
 use crate::text;
@@ -14,7 +14,7 @@ pub(super) enum Declared {
     Field(FieldType),
 }
 
-/// The kind of column that a type's name declares.
+/// The kind of column of a type name.
 pub(super) fn declared(data_type: &ast::DataType) -> Result<Declared> {
     let text = data_type.to_string().to_uppercase();
     let name = text.split('(').next().unwrap_or(&text).trim();
@@ -60,7 +60,7 @@ pub(super) fn declared(data_type: &ast::DataType) -> Result<Declared> {
     })
 }
 
-/// The name of a column as it is stored.
+/// The stored name of a column.
 pub(super) fn column_name(ident: &ast::Ident) -> String {
     if ident.quote_style.is_some() {
         ident.value.clone()
@@ -69,7 +69,7 @@ pub(super) fn column_name(ident: &ast::Ident) -> String {
     }
 }
 
-/// Settings of a table that a statement changes; `Some(None)` = back to none.
+/// Settings of a table that a statement changes; `Some(None)` = remove the setting.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct TableSettings {
     pub(super) retention: Option<Option<Duration>>,
@@ -89,7 +89,7 @@ const SETTINGS: [&str; 6] = [
     "index_budget",
 ];
 
-/// A size: `10%` of what the table takes, or bytes as `64MB`.
+/// Parses a size: `10%` of the table's size, or bytes as `64MB`.
 fn index_budget(value: &str) -> Option<IndexBudget> {
     if let Some(percent) = value.strip_suffix('%') {
         return percent.trim().parse().ok().map(IndexBudget::Percent);
@@ -170,7 +170,7 @@ impl TableSettings {
         Ok(())
     }
 
-    /// The table's index policy after the statement; `None` = the same as before.
+    /// The table's index policy after the statement; `None` = unchanged.
     pub(super) fn index_policy(&self, before: IndexPolicy) -> Option<IndexPolicy> {
         let after = IndexPolicy {
             auto: self.auto_index.unwrap_or(before.auto),
@@ -179,7 +179,7 @@ impl TableSettings {
         (after != before).then_some(after)
     }
 
-    /// The settings of one statement, of which the later ones count.
+    /// Merges the settings of one statement; later ones override.
     pub(super) fn join(&mut self, later: TableSettings) {
         *self = TableSettings {
             retention: later.retention.or(self.retention),
@@ -192,7 +192,7 @@ impl TableSettings {
     }
 }
 
-/// A text or number written out, or a bare word.
+/// A text or number literal, or a bare word.
 pub(super) fn literal(expr: &ast::Expr) -> Result<String> {
     match expr {
         ast::Expr::Value(value) => match &value.value {

@@ -1,12 +1,11 @@
-//! `USING` of right and full joins. A column that is named there is one column of both sides, and
-//! has a value wherever one of them has. The SQL library takes it for the left one's, which is NULL
-//! in rows that only the right side has: such joins are written with `ON`, and the column as what
-//! it is.
+//! `USING` of right and full joins. A column that is named there is one column of both inputs, and
+//! has a value if either of them has one. The SQL library uses the left one, which is NULL in rows
+//! that only the right input has: such joins are rewritten with `ON`, and the column with an
+//! expression.
 //!
 //! Invariants: columns, their names and their order are PostgreSQL's, the joined columns first;
-//! statements without such a join stay as they are.
-//! Failure: joins that depend on the columns of tables are refused: `NATURAL`, and a column of one
-//! of several tables.
+//! statements without such a join are unchanged. Failure: joins that depend on the columns of
+//! tables are refused: `NATURAL`, and a column of one of several tables.
 
 use crate::error::{Error, Result};
 use crate::rewrites::{binary, call, folded};
@@ -44,13 +43,13 @@ impl VisitorMut for Queries {
     }
 }
 
-/// A table of a `FROM`, and which of its columns are shown as one with another's.
+/// A table of a `FROM`, and its columns that are merged with another table's.
 struct Shown {
     name: Ident,
     hidden: Vec<Ident>,
 }
 
-/// The joined columns of both sides, and the tables.
+/// The joined columns of both inputs, and the tables.
 #[derive(Default)]
 struct Joined {
     merged: Vec<(Ident, Expr)>,
@@ -72,7 +71,7 @@ fn of_query(query: &mut Query) -> Result<()> {
         return Ok(());
     };
     for key in order {
-        // A name of an output column means that column.
+        // The name of an output column refers to that column.
         let answers = |item: &SelectItem| match (item, &key.expr) {
             (SelectItem::ExprWithAlias { alias, .. }, Expr::Identifier(name)) => same(alias, name),
             _ => false,
@@ -92,7 +91,7 @@ fn selects_of(body: &mut SetExpr) -> Result<()> {
             selects_of(left)?;
             selects_of(right)
         }
-        // Queries in brackets are visited by themselves.
+        // Queries in brackets are visited separately.
         _ => Ok(()),
     }
 }
@@ -146,7 +145,7 @@ fn of_select(select: &mut Select) -> Result<Option<Joined>> {
     Ok(Some(joined))
 }
 
-/// Whether a join is among them that the library takes for another one.
+/// Whether `FROM` has a join that the library interprets differently.
 fn is_meant(from: &TableWithJoins) -> bool {
     let nested = match &from.relation {
         TableFactor::NestedJoin {
@@ -173,11 +172,11 @@ fn is_meant(from: &TableWithJoins) -> bool {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Its columns are the left ones: an inner join, too.
+    /// The merged columns are the left ones; an inner join, too.
     Left,
     Right,
     Full,
-    /// The right side is only looked up.
+    /// The right input is only looked up.
     LeftAlone,
     RightAlone,
 }
@@ -305,7 +304,7 @@ fn together(
     })
 }
 
-/// Writes `ON` for `USING`; the columns of both sides.
+/// Replaces `USING` by `ON`; returns the columns of both inputs.
 fn by_columns(
     left: &mut Joined,
     right: &mut Joined,
@@ -335,7 +334,7 @@ fn by_columns(
     Ok(columns)
 }
 
-/// The column of one side, which is shown there no more.
+/// Takes the column of one input, which is then hidden there.
 fn take(side: &mut Joined, column: &Ident) -> Result<Expr> {
     if let Some(at) = side.merged.iter().position(|(name, _)| same(name, column)) {
         return Ok(side.merged.remove(at).1);
@@ -366,7 +365,7 @@ fn either(left: Expr, right: Expr) -> Expr {
     call("coalesce", vec![left, right])
 }
 
-/// Whether two names mean one column.
+/// Whether two names refer to the same column.
 fn same(a: &Ident, b: &Ident) -> bool {
     folded(a) == folded(b)
 }
@@ -376,7 +375,7 @@ fn merged(joined: &Joined, name: &Ident) -> Option<Expr> {
     found.map(|(_, expr)| expr.clone())
 }
 
-/// The columns of both sides first, then those of the tables without them.
+/// The merged columns first, then the other columns of the tables.
 fn all_columns(options: &WildcardAdditionalOptions, joined: &Joined) -> Result<Vec<SelectItem>> {
     let is_plain = options.opt_ilike.is_none()
         && options.opt_exclude.is_none()
@@ -411,10 +410,10 @@ fn all_columns(options: &WildcardAdditionalOptions, joined: &Joined) -> Result<V
     Ok(items)
 }
 
-/// Replaces the columns of both sides by their expressions; sub-queries have columns of their own.
+/// Replaces the merged columns by their expressions; sub-queries have columns of their own.
 fn write(part: &mut impl VisitMut, joined: &Joined) {
     let mut writer = Writer { joined, within: 0 };
-    // It never breaks off.
+    // The visitor never stops early.
     let _ = part.visit(&mut writer);
 }
 

@@ -1,13 +1,13 @@
-//! Views: queries with a name, which stand in a statement where a table can.
+//! Views: named queries, which are used in statements like tables.
 //!
 //! The database stores the statements that created them, separated by semicolons, in its note
-//! `views`. Where a statement names a view, its query is parsed again and replaces the name, so
-//! that each session sees through it what it may see, and nothing else.
+//! `views`. If a statement names a view, its query is parsed again and replaces the name, so that
+//! each session reads through it only the data that it may see.
 //!
 //! Invariants: a view whose query cannot be planned with the tables that a session sees does not
 //! exist for it. A table hides a view of its name. Plans with a view are not cached, since the view
-//! may change.
-//! Concurrency: changes take turns in a process, and only the owner of a database makes them.
+//! may change. Concurrency: changes are serialised in a process, and only the owner of a database
+//! makes them.
 
 use super::create::forbidden;
 use super::{blocking, parse, show as shown, split, unsupported};
@@ -36,10 +36,10 @@ use std::sync::Arc;
 
 /// The note that holds the statements.
 pub(super) const NOTE: &str = "views";
-/// Views within each other.
+/// Maximum nesting depth of views.
 const DEPTH_MAX: usize = 16;
 
-/// The statements that made the views, by the views' names.
+/// The statements that created the views, by the views' names.
 type Texts = BTreeMap<String, String>;
 
 fn kept(note: Option<Vec<u8>>) -> Result<Texts> {
@@ -56,12 +56,12 @@ fn kept(note: Option<Vec<u8>>) -> Result<Texts> {
     named.collect()
 }
 
-/// The name of the view that a statement makes.
+/// The name of the view that a statement creates.
 fn name_of(text: &str) -> Result<String> {
     name_in(text).map(|(name, _)| name)
 }
 
-/// The name of the view that a statement makes, and where it stands.
+/// The name of the view that a statement creates, and its byte range.
 fn name_in(text: &str) -> Result<(String, Range<usize>)> {
     let tokens = complexity::tokens(text)?;
     let words = tokens
@@ -95,7 +95,7 @@ fn name_in(text: &str) -> Result<(String, Range<usize>)> {
     found.ok_or_else(|| Error::internal("a view without a name"))
 }
 
-/// The names of tables that something reads, and those that it gives to queries by `WITH`.
+/// The names of tables that a statement reads, and the names defined by `WITH`.
 #[derive(Default)]
 struct Named {
     tables: BTreeSet<String>,
@@ -129,7 +129,7 @@ impl Visitor for Named {
 impl Named {
     fn of(what: &impl Visit) -> Named {
         let mut named = Named::default();
-        // It never breaks off.
+        // The visitor never stops early.
         let _ = Visit::visit(what, &mut named);
         named
     }
@@ -146,7 +146,7 @@ impl Named {
     }
 }
 
-/// A view as it is put into a statement.
+/// A view, ready for insertion into a statement.
 #[derive(Clone)]
 struct Expanded {
     query: Box<Query>,
@@ -163,7 +163,7 @@ impl Putting<'_> {
         let table = ObjectName(vec![ObjectNamePart::Identifier(ident)]);
         let mut query = crate::rewrites::all_of_table(table);
         let views = BTreeMap::from([(name.to_owned(), view.clone())]);
-        // It never breaks off.
+        // The visitor never stops early.
         let _ = VisitMut::visit(&mut query, &mut Putting(&views));
         Parse::Statement(Box::new(ast::Statement::Query(Box::new(query))))
     }
@@ -217,7 +217,7 @@ impl VisitorMut for Putting<'_> {
 
 type Expanding<'a> = Pin<Box<dyn Future<Output = Result<BTreeMap<String, Expanded>>> + Send + 'a>>;
 
-/// The views that are named, as far as they exist for the session.
+/// The named views that exist for the session.
 fn views<'a>(
     running: &'a Running,
     texts: &'a Texts,
@@ -265,7 +265,7 @@ fn read(text: &str) -> Result<Expanded> {
     }
 }
 
-/// Replaces the names of views by their queries; true when there were some.
+/// Replaces the names of views by their queries; true when there was at least one.
 pub(super) async fn expand<T: Visit + VisitMut>(
     session: &Session,
     running: &Running,
@@ -284,7 +284,7 @@ pub(super) async fn expand<T: Visit + VisitMut>(
     Ok(true)
 }
 
-/// [`expand`] of a statement that the planner is given.
+/// [`expand`] for a statement of the planner.
 pub(super) async fn expand_statement(
     session: &Session,
     running: &Running,
@@ -337,7 +337,7 @@ fn check(view: &CreateView) -> Result<()> {
     }
 }
 
-/// `CREATE VIEW`, as it was written.
+/// `CREATE VIEW`; its text is stored unchanged.
 pub(super) async fn create(session: &Session, view: &CreateView, text: String) -> Result<Answer> {
     check(view)?;
     let name = table_name(&view.name)?;
@@ -348,7 +348,7 @@ pub(super) async fn create(session: &Session, view: &CreateView, text: String) -
     let mut texts = kept(session.note(NOTE)?)?;
     texts.insert(name.clone(), text.clone());
     let running = session.begin()?;
-    // As it will be read: within itself it would have no end.
+    // Planned as it will be read: a view that reads itself would be infinite.
     let made = views(&running, &texts, vec![name.clone()], 0).await?;
     if !made.contains_key(&name) {
         let mut query = view.query.clone();
@@ -375,8 +375,8 @@ pub(super) async fn create(session: &Session, view: &CreateView, text: String) -
     Ok(Answer::done(Done::Created(Made::View)))
 }
 
-/// `ALTER VIEW … RENAME TO`; false where there is no such view. Views that read it by its name do
-/// not follow it.
+/// `ALTER VIEW … RENAME TO`; false if the view does not exist. Views that read it by its old name
+/// are not changed.
 pub(super) async fn rename(session: &Session, old: &str, new: &str) -> Result<bool> {
     if !kept(session.note(NOTE)?)?.contains_key(old) {
         return Ok(false);
@@ -427,7 +427,7 @@ pub(super) async fn drop(
     Ok(Answer::done(Done::Dropped(Made::View)))
 }
 
-/// The query of a view in the statement that made it: what stands behind `AS`.
+/// The query of a view in the statement that created it: the text after `AS`.
 fn definition(text: &str) -> Result<String> {
     let mut deep = 0;
     let mut seen = false;
@@ -454,7 +454,7 @@ pub(crate) fn described(session: &Session) -> Result<Vec<ViewDescription>> {
     session.planned_at_once(move || {
         let running = own.begin()?;
         let names = texts.keys().cloned().collect();
-        // Tables are at hand, so that nothing is waited for.
+        // Tables are in memory, so that this does not wait.
         let found = views(&running, &texts, names, 0)
             .now_or_never()
             .ok_or_else(|| Error::internal("the planning of views waited"))??;
@@ -486,7 +486,7 @@ pub(super) fn schema() -> SchemaRef {
     ]))
 }
 
-/// `SHOW VIEWS`: those that exist for the session.
+/// `SHOW VIEWS`: the views that exist for the session.
 pub(super) async fn show(session: &Session) -> Result<Answer> {
     let running = session.begin()?;
     let texts = kept(session.note(NOTE)?)?;

@@ -1,8 +1,7 @@
-//! `time AT TIME ZONE 'zone'` as a call of `timezone('zone', time)`, which it is another way to
-//! write.
+//! Rewrites `time AT TIME ZONE 'zone'` to the equivalent call `timezone('zone', time)`.
 //!
-//! The SQL library takes it for a cast, by which an instant stays one and only shows its time
-//! differently.
+//! The SQL library treats it as a cast, which keeps the instant and only changes how its time is
+//! shown.
 
 use datafusion::sql::parser::Statement as Parse;
 use datafusion::sql::sqlparser::ast::{
@@ -18,7 +17,7 @@ pub(super) fn call_by_name(statement: &mut Parse) {
         Parse::Explain(explain) => return call_by_name(&mut explain.statement),
         _ => return,
     };
-    // It never breaks off.
+    // The visitor never stops early.
     let _ = parsed.visit(&mut Calls);
 }
 

@@ -1,13 +1,13 @@
-//! `ASOF [LEFT] JOIN t ON …` as DuckDB has it: the parser reads Snowflake's form only, with a
-//! `MATCH_CONDITION`, so that one is inserted whose name identifies the kind of join.
+//! `ASOF [LEFT] JOIN t ON …` in DuckDB's form: the parser supports only Snowflake's form, with a
+//! `MATCH_CONDITION`, so one is inserted whose name identifies the kind of join.
 
 use super::words::{depth, follow, is, name, next, sign, word, wrong};
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Marker condition among those behind `ON`, for a join that leaves out rows without a match.
+/// Marker condition after `ON`, for a join that removes rows without a match.
 pub(crate) const INNER: &str = "asof\u{1}inner";
-/// The same where they stay.
+/// Marker condition for a join that keeps rows without a match.
 pub(crate) const LEFT: &str = "asof\u{1}left";
 
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
@@ -43,7 +43,7 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     Ok(out)
 }
 
-/// The join that begins behind `ASOF`, and the position of its `JOIN`.
+/// The join that begins after `ASOF`, and the position of its `JOIN`.
 fn join(tokens: &[TokenWithSpan], from: usize) -> Option<(&'static str, usize)> {
     let forms: [(&[&str], &'static str); 4] = [
         (&["LEFT", "OUTER", "JOIN"], LEFT),
@@ -57,7 +57,7 @@ fn join(tokens: &[TokenWithSpan], from: usize) -> Option<(&'static str, usize)> 
     })
 }
 
-/// The position of the `ON` of a join; none where it has a condition of Snowflake's form.
+/// The position of the `ON` of a join; `None` for a condition in Snowflake's form.
 fn condition(tokens: &[TokenWithSpan], from: usize) -> Result<Option<usize>> {
     let mut deep = 0;
     for (at, token) in tokens.iter().enumerate().skip(from) {

@@ -1,4 +1,4 @@
-//! `SELECT … FROM t [WHERE …] LATEST ON time PARTITION BY tags`, as QuestDB has it: a read of the
+//! `SELECT … FROM t [WHERE …] LATEST ON time PARTITION BY tags`, as in QuestDB: a read of the
 //! newest row of each partition, by `DISTINCT ON`.
 
 use super::words::{closing, depth, follow, is, is_space, next, sign, word, wrong};
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
 pub(super) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
-    // The innermost first: what stands around it may have its own.
+    // The innermost first: the enclosing query may have its own.
     while let Some(found) = find(&tokens) {
         let made = Latest::read(&tokens, found)?;
         tokens = made.put_in(tokens);
@@ -24,15 +24,15 @@ fn find(tokens: &[TokenWithSpan]) -> Option<usize> {
 
 /// A part of a statement that selects newest rows.
 struct Latest {
-    /// The position behind `FROM`.
+    /// The position after `FROM`.
     from: usize,
     /// The position of `LATEST`.
     at: usize,
-    /// The position behind the partition.
+    /// The position after the partition.
     end: usize,
     time: Vec<TokenWithSpan>,
     partition: Vec<TokenWithSpan>,
-    /// Alias of the table in the query around it.
+    /// Alias of the table in the enclosing query.
     alias: Vec<TokenWithSpan>,
 }
 
@@ -127,7 +127,7 @@ impl Latest {
     }
 }
 
-/// The position behind the `FROM` of the query that contains a position.
+/// The position after the `FROM` of the query that contains a position.
 fn from(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let mut deep = 0;
     let before = tokens.get(..at)?.iter().enumerate().rev();
@@ -143,7 +143,7 @@ fn from(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     None
 }
 
-/// Alias of the one table of a query.
+/// Alias of the only table of a query.
 fn alias(source: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     let mut deep = 0;
     for token in source {

@@ -1,7 +1,7 @@
-//! Rewrites of syntax that the SQL library's parser does not know, before it reads a statement.
+//! Rewrites of syntax that the SQL library's parser does not support, before it parses a statement.
 //!
-//! Invariants: a statement without such syntax is read as it is; a replacement has the position of
-//! the tokens that it replaces, so that errors are found there.
+//! Invariants: a statement without such syntax is unchanged; a replacement has the position of the
+//! tokens that it replaces, so that errors have correct positions.
 
 mod asof;
 mod latest;
@@ -18,7 +18,7 @@ pub(crate) use watch::{AboutWatch, Made, Since, Target, WatchKind, about_watch};
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 
-/// The words and signs of a statement as the parser is to read them.
+/// Rewrites the tokens of a statement for the parser.
 pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let has = |wanted: &str| tokens.iter().any(|token| words::is(token, wanted));
     let (asof, latest, snapshots) = (has("ASOF"), has("LATEST"), has("SNAPSHOT"));

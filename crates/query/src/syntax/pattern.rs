@@ -1,16 +1,17 @@
-//! `MATCH_RECOGNIZE`: the parser reads the clause, but not every pattern, nor `WITHIN`, `SUBSET`,
-//! `FINAL` and `SKIP TO symbol`. The pattern and what stands behind it become one name in quotes,
-//! which is read where the clause is planned.
+//! `MATCH_RECOGNIZE`: the parser supports the clause, but not every pattern, nor `WITHIN`,
+//! `SUBSET`, `FINAL` and `SKIP TO symbol`. The pattern and the parts after it become one quoted
+//! name, which is parsed when the clause is planned.
 //!
-//! Invariant: what a user writes in quotes is never taken for such a name, since it has a mark.
+//! Invariant: a user's quoted name is never mistaken for such a name, since these contain a special
+//! character.
 
 use super::words::{closing, depth, follow, is, is_space, name, next, sign, word, wrong};
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Stands between the pattern, the length and the sets of symbols.
+/// Separates the pattern, the length and the sets of symbols.
 pub(crate) const APART: char = '\u{1}';
-/// Stands for a sub-query that is read.
+/// Replaces a sub-query as source.
 pub(crate) const SOURCE: &str = "pattern\u{1}source";
 
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
@@ -42,8 +43,8 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     Ok(out)
 }
 
-/// Takes the sub-query before the clause out of the statement, if it is the source of the clause:
-/// the parser reads tables only. A name replaces it.
+/// Extracts the sub-query before the clause from the statement, if it is the source of the clause,
+/// and replaces it by a name: the parser supports only tables there.
 fn source(out: &mut Vec<TokenWithSpan>, clause: &TokenWithSpan) -> Option<Vec<TokenWithSpan>> {
     let before = |out: &[TokenWithSpan], at: usize| {
         out.get(..at)?.iter().rposition(|token| !is_space(token))
@@ -85,7 +86,7 @@ fn source(out: &mut Vec<TokenWithSpan>, clause: &TokenWithSpan) -> Option<Vec<To
     Some(query)
 }
 
-/// The clause with the query that it reads as the first of its columns.
+/// The clause, with the sub-query as the first of its partition columns.
 fn read_from(
     query: Vec<TokenWithSpan>,
     clause: Vec<TokenWithSpan>,
@@ -118,7 +119,7 @@ fn clause(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
         deep += depth(token);
         at += 1;
         if let Some(called) = prefixed(tokens, at - 1) {
-            // A function name stands for FINAL; RUNNING is the default.
+            // A function name encodes FINAL; RUNNING is the default.
             let function = tokens
                 .get(called)
                 .map_or_else(String::new, |t| t.token.to_string());
@@ -139,7 +140,7 @@ fn clause(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
             continue;
         }
         out.push(token.clone());
-        // SKIP TO symbol is to the last row of it.
+        // SKIP TO symbol means its last row.
         if deep == 0
             && is(token, "TO")
             && let Some(symbol) = next(tokens, at).and_then(|at| tokens.get(at))
@@ -153,7 +154,7 @@ fn clause(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     Ok(out)
 }
 
-/// The position of the function behind `FINAL` or `RUNNING`.
+/// The position of the function after `FINAL` or `RUNNING`.
 fn prefixed(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let token = tokens.get(at)?;
     if !is(token, "FINAL") && !is(token, "RUNNING") {
@@ -166,7 +167,7 @@ fn prefixed(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     is_call.then_some(function)
 }
 
-/// The pattern from a position on, with its length and its sets of symbols, and the position behind
+/// The pattern from a position on, with its length and its sets of symbols, and the position after
 /// it.
 fn pattern(tokens: &[TokenWithSpan], from: usize) -> Result<(String, usize)> {
     let open = next(tokens, from);

@@ -1,19 +1,18 @@
 //! Named snapshots: `snapshot('table', 'name')` as a table, and the statements `CREATE SNAPSHOT`,
 //! `DROP SNAPSHOT` and `SHOW SNAPSHOTS`.
 //!
-//! The first becomes a name of two parts that cannot be typed: a table in a schema that stands for
+//! The call becomes a name of two parts that cannot be typed: a table in a schema that represents
 //! the snapshot.
 
 use super::words::{self, follow, name, next, sign, wrong};
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// Stands around the name of a snapshot where it is a schema. No name of ours holds it, and no
-/// statement that does is read.
+/// Encloses the name of a snapshot in a schema name. Names of this crate do not contain it, and a
+/// statement that contains it is refused.
 const MARK: char = '\u{1f}';
 
-/// Takes the name of a table of a snapshot apart: the snapshot, and the table. `None` = it is a
-/// table of the present.
+/// Splits the name of a table of a snapshot: the snapshot, and the table. `None` = a current table.
 pub(crate) fn past_table(name: &str) -> Option<(&str, &str)> {
     let (snapshot, table) = name.strip_prefix(MARK)?.split_once(MARK)?;
     Some((snapshot, table.strip_prefix('.')?))
@@ -27,7 +26,7 @@ pub(crate) enum About {
     Show,
 }
 
-/// The statement about snapshots that this is; `None` where it is another one.
+/// Parses a statement about snapshots; `None` for other statements.
 pub(crate) fn about(tokens: &[TokenWithSpan]) -> Result<Option<About>> {
     let is_marked =
         |t: &&TokenWithSpan| matches!(&t.token, Token::Word(w) if w.value.contains(MARK));
@@ -86,7 +85,7 @@ fn at_end(tokens: &[TokenWithSpan], from: usize) -> Result<()> {
     }
 }
 
-/// Writes `snapshot('table', 'name')` as the name of a table, wherever it stands.
+/// Replaces `snapshot('table', 'name')` by the name of a table, at any position.
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
     let mut out = Vec::with_capacity(tokens.len());
     let mut at = 0;
@@ -111,7 +110,7 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     Ok(out)
 }
 
-/// Table and snapshot of a call at a position, and the position behind it.
+/// Table and snapshot of a call at a position, and the position after it.
 fn called(tokens: &[TokenWithSpan], at: usize) -> Option<(String, String, usize)> {
     let text = |at: usize| match &tokens.get(at)?.token {
         Token::SingleQuotedString(text) => Some(text.clone()),

@@ -12,10 +12,10 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use headwater_wire::durations::parse_duration_ns;
 use headwater_wire::instant::parse_instant;
 
-/// From when on a watch looks.
+/// Start of a watch's search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Since {
-    /// Rows behind the newest row at the time of the statement.
+    /// Rows after the newest row at the time of the statement.
     Now,
     Beginning,
     At(i64),
@@ -43,13 +43,13 @@ pub(crate) enum WatchKind {
     Absence {
         table: String,
         condition: Option<String>,
-        /// Duration without a row, as it is written.
+        /// Duration without a row, as text.
         length: String,
         per: Option<Vec<String>>,
     },
 }
 
-/// A watch as it is written.
+/// A parsed `CREATE WATCH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
     pub(crate) name: String,
@@ -68,7 +68,7 @@ pub(crate) enum AboutWatch {
 
 const MINUTE_NS: i64 = 60_000_000_000;
 
-/// The statement about watches that this is; `None` where it is another one.
+/// Parses a statement about watches; `None` for other statements.
 pub(crate) fn about_watch(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<AboutWatch>> {
     if let Some(at) = follow(tokens, 0, &["SHOW", "WATCHES"]) {
         at_end(tokens, at)?;
@@ -122,7 +122,7 @@ impl Default for Options {
     }
 }
 
-/// A name, and the position behind it.
+/// A name, and the position after it.
 fn name(tokens: &[TokenWithSpan], at: usize, what: &str) -> Result<(String, usize)> {
     let place = next(tokens, at);
     let token = place.and_then(|at| tokens.get(at));
@@ -142,7 +142,7 @@ fn name(tokens: &[TokenWithSpan], at: usize, what: &str) -> Result<(String, usiz
     }
 }
 
-/// Options in the brackets behind `WITH`, and the position behind them.
+/// Options in the brackets after `WITH`, and the position after them.
 fn options(tokens: &[TokenWithSpan], at: usize) -> Result<(Options, usize)> {
     let get = |at: Option<usize>| at.and_then(|at| tokens.get(at));
     let mut options = Options::default();
@@ -178,7 +178,7 @@ fn options(tokens: &[TokenWithSpan], at: usize) -> Result<(Options, usize)> {
 
 fn option(options: &mut Options, key: &str, text: &str) -> Result<()> {
     let length = || {
-        // Nothing at all is no length elsewhere.
+        // A zero duration is invalid in other options.
         let is_nothing = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()) == "0";
         let length = match is_nothing {
             true => Some(0),
@@ -234,7 +234,7 @@ fn option(options: &mut Options, key: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Parses the tokens behind `ABSENCE OF`.
+/// Parses the tokens after `ABSENCE OF`.
 fn absence(sql: &str, tokens: &[TokenWithSpan], at: usize) -> Result<WatchKind> {
     let (table, mut at) = name(tokens, at, "a table")?;
     let mut condition = None;
@@ -316,7 +316,7 @@ fn slice<'a>(sql: &'a str, tokens: &[TokenWithSpan], from: usize, to: usize) -> 
     sql.get(offset(begin)..offset(tokens.get(to))).unwrap_or("")
 }
 
-/// Where a line and column of a text are.
+/// Byte offset of a line and column of a text.
 fn offset(sql: &str, line: u64, column: u64) -> usize {
     let mut at = (1, 1);
     for (offset, char) in sql.char_indices() {

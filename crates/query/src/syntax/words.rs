@@ -1,9 +1,9 @@
-//! Words and signs of a statement.
+//! Helpers for the tokens of a statement.
 
 use crate::error::Error;
 use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan};
 
-/// Whether it is this word, without quotes.
+/// Whether the token is this word, unquoted.
 pub(crate) fn is(token: &TokenWithSpan, wanted: &str) -> bool {
     matches!(&token.token, Token::Word(word)
         if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted))
@@ -13,14 +13,14 @@ pub(crate) fn is_space(token: &TokenWithSpan) -> bool {
     matches!(token.token, Token::Whitespace(_))
 }
 
-/// The position of the next word or sign, from a position on.
+/// The position of the next non-whitespace token, from a position on.
 pub(crate) fn next(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
     let rest = tokens.get(from..)?;
     let found = rest.iter().position(|token| !is_space(token))?;
     Some(from + found)
 }
 
-/// Whether these words follow each other from a position on; the position behind them.
+/// Whether these words follow each other from a position on; returns the position after them.
 pub(crate) fn follow(tokens: &[TokenWithSpan], from: usize, words: &[&str]) -> Option<usize> {
     let mut at = from;
     for word in words {
@@ -64,19 +64,19 @@ pub(crate) fn name(text: &str, span: Span) -> TokenWithSpan {
     TokenWithSpan::new(Token::make_word(text, Some('"')), span)
 }
 
-/// A sign at a position of the text.
+/// A punctuation token at a position of the text.
 pub(crate) fn sign(token: Token, span: Span) -> TokenWithSpan {
     TokenWithSpan::new(token, span)
 }
 
-/// Line and column of a word or sign.
+/// Line and column of a token.
 pub(crate) fn place(token: Option<&TokenWithSpan>) -> Option<(u32, u32)> {
     let start = token?.span.start;
     let number = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0);
     number(start.line).zip(number(start.column))
 }
 
-/// An error of syntax at a word or sign.
+/// A syntax error at a token.
 pub(crate) fn wrong(message: impl Into<String>, token: Option<&TokenWithSpan>) -> Error {
     Error::syntax(message).located(place(token))
 }

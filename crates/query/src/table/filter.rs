@@ -1,8 +1,7 @@
-//! Which conditions of a statement the engine takes over.
+//! Conditions of a statement that are pushed down to the engine.
 //!
-//! Invariants: a condition that is pushed down is exact: rows that are read fulfil it, by the rules
-//! of SQL (an absent value never does) and with Arrow's order of floats (NaN above all, -0 below
-//! 0).
+//! Invariants: a pushed-down condition is exact: rows that are read satisfy it, by the rules of SQL
+//! (an absent value never does) and with Arrow's order of floats (NaN above all, -0 below 0).
 
 use crate::columns::field_type;
 use crate::error::Error;
@@ -16,23 +15,23 @@ use datafusion::physical_expr::create_physical_expr;
 use headwater::{ClosedRange, Comparison, Filter, Value};
 use std::sync::Arc;
 
-/// A condition that the engine takes over.
+/// A condition that is pushed down to the engine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Condition {
-    /// The instants that fulfil it.
+    /// The instants that satisfy it.
     Time(ClosedRange),
     /// A condition on tags alone.
     Tags,
-    /// Each of these holds.
+    /// Each of these is true.
     Fields(Vec<Filter>),
-    /// One of these holds.
+    /// One of these is true.
     AnyOf(Vec<Filter>),
 }
 
-/// More alternatives than these are not taken over: each is compared with each value.
+/// Conditions with more alternatives are not pushed down: each is compared with each value.
 const ALTERNATIVES_MAX: usize = 32;
 
-/// The operator with its sides changed.
+/// The operator for swapped operands.
 fn mirrored(operator: Operator) -> Option<Operator> {
     Some(match operator {
         Operator::Eq | Operator::NotEq => operator,
@@ -44,7 +43,7 @@ fn mirrored(operator: Operator) -> Option<Operator> {
     })
 }
 
-/// `column operator value`, whichever way round it is written.
+/// `column operator value`, in either order of operands.
 fn comparison(expr: &Expr) -> Option<(&str, Operator, &ScalarValue)> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = expr else {
         return None;
@@ -61,7 +60,7 @@ fn comparison(expr: &Expr) -> Option<(&str, Operator, &ScalarValue)> {
     }
 }
 
-/// The instants that stand in this relation to one, as far as they are one stretch.
+/// The instants that are in this relation to an instant, if they are a single range.
 fn instants(operator: Operator, at: i64) -> Option<ClosedRange> {
     let after = || at.checked_add(1);
     let before = || at.checked_sub(1);
@@ -99,7 +98,7 @@ fn value(scalar: &ScalarValue) -> Option<Value> {
     })
 }
 
-/// True when the condition names tags and nothing else, and gives the same each time.
+/// True when the condition uses only tags, and is not volatile.
 pub(crate) fn is_about_tags(expr: &Expr, table: &TableView) -> bool {
     let mut columns = 0;
     let mut only = true;
@@ -131,7 +130,7 @@ pub(crate) fn is_about_tags(expr: &Expr, table: &TableView) -> bool {
     walked.is_ok() && only && columns > 0
 }
 
-/// The comparison of a field, where the engine has it.
+/// The comparison of a field, if the engine supports it.
 fn filter_of(
     column: &str,
     operator: Operator,
@@ -152,8 +151,8 @@ fn filter_of(
     })
 }
 
-/// Comparisons of fields of which one must hold, if that is all that the condition says: an
-/// alternative that is not known is not true.
+/// Alternative comparisons of fields, if the condition consists of them: an unknown alternative is
+/// not true.
 fn alternatives_of(expr: &Expr, table: &TableView, into: &mut Vec<Filter>) -> Option<()> {
     match expr {
         Expr::BinaryExpr(BinaryExpr {
@@ -172,7 +171,7 @@ fn alternatives_of(expr: &Expr, table: &TableView, into: &mut Vec<Filter>) -> Op
                 let Expr::Literal(value, _) = value else {
                     return None;
                 };
-                // An absent value is equal to nothing.
+                // NULL is not equal to any value.
                 if !value.is_null() {
                     into.push(filter_of(&column.name, Operator::Eq, value, table)?);
                 }
@@ -211,7 +210,7 @@ fn beginning_of_text(expr: &Expr, table: &TableView) -> Option<Vec<Filter>> {
         )
     };
     let mut filters = vec![end(Operator::GtEq, beginning.to_owned())?];
-    // Behind the last text that begins so; without a next character there is none.
+    // After the last text with this prefix; without a next character it is unbounded.
     let mut before: Vec<char> = beginning.chars().collect();
     while let Some(last) = before.pop() {
         if let Some(next) = (last..=char::MAX).nth(1) {
@@ -224,7 +223,7 @@ fn beginning_of_text(expr: &Expr, table: &TableView) -> Option<Vec<Filter>> {
 }
 
 impl Condition {
-    /// `None` when the engine cannot take it over.
+    /// `None` when it cannot be pushed down.
     pub(crate) fn of(expr: &Expr, table: &TableView) -> Option<Condition> {
         if let Some((column, operator, scalar)) = comparison(expr) {
             match table.role(column)? {
@@ -253,7 +252,7 @@ impl Condition {
     }
 }
 
-/// The conditions of a scan, by what they are about.
+/// The conditions of a scan, by their subjects.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     pub(crate) range: ClosedRange,
@@ -292,7 +291,7 @@ impl Conditions {
         !self.filters.is_empty() || !self.any_of.is_empty()
     }
 
-    /// The streams whose tags fulfil the conditions.
+    /// The streams whose tags satisfy the conditions.
     pub(crate) fn choose(
         &self,
         view: &View,
@@ -318,14 +317,13 @@ impl Conditions {
     }
 }
 
-/// The tag and the values of which it must have one, if that is what the condition says, or a part
-/// of it that must be true.
+/// The tag and its permitted values, if the condition, or a required part of it, has this form.
 fn one_of(expr: &Expr, table: &TableView) -> Option<(String, Vec<String>)> {
     let key = |column: &str| match table.role(column)? {
         Role::Tag(at) => table.keys.get(at).cloned(),
         _ => None,
     };
-    // NULL is equal to nothing.
+    // NULL is not equal to any value.
     let text = |scalar: &ScalarValue| Some(scalar.try_as_str()?.map(str::to_owned));
     match expr {
         Expr::BinaryExpr(BinaryExpr {

@@ -1,7 +1,7 @@
 //! A table of the database as the SQL planner reads it.
 //!
 //! Pushed down are: the projection; comparisons of `time` with an instant; any condition on tags
-//! alone, which is evaluated once per stream before anything is read; comparisons of a field with a
+//! alone, which is evaluated once per stream before rows are read; comparisons of a field with a
 //! value, with which the pyramid skips rows that cannot match; a limit. The output declares its
 //! order: by tags and time, or by time for a single stream.
 

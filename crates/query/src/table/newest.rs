@@ -1,7 +1,7 @@
 //! The newest, or the oldest, rows of a table whose streams are not in memory: a sort by time that
 //! returns a few rows passes their number on to the scan.
 //!
-//! Invariants: only where every row of the scan goes into the sort as it is.
+//! Invariants: applied only if every row of the scan is an unchanged input of the sort.
 
 use super::ScanExec;
 use datafusion::common::Result;

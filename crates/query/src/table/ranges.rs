@@ -1,11 +1,10 @@
-//! Lists of ranges of time, sorted and apart from one another.
+//! Lists of ranges of time, sorted and disjoint.
 //!
-//! Failure: none.
+//! Failure: the functions do not fail.
 
 use headwater::{ClosedRange, Timestamp};
 
-/// Sorts ranges and joins those that overlap, touch, or are no further apart than so many
-/// nanoseconds.
+/// Sorts ranges and joins those that overlap, touch, or have a gap of at most `apart` nanoseconds.
 pub(super) fn joined(mut ranges: Vec<ClosedRange>, apart: i64) -> Vec<ClosedRange> {
     ranges.retain(|range| !range.is_empty());
     ranges.sort_by_key(|range| range.first);

@@ -1,10 +1,9 @@
 //! Reads rows of streams into Arrow batches, forwards or from the end.
 //!
-//! Invariants: the rows of a range come by time, or backwards; rows that a condition excludes are
-//! never passed on.
-//! Concurrency: runs on a thread for blocking work, and ends at the next leaf when its receiver was
-//! dropped.
-//! Failure: an error of the engine ends the statement; nothing is left out silently.
+//! Invariants: the rows of a range are sorted by time, ascending or descending; rows that a
+//! condition excludes are never passed on. Concurrency: runs on a thread for blocking work, and
+//! ends at the next leaf when its receiver was dropped. Failure: an error of the engine ends the
+//! statement; rows are never skipped silently.
 
 use super::ranges::shared;
 use super::request::{Direction, FieldConditions, StreamRange};
@@ -48,7 +47,7 @@ impl ReadMetrics {
         }
     }
 
-    /// Counts what a read of this thread touches, and its time.
+    /// Counts the reads of this thread, and their time.
     pub(crate) fn measure<T>(&self, read: impl FnOnce() -> T) -> T {
         let before = ReadStats::by_this_thread();
         let timer = self.elapsed.timer();
@@ -65,29 +64,29 @@ impl ReadMetrics {
     }
 }
 
-/// Reads the pieces of a partition.
+/// Reads the stream ranges of a partition.
 pub(super) struct Reader {
     pub(super) view: Arc<View>,
     pub(super) table: Arc<TableView>,
-    /// The streams that pieces are of.
+    /// The streams of the ranges.
     pub(super) streams: Arc<Streams>,
     pub(super) schema: SchemaRef,
     /// Role of each column of the batches.
     pub(super) roles: Vec<Role>,
     pub(super) conditions: FieldConditions,
-    /// Leaves out rows that no match reaches.
+    /// Skips rows that a match cannot reach.
     pub(super) skipping: Option<Arc<Skipping>>,
     /// Rows that may still be returned.
     pub(super) left: usize,
-    /// From the newest row to the oldest.
+    /// True: from the newest row to the oldest.
     pub(super) backwards: bool,
     pub(super) metrics: ReadMetrics,
 }
 
-/// Rows that a step backwards should find.
+/// Target number of rows of a step backwards.
 const STEP_ROWS: u64 = 2_048;
 
-/// Rows of a batch, about: operators and threads that hand batches on have their costs per batch.
+/// Approximate rows of a batch: operators and threads have a constant cost per batch.
 const BATCH_ROWS: usize = 8_192;
 /// A batch with more bytes than this is not made larger.
 const BATCH_BYTES: usize = 1 << 20;
@@ -98,7 +97,7 @@ struct Gathered {
     batches: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
-    /// A batch was passed on before.
+    /// True if a batch was passed on before.
     begun: bool,
 }
 
@@ -148,7 +147,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The ranges of a piece that are read, in their order.
+    /// The ranges to read of a stream range, in order.
     fn ranges(&self, piece: StreamRange) -> Result<Vec<ClosedRange>> {
         let Some(skipping) = &self.skipping else {
             return Ok(vec![piece.range]);
@@ -166,7 +165,7 @@ impl Reader {
         Ok(ranges)
     }
 
-    /// Reads a page of streams after the other.
+    /// Reads one page of streams after another.
     pub(super) fn run_pages(
         mut self,
         pages: &Pages,
@@ -184,7 +183,7 @@ impl Reader {
                     return Ok(());
                 }
             }
-            // Tags of another page are other columns.
+            // Another page has other dictionaries of tags.
             if !self.hand_on(&mut gathered, out)? {
                 return Ok(());
             }
@@ -282,7 +281,7 @@ impl Reader {
     }
 
     /// Reads a range. False when no more rows are needed; otherwise the rest in `gathered` is
-    /// passed on with the next rows.
+    /// passed on with later rows.
     fn read(
         &mut self,
         piece: StreamRange,
@@ -336,7 +335,7 @@ impl Reader {
         let mut step = least;
         while begin <= end {
             let from = (end - step + 1).max(begin);
-            // Both are instants: they lie within `inside`.
+            // Both are instants within `inside`.
             let batches = self.step(piece.stream, ClosedRange::nanos(from as i64, end as i64))?;
             let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
             for batch in batches.iter().rev() {
@@ -346,8 +345,8 @@ impl Reader {
                     return Ok(false);
                 }
             }
-            // Where rows are rarer, or conditions leave few, steps grow, so that a gap costs
-            // little; not without end, since a step is in memory as a whole.
+            // If rows are rare, or conditions select few, steps grow, so that a gap costs little;
+            // they are bounded, since a step is in memory as a whole.
             if (rows as u64) < STEP_ROWS / 2 {
                 step = (step * 2).min(least * 64);
             } else if rows as u64 > STEP_ROWS * 4 {
@@ -370,7 +369,7 @@ impl Reader {
         })
     }
 
-    /// A scan of a stretch; `None` when the snapshot has the stream no more.
+    /// A scan of a range; `None` when the stream is no longer in the snapshot.
     fn scan(&self, stream: u32, range: ClosedRange) -> Result<Option<headwater::Scan>> {
         let Some(handle) = self.streams.handle(stream, self.view.snapshot())? else {
             return Ok(None);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 /// Conditions on the fields of a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct FieldConditions {
-    /// Every one of these holds.
+    /// Every one of these is true.
     pub(super) filters: Vec<Filter>,
-    /// At least one of each list holds.
+    /// At least one of each list is true.
     pub(super) any_of: Vec<Vec<Filter>>,
 }
 
@@ -43,7 +43,7 @@ impl FieldConditions {
     }
 }
 
-/// A range of time of a stream, by the number of the stream among those that are read.
+/// A range of time of a stream, by the number of the stream among the streams to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StreamRange {
     pub(super) stream: u32,

@@ -1,11 +1,11 @@
-//! The plan's node that reads rows of streams.
+//! The physical operator that reads rows of streams.
 //!
-//! Invariants: every partition of the plan reads its ranges one after the other, so that its rows
-//! are ordered as [`Work::ordering`] says; the snapshot is that of the statement that runs, which
-//! need not be the one it was planned for.
-//! Concurrency: a partition reads on a thread for blocking work and passes its batches on through a
-//! short queue; it stops at the next batch when the receiver was dropped.
-//! Failure: an error of the engine ends the statement; nothing is left out silently.
+//! Invariants: every partition of the plan reads its ranges one after another, so that its rows are
+//! ordered as [`Work::ordering`] says; the snapshot belongs to the statement that runs, which need
+//! not be the one for which it was planned. Concurrency: a partition reads on a thread for blocking
+//! work and passes its batches on through a short queue; it stops at the next batch when the
+//! receiver was dropped. Failure: an error of the engine ends the statement; rows are never skipped
+//! silently.
 
 use super::read::{ReadMetrics, Reader};
 use super::request::{Direction, FieldConditions, StreamRange};
@@ -32,12 +32,12 @@ use headwater::{ClosedRange, Timestamp};
 use std::fmt;
 use std::sync::Arc;
 
-/// Batches that wait to be taken, per partition.
+/// Capacity of the queue of batches, per partition.
 const QUEUE: usize = 2;
-/// A stream with fewer rows than this in its range is read in one piece.
+/// A stream with fewer rows than this in its range is not split.
 const SPLIT_ROWS: u64 = 100_000;
 
-/// By what the rows of a partition are ordered.
+/// Order of the rows of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     /// By tags and time.
@@ -46,10 +46,10 @@ enum Order {
     Time { descending: bool },
 }
 
-/// Streams that are read at once, each by a partition of its own, to hand their rows out by time.
+/// Maximum streams that are read at once, each by its own partition, to return their rows by time.
 const BY_TIME_MAX: usize = 32;
 
-/// Rows that are looked for at one end of time, over many streams, at most.
+/// Maximum rows to search at one end of time, over many streams.
 const FIRST_MAX: usize = 256;
 
 /// Ranges and streams that each partition reads.
@@ -64,20 +64,20 @@ pub(crate) enum Work {
 pub(crate) struct LoadedWork {
     streams: Arc<Streams>,
     parts: Vec<Vec<StreamRange>>,
-    /// All streams that are read, rising.
+    /// All streams to read, sorted ascending.
     places: Vec<u32>,
     order: Order,
 }
 
-/// More streams than are in memory: one partition, for which several threads read a page of streams
-/// after the other. Its rows are in no order.
+/// More streams than fit into memory: one partition, for which several threads read one page of
+/// streams after another. Its rows are unordered.
 #[derive(Clone, Debug)]
 pub(crate) struct ManyWork {
     choice: Arc<Choice>,
     threads: usize,
     /// Preferred direction of the rows by time, if the plan above has one.
     by_time: Option<Direction>,
-    /// Of all rows only so many, the first by time.
+    /// Limit of rows, the first by time.
     first: Option<usize>,
 }
 
@@ -138,7 +138,7 @@ impl Work {
         matches!(self, Work::Loaded(work) if work.order == Order::Time { descending: true })
     }
 
-    /// The columns by which the rows of every partition are ordered, and those that have one value.
+    /// The columns by which the rows of every partition are ordered, and the constant columns.
     fn ordering(&self, table: &TableView, schema: &SchemaRef) -> Result<EquivalenceProperties> {
         match self {
             Work::Loaded(work) => work.ordering(table, schema),
@@ -149,7 +149,8 @@ impl Work {
 
 impl LoadedWork {
     /// The same work with the rows of every partition ordered by time; `None` when there are too
-    /// many streams, or when the plan above takes what it now gets from one partition from several.
+    /// many streams, or when rows that the plan above now gets from one partition would be in
+    /// several.
     fn by_time(&self, range: ClosedRange, descending: bool) -> Option<LoadedWork> {
         let mut parts = self.parts.clone();
         if parts.iter().any(|part| part.len() > 1) {
@@ -220,7 +221,7 @@ impl LoadedWork {
     }
 }
 
-/// Stretches of one stream with about as many rows each.
+/// Ranges of one stream with about as many rows each.
 fn split(
     view: &View,
     streams: &Streams,
@@ -255,7 +256,7 @@ fn split(
     let mut parts = Vec::with_capacity(parallel);
     let mut from = range.first;
     for part in 1..=parallel {
-        // The last instant of a part; the ends of the range belong to the outer ones.
+        // The last instant of a part; the ends of the range belong to the outer parts.
         let to = if part == parallel {
             range.last
         } else {
@@ -284,7 +285,7 @@ pub(crate) struct ScanExec {
     limit: Option<usize>,
     /// Indexes that can answer the conditions, at the time of planning.
     indexes: Arc<[String]>,
-    /// Where matches of the pattern can be that the rows are searched for.
+    /// Possible locations of matches of the pattern for which the rows are searched.
     skipping: Option<Arc<Skipping>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -323,7 +324,7 @@ impl ScanExec {
 }
 
 impl ScanExec {
-    /// The same scan with its work divided otherwise; it has measured nothing yet.
+    /// The same scan with another division of work, and empty metrics.
     fn with(&self, work: Work, limit: Option<usize>) -> Result<ScanExec> {
         let scan = ScanExec::new(
             Arc::clone(&self.table),
@@ -339,7 +340,7 @@ impl ScanExec {
         })
     }
 
-    /// The same scan, which names these indexes in `EXPLAIN`.
+    /// The same scan, which shows these indexes in `EXPLAIN`.
     pub(super) fn with_indexes(self, indexes: Arc<[String]>) -> ScanExec {
         ScanExec { indexes, ..self }
     }
@@ -356,9 +357,9 @@ impl ScanExec {
         self.table.roles.get(*place).copied()
     }
 
-    /// The same scan of only those rows that a search for a pattern needs, partition by partition
-    /// of the pattern, which tags make; `None` when these are all. `is_filtered` = the pattern has
-    /// not every row that is read.
+    /// The same scan, restricted to the rows that a search for a pattern needs, per partition of
+    /// the pattern, by tags; `None` when all rows are needed. `is_filtered` = the pattern does not
+    /// use every row that is read.
     pub(crate) fn skipping(
         &self,
         bounds: Bounds,
@@ -383,13 +384,13 @@ impl ScanExec {
         Ok(Some((scan, skipping)))
     }
 
-    /// The view that it reads, of the statement that runs.
+    /// The view of the statement that runs.
     pub(crate) fn view(&self, context: &TaskContext) -> Result<Arc<View>> {
         Ok(view_of(context.session_config())?.of(&self.table)?)
     }
 
-    /// The same scan, limited to so many rows, the first by time: where the plan above needs these
-    /// only, and pages of streams would be read for it.
+    /// The same scan, limited to the first `rows` rows by time: if the plan above needs only these,
+    /// and pages of streams would be read for it.
     pub(super) fn first_by_time(&self, rows: usize) -> Option<ScanExec> {
         let Work::Many(work) = &self.work else {
             return None;
@@ -482,7 +483,8 @@ impl ExecutionPlan for ScanExec {
         self.limit
     }
 
-    /// By time alone, forwards or backwards: the newest rows are found without reading the others.
+    /// Sorts by time alone, forwards or backwards: the newest rows are found without reading the
+    /// others.
     fn try_pushdown_sort(
         &self,
         order: &[PhysicalSortExpr],
@@ -491,7 +493,7 @@ impl ExecutionPlan for ScanExec {
             return Ok(SortOrderPushdownResult::Unsupported);
         };
         let column = by.expr.downcast_ref::<Column>();
-        // A limit that is in force already was meant for the order there is.
+        // An existing limit applies to the existing order.
         if self.limit.is_some() || column.is_none_or(|c| c.name() != columns::TIME) {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
@@ -502,7 +504,7 @@ impl ExecutionPlan for ScanExec {
                     inner: Arc::new(self.with(Work::Loaded(work), None)?),
                 }),
             },
-            // The number of rows follows later, by [`ScanExec::first_by_time`].
+            // The limit is set later, by [`ScanExec::first_by_time`].
             Work::Many(work) => Ok(SortOrderPushdownResult::Inexact {
                 inner: Arc::new(self.with(
                     Work::Many(ManyWork {
@@ -556,7 +558,7 @@ impl ExecutionPlan for ScanExec {
                     queue.spawn_blocking(move || reader.run_first(range, direction, rows, &out));
                     return Ok(queue.build());
                 }
-                // Of a few rows the first page has mostly enough.
+                // For a few rows the first page usually suffices.
                 let threads = if self.limit.is_some() {
                     1
                 } else {

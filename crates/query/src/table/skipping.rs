@@ -1,13 +1,13 @@
-//! Where matches of a pattern can be, by what the pyramid and indexes say of its symbols.
+//! Possible locations of matches of a pattern, according to the pyramid and indexes.
 //!
-//! A symbol that every match has, and whose condition compares fields with values, can only be at a
-//! row that may meet the condition. A match with the symbol reaches no further from there than the
-//! pattern allows: so many nanoseconds, or so many rows. Rows out of reach are neither read nor
+//! If every match has a symbol whose condition compares fields with values, the symbol can only be
+//! at a row that may satisfy the condition. The match extends from there at most as far as the
+//! pattern permits: a number of nanoseconds, or of rows. Rows out of reach are neither read nor
 //! searched.
 //!
-//! Invariants: every match lies in one of the ranges that are searched, all of it. Of the streams
-//! that make one partition of the pattern, every row there is read, and as many rows before and
-//! behind as `PREV` and `NEXT` go. The ranges of a partition are the same throughout a statement.
+//! Invariants: every match is completely within one of the searched ranges. Every row of the
+//! streams that make one partition of the pattern is read there, and as many rows before and after
+//! as `PREV` and `NEXT` need. The ranges of a partition do not change during a statement.
 //! Concurrency: the first thread that needs a partition searches its ranges, the others wait.
 //! Failure: an error of the engine ends the statement.
 
@@ -24,7 +24,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Conditions that a row of a symbol meets at the least.
+/// Necessary conditions for a row of a symbol.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Anchor {
     pub(crate) symbol: String,
@@ -33,7 +33,7 @@ pub(crate) struct Anchor {
 }
 
 impl Anchor {
-    /// The conjunction of conditions on a row of the table; `None` when nothing in it can be looked
+    /// The conjunction of conditions on a row of the table; `None` when none of them can be looked
     /// up.
     pub(crate) fn of(symbol: &str, conditions: &[Expr], table: &TableView) -> Option<Anchor> {
         let mut anchor = Anchor {
@@ -54,12 +54,12 @@ impl Anchor {
     }
 }
 
-/// Where matches can be.
+/// Possible locations of matches.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Near {
     Anywhere,
-    /// In reach of a row that may be an anchor, by its index in the list of anchors: rows of a
-    /// match may stand before it, and behind it.
+    /// Within reach of a row that may be an anchor, by its index in the list of anchors: rows of a
+    /// match may precede and follow it.
     Anchor {
         anchor: usize,
         before: bool,
@@ -87,28 +87,28 @@ pub(crate) enum Reach {
     Rows(usize),
 }
 
-/// Bounds on where matches of a pattern can be.
+/// Bounds on the locations of a pattern's matches.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bounds {
     pub(crate) anchors: Vec<Anchor>,
     pub(crate) near: Near,
     pub(crate) reach: Reach,
-    /// Rows before those of a match that the pattern needs, and behind them.
+    /// Rows before a match that the pattern needs, and rows after it.
     pub(crate) before: usize,
     pub(crate) behind: usize,
 }
 
 impl Bounds {
-    /// Rows are looked for one by one, at the ends of ranges.
+    /// Whether reach is counted in rows, which are searched one by one at the ends of ranges.
     fn count_rows(&self) -> bool {
         self.before > 0 || self.behind > 0 || matches!(self.reach, Reach::Rows(_))
     }
 }
 
-/// The ranges of a partition of a pattern; sorted, apart.
+/// The ranges of a partition of a pattern; sorted, disjoint.
 #[derive(Debug)]
 pub(crate) struct Searched {
-    /// Every match lies in one of them.
+    /// Every match is within one of them.
     pub(crate) ranges: Vec<ClosedRange>,
     /// Ranges to read for them.
     pub(super) read: Vec<ClosedRange>,
@@ -128,19 +128,20 @@ pub(crate) struct Skipping {
     of_tags: HashMap<Vec<Option<String>>, usize>,
 }
 
-/// Ranges that a statement has searched for, by partition.
+/// Ranges that a statement has searched, by partition.
 type SearchedRanges = Vec<Mutex<Option<Arc<Searched>>>>;
 
-/// Ranges that are looked into for single rows, at most: beyond, nothing is skipped.
+/// Maximum ranges that are searched for single rows: above, rows are not skipped.
 const ROW_RANGES_MAX: usize = 1_000;
-/// Rows between ranges that are read along with them: leaving them out would save nothing.
+/// Ranges with fewer rows than this between them are read together: skipping these rows would not
+/// save time.
 const ROWS_APART: u64 = 512;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Skipping {
-    /// `None` when nothing would be skipped. `by` = the tags whose values make a partition of the
-    /// pattern; `is_filtered` = not every row that is read is a row of the pattern.
+    /// `None` when rows would not be skipped. `by` = the tags whose values make a partition of the
+    /// pattern; `is_filtered` = the pattern does not use every row that is read.
     pub(super) fn new(
         bounds: Bounds,
         of: (&TableView, &Arc<Streams>, &[u32]),
@@ -180,7 +181,7 @@ impl Skipping {
         Some(skipping)
     }
 
-    /// The ranges of the partition that a stream is of.
+    /// The ranges of the partition to which a stream belongs.
     pub(super) fn of_stream(&self, view: &View, stream: u32) -> Result<Option<Arc<Searched>>> {
         let group = self.of_stream.get(&stream);
         group.map(|group| self.of_group(view, *group)).transpose()
@@ -281,7 +282,7 @@ impl<'a> GroupSearch<'a> {
         Ok(Searched { ranges, read })
     }
 
-    /// `None` = anywhere.
+    /// The ranges near anchors; `None` = anywhere.
     fn near(&mut self, near: &Near) -> Result<Option<Vec<ClosedRange>>> {
         Ok(match near {
             Near::Anywhere => None,
@@ -314,7 +315,7 @@ impl<'a> GroupSearch<'a> {
         })
     }
 
-    /// Ranges in reach of rows that can be the anchor.
+    /// Ranges within reach of rows that can be the anchor.
     fn in_reach(
         &mut self,
         anchor: usize,
@@ -353,7 +354,7 @@ impl<'a> GroupSearch<'a> {
         Ok(Some(joined(out, 0)))
     }
 
-    /// Where a row of any of the streams may be the anchor.
+    /// Ranges in which a row of any of the streams may be the anchor.
     fn anchor(&self, anchor: usize) -> Result<Vec<ClosedRange>> {
         let Some(anchor) = self.skipping.bounds.anchors.get(anchor) else {
             return Err(crate::Error::internal("a pattern without its anchor"));
@@ -377,8 +378,7 @@ impl<'a> GroupSearch<'a> {
         Ok(joined(found, 0))
     }
 
-    /// An instant from which on there are at least so many rows before another one, or all there
-    /// are.
+    /// An instant from which on there are at least `rows` rows before another one, or all rows.
     fn rows_before(&self, at: Timestamp, rows: usize) -> Result<Timestamp> {
         self.rows_beyond(at, rows, Direction::Backwards)
     }
@@ -392,7 +392,7 @@ impl<'a> GroupSearch<'a> {
         if rows == 0 {
             return Ok(at);
         }
-        // The stream that has so many rows nearest; of the others there are only more.
+        // The stream whose instant is nearest; the others only add rows.
         let mut nearest: Option<Timestamp> = None;
         for stream in &self.streams {
             let mut end = at;
@@ -417,7 +417,7 @@ impl<'a> GroupSearch<'a> {
         }))
     }
 
-    /// The instant of the next row of a stream beyond an instant.
+    /// The instant of the next row of a stream after an instant.
     fn row_beyond(
         &self,
         stream: &StreamHandle,
@@ -447,7 +447,7 @@ impl<'a> GroupSearch<'a> {
         }
     }
 
-    /// Duration in which [`ROWS_APART`] rows come, approximately.
+    /// Approximate duration of [`ROWS_APART`] rows.
     fn ns_apart(&self) -> Result<i64> {
         let (mut rows, mut longest) = (0u64, 0i64);
         for stream in &self.streams {

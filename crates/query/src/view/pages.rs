@@ -1,8 +1,8 @@
-//! Streams that conditions choose: a few in memory, or many that are read a page at a time.
+//! Streams selected by conditions: a few in memory, or many that are read page by page.
 //!
-//! Invariants: a stream that the session may not read is in none of them; a page has a bounded
-//! number of names, and is dropped when it was read.
-//! Concurrency: threads that share [`Pages`] take one page after the other.
+//! Invariants: a stream that the session may not read is never included; a page has a bounded
+//! number of names, and is dropped after it was read. Concurrency: threads that share [`Pages`]
+//! take one page after another.
 
 use super::{Streams, TableView, View};
 use crate::error::Result;
@@ -16,23 +16,23 @@ use std::sync::Arc;
 /// Conditions on tags.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
-    /// Over the table's columns of tags; all must be true.
+    /// Conditions over the table's columns of tags; all must be true.
     pub(crate) conditions: Vec<Arc<dyn PhysicalExpr>>,
-    /// Values that tags must have one of, by key, as far as the conditions say it so plainly.
+    /// Permitted values of tags, by key, as far as the conditions list them.
     pub(crate) having: Vec<(String, Vec<String>)>,
 }
 
-/// The streams that a statement reads of a table.
+/// The streams of a table that a statement reads.
 #[derive(Clone, Debug)]
 pub(crate) enum Chosen {
-    /// Some of the streams in memory, by index, rising.
+    /// Some of the streams in memory, by index, sorted ascending.
     Loaded(Arc<Streams>, Vec<u32>),
     /// More than fit into memory.
     Many(Arc<Choice>),
 }
 
 impl Choice {
-    /// The indexes of the streams that fulfil the conditions, rising.
+    /// The indexes of the streams that satisfy the conditions, sorted ascending.
     pub(crate) fn places(&self, table: &TableView, streams: &Streams) -> Result<Vec<u32>> {
         let count = streams.len();
         let mut wanted = vec![true; count];
@@ -55,7 +55,7 @@ fn keep(wanted: &mut [bool], values: &BooleanArray) {
 }
 
 impl View {
-    /// The streams of a table that fulfil conditions.
+    /// The streams of a table that satisfy conditions.
     pub(crate) fn choose(&self, table: &TableView, choice: Choice) -> Result<Chosen> {
         if let Some(streams) = &table.streams {
             let places = choice.places(table, streams)?;
@@ -64,7 +64,7 @@ impl View {
         if choice.having.is_empty() {
             return Ok(Chosen::Many(Arc::new(choice)));
         }
-        // Mostly one, or a few: then all is known before anything is read.
+        // Usually one, or a few: then all are loaded before rows are read.
         let mut names = Vec::new();
         let mut from = Some(PageBegin::Behind(None));
         while let Some(place) = from {
@@ -81,7 +81,7 @@ impl View {
         Ok(Chosen::Loaded(Arc::new(streams), all))
     }
 
-    /// Some streams of a table from a position on, and the position behind them.
+    /// Some streams of a table from a position on, and the position after them.
     fn page(
         &self,
         table: &TableView,
@@ -159,28 +159,28 @@ impl View {
         self.reads_all() || self.access.reads(stream.table(), stream.tags())
     }
 
-    /// Streams, in the order of their columns.
+    /// Streams, sorted by their tags' columns.
     pub(crate) fn held(&self, table: &TableView, names: Vec<StreamName>) -> Streams {
         self.sorted(names, &table.keys)
     }
 }
 
-/// Where a page begins.
+/// Beginning of a page.
 #[derive(Debug)]
 enum PageBegin {
-    /// By number: as segments have them.
+    /// By number, in the order of segments.
     Number(PageStart),
-    /// By name, behind this one.
+    /// By name, after this one.
     Behind(Option<StreamName>),
 }
 
-/// The streams that fulfil conditions, a page at a time.
+/// The streams that satisfy conditions, page by page.
 #[derive(Debug)]
 pub(crate) struct Pages {
     view: Arc<View>,
     table: Arc<TableView>,
     choice: Arc<Choice>,
-    /// Where the next one begins; `None` = at the end.
+    /// Beginning of the next page; `None` = at the end.
     next: Mutex<Option<PageBegin>>,
 }
 

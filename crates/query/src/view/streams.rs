@@ -1,7 +1,7 @@
 //! Streams with their tags as columns: all of a table, or a page of them.
 //!
-//! Invariants: every name in memory is counted ([`LoadedNames`]).
-//! Concurrency: immutable, but for lazy look-ups.
+//! Invariants: every name in memory is counted ([`LoadedNames`]). Concurrency: immutable, except
+//! for lazy look-ups.
 
 use crate::error::{Error, Result};
 use arrow::array::{ArrayRef, DictionaryArray, Int32Array, StringArray};
@@ -28,7 +28,7 @@ impl LoadedNames {
         }
     }
 
-    /// Now, and at the most so far.
+    /// The current number, and the maximum so far.
     pub(crate) fn counted(&self) -> (usize, usize) {
         let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
         (of(&self.now), of(&self.most))
@@ -48,7 +48,7 @@ impl Drop for NamesPermit {
     }
 }
 
-/// A stream's name, or the stream looked up already.
+/// A stream's name, or the resolved stream.
 #[derive(Debug)]
 enum Entry {
     Named(StreamName, OnceLock<StreamHandle>),
@@ -85,7 +85,7 @@ impl Streams {
         }
     }
 
-    /// In the order of their tags' columns, absent tags last.
+    /// Streams sorted by their tags' columns, absent tags last.
     pub(super) fn sorted(
         mut names: Vec<StreamName>,
         keys: Arc<[String]>,
@@ -105,7 +105,7 @@ impl Streams {
         Streams::of(keys, entries.collect(), loaded)
     }
 
-    /// As they come.
+    /// Streams in the given order.
     pub(super) fn found(
         handles: Vec<StreamHandle>,
         keys: Arc<[String]>,
@@ -126,7 +126,7 @@ impl Streams {
         self.entries.get(stream as usize).map(Entry::name)
     }
 
-    /// The stream, ready to be read; `None` when the snapshot has it no more.
+    /// The stream, ready to be read; `None` when it is no longer in the snapshot.
     pub(crate) fn handle(&self, stream: u32, snapshot: &Snapshot) -> Result<Option<&StreamHandle>> {
         let (name, slot) = match self.entries.get(stream as usize) {
             Some(Entry::Resolved(handle)) => return Ok(Some(handle)),

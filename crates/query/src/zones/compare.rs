@@ -15,9 +15,8 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan};
 use datafusion::optimizer::AnalyzerRule;
 use headwater_wire::zone::Zone;
 
-/// The rule. Runs before the one that gives both sides of a comparison one type, which would
-/// compare times on clocks: then the engine could not take the condition over, and an hour that is
-/// shown twice would be one.
+/// The rule. Runs before type coercion of comparisons, which would compare local times: then the
+/// condition could not be pushed down to the engine, and a repeated hour would be treated as one.
 #[derive(Debug)]
 pub(crate) struct CompareInZone;
 
@@ -40,16 +39,14 @@ impl AnalyzerRule for CompareInZone {
     }
 }
 
-/// Whether one of them is an instant; operands without a type yet are left to the rules that give
-/// them one.
+/// Whether an operand is an instant; untyped operands are left to the rules that coerce them.
 fn has_instant<'a>(operands: impl IntoIterator<Item = &'a Expr>, schema: &DFSchema) -> bool {
     operands
         .into_iter()
         .any(|e| matches!(e.get_type(schema), Ok(DataType::Timestamp(_, Some(_)))))
 }
 
-/// Converts a time on clocks to the instant at which they show it. Returns whether it was such a
-/// time.
+/// Converts a local time to its instant. Returns whether it was a local time.
 fn to_instant(expr: &mut Expr, schema: &DFSchema, zone: &Zone) -> bool {
     match expr.get_type(schema) {
         Ok(of) if is_wall(&of) => {

@@ -1,10 +1,10 @@
-//! Errors of conversions between instants and the clocks of a zone.
+//! Errors of conversions between instants and local time of a zone.
 
 use crate::error::Error;
 use datafusion::common::DataFusionError;
 use headwater_wire::zone::Zone;
 
-/// `out_of_range`: an instant that the clocks of a zone cannot show within 64-bit nanoseconds.
+/// `out_of_range`: an instant whose local time does not fit 64-bit nanoseconds.
 pub(super) fn out_of_range(zone: &Zone) -> DataFusionError {
     let text = format!(
         "an instant is out of range for the clocks of {}: it must be from 1677 to 2262",

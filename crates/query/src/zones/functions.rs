@@ -1,5 +1,5 @@
-//! The functions between instants and what the clocks of a zone show. Only `timezone` can be called
-//! by a statement; the others are put into it by [`super::InZone`].
+//! Functions that convert between instants and local time of a zone. A statement can call only
+//! `timezone`; the others are put into plans by [`super::InZone`].
 
 use super::errors::out_of_range;
 use super::read::{As, WALL, instants_of_wall, is_text, times_of_texts};
@@ -18,18 +18,18 @@ use headwater_wire::clocks::{Intervals, Width};
 use headwater_wire::zone::Zone;
 use std::sync::{Arc, LazyLock};
 
-/// Work of a function; the first argument is a zone's name.
+/// Operation of a function; its first argument is a zone's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Work {
-    /// An instant to what the clocks show, and back.
+    /// An instant to local time, and back.
     TimeZone,
-    /// A text to a time; if it is said to be lenient, null for one that is none.
+    /// A text to a time; if the flag is set, NULL for an invalid text.
     Read(As, bool),
     /// An instant to a text.
     Write,
-    /// The beginning of an instant's interval on the clocks, of a width and from an origin.
+    /// The beginning of an instant's interval in local time, with a width and an origin.
     Begin,
-    /// The first instant at which the clocks show a time or a later one.
+    /// The first instant whose local time is at or after a given one.
     First,
 }
 
@@ -60,12 +60,12 @@ fn name(zone: &Zone) -> Expr {
     Expr::Literal(ScalarValue::from(zone.name()), None)
 }
 
-/// The time on the clocks at an instant, or the instant at which they show a time.
+/// The local time of an instant, or the instant of a local time.
 pub(super) fn convert(zone: &Zone, value: Expr) -> Expr {
     timezone().call(vec![name(zone), value])
 }
 
-/// The time that a text names.
+/// The time of a text.
 pub(super) fn read(zone: &Zone, text: Expr, wanted: As, lenient: bool) -> Expr {
     function(Work::Read(wanted, lenient)).call(vec![name(zone), text])
 }
@@ -76,8 +76,8 @@ pub(super) fn write(zone: &Zone, instant: Expr) -> Expr {
     FUNCTION.call(vec![name(zone), instant])
 }
 
-/// The beginning of an instant's interval on the clocks: of so many nanoseconds, one of which
-/// begins at the origin that the clocks show.
+/// The beginning of an instant's interval in local time: of `width_ns` nanoseconds, aligned to an
+/// origin in local time.
 pub(super) fn begin(zone: &Zone, width_ns: i64, origin_ns: i64, instant: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::Begin));
     let number = |ns: i64| Expr::Literal(ScalarValue::from(ns), None);
@@ -89,7 +89,7 @@ pub(super) fn begin(zone: &Zone, width_ns: i64, origin_ns: i64, instant: Expr) -
     ])
 }
 
-/// The first instant at which the clocks show a time or a later one.
+/// The first instant whose local time is at or after a given one.
 pub(super) fn first(zone: &Zone, wall: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::First));
     FUNCTION.call(vec![name(zone), wall])
@@ -173,7 +173,7 @@ impl ScalarUDFImpl for OfZone {
     }
 }
 
-/// A number that is given to a function.
+/// An integer argument of a function.
 fn number(given: &ColumnarValue) -> Result<i64> {
     let given = cast(&given.to_array(1)?, &DataType::Int64)?;
     Ok(given.as_primitive::<Int64Type>().value(0))
@@ -184,7 +184,7 @@ fn read_zone(name: &str) -> Result<Zone> {
 }
 
 impl OfZone {
-    /// Values in one zone.
+    /// Converts values in one zone.
     fn all(
         &self,
         zone: &Zone,
@@ -227,7 +227,7 @@ impl OfZone {
         })
     }
 
-    /// Values of rows that each name their zone.
+    /// Converts values of rows that each name their zone.
     fn each(
         &self,
         zones: &ArrayRef,
@@ -259,7 +259,7 @@ impl OfZone {
     }
 }
 
-/// An instant as PostgreSQL writes those of a zone: `2024-05-01 14:00:00+02`.
+/// An instant in PostgreSQL's format for a zone: `2024-05-01 14:00:00+02`.
 fn text(zone: &Zone, at: i64) -> String {
     let mut bytes = Vec::new();
     put_instant(at.into(), Some(zone.offset_seconds(at.into())), &mut bytes);

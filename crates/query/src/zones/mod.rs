@@ -1,14 +1,14 @@
 //! Time zones of sessions.
 //!
-//! Instants are stored, compared and computed in UTC, whatever a session's zone is, so that what
-//! the engine takes over stays the same. The zone counts where an instant becomes something that
-//! clocks show, or the other way round: text without an offset, days, times of day and timestamps
-//! without zone, the parts that `EXTRACT` takes, and what `date_trunc` cuts off. There the SQL
-//! library, which knows UTC only here, is given functions of this module to call.
+//! Instants are stored, compared and computed in UTC, whatever a session's zone is, so that
+//! conditions are pushed down unchanged. The zone matters where an instant is converted to local
+//! time, or back: text without an offset, days, times of day and timestamps without zone, the parts
+//! of `EXTRACT`, and the truncation of `date_trunc`. The SQL library, which supports only UTC
+//! there, calls functions of this module instead.
 //!
-//! Invariants: in UTC no statement is changed. Types of columns are the same in every zone.
-//! Failure: an instant that has no time on the zone's clocks within 64-bit nanoseconds is an error
-//! of the statement.
+//! Invariants: in UTC statements are unchanged. Types of columns are the same in every zone.
+//! Failure: an instant whose local time does not fit 64-bit nanoseconds is an error of the
+//! statement.
 
 mod compare;
 mod errors;
@@ -29,19 +29,19 @@ use crate::error::Error;
 use crate::functions::Clocks;
 use crate::settings::Switches;
 
-/// `timezone(zone, time)`, which `AT TIME ZONE` is another way to write.
+/// `timezone(zone, time)`, which is also written `AT TIME ZONE`.
 pub(crate) fn timezone() -> Arc<ScalarUDF> {
     functions::timezone()
 }
 
-/// Functions of the clocks of a zone: the time at an instant, and the intervals.
+/// Functions of the clocks of a zone: local time, and intervals.
 pub(crate) const CLOCKS: Clocks = Clocks {
     shown: functions::convert,
     begin: functions::begin,
     first: functions::first,
 };
 
-/// The zone of the session that a plan is made for; `None` = UTC.
+/// The zone of the session for which a plan is made; `None` = UTC.
 fn of_session(options: &ConfigOptions) -> datafusion::common::Result<Option<Zone>> {
     let Some(switches) = options.extensions.get::<Switches>() else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Text, days and times without zone as instants, read by the clocks of a zone.
+//! Conversion of text, days and times without zone to instants, in the local time of a zone.
 
 use super::errors::out_of_range;
 use crate::columns::time_type;
@@ -17,10 +17,10 @@ use datafusion::common::Result;
 use headwater_wire::zone::Zone;
 use std::sync::Arc;
 
-/// The type of times that clocks show.
+/// The type of local time.
 pub(super) const WALL: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 
-/// A cast that fails where a value cannot be had.
+/// A cast that fails if a value cannot be converted.
 const STRICT: CastOptions<'static> = CastOptions {
     safe: false,
     format_options: FormatOptions::new(),
@@ -34,7 +34,7 @@ pub(super) fn is_text(of: &DataType) -> bool {
     }
 }
 
-/// Whether values of a type are times on clocks, which are of a zone only when one is given.
+/// Whether values of a type are local times, which need a zone.
 pub(super) fn is_wall(of: &DataType) -> bool {
     matches!(
         of,
@@ -45,14 +45,14 @@ pub(super) fn is_wall(of: &DataType) -> bool {
 /// Target of the conversion of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum As {
-    /// The instant that it names; by the zone's clocks where it has no offset of its own.
+    /// The instant of the text; in the zone's local time if the text does not have an offset.
     Instant,
-    /// The time on the zone's clocks at that instant; without an offset, the text itself.
+    /// The zone's local time at that instant; without an offset, the text itself.
     Wall,
 }
 
 impl As {
-    /// The type of what it becomes.
+    /// The type of the result.
     pub(super) fn data_type(self) -> DataType {
         match self {
             As::Instant => time_type(),
@@ -66,7 +66,7 @@ fn time_of(text: &str, zone: &Zone, utc: &Tz, other: &Tz, wanted: As) -> Result<
     let text = &*canonical(text);
     let in_utc = string_to_datetime(utc, text)?.timestamp_nanos_opt();
     let ns = in_utc.ok_or_else(far)?;
-    // Read by the clocks of another zone it is another instant, unless it has an offset.
+    // In another zone it would be another instant, unless it has an offset.
     let has_offset = string_to_datetime(other, text)?.timestamp_nanos_opt() == in_utc;
     let time = match (wanted, has_offset) {
         (As::Instant, true) | (As::Wall, false) => Some(ns),
@@ -76,7 +76,7 @@ fn time_of(text: &str, zone: &Zone, utc: &Tz, other: &Tz, wanted: As) -> Result<
     time.ok_or_else(|| far().into())
 }
 
-/// Texts as times. `lenient` = null for those that are none.
+/// Converts texts to times. `lenient` = NULL for invalid texts.
 pub(super) fn times_of_texts(
     texts: &StringArray,
     zone: &Zone,
@@ -96,7 +96,7 @@ pub(super) fn times_of_texts(
     Ok(Arc::new(values.with_data_type(wanted.data_type())))
 }
 
-/// Texts as intervals: PostgreSQL's, and widths such as `5m`.
+/// Parses texts as intervals: PostgreSQL's, and widths such as `5m`.
 fn intervals_of_texts(texts: &StringArray) -> Result<IntervalMonthDayNanoArray> {
     let values = texts.iter().map(|text| match text {
         None => Ok(None),
@@ -108,7 +108,7 @@ fn intervals_of_texts(texts: &StringArray) -> Result<IntervalMonthDayNanoArray> 
     Ok(values.collect::<std::result::Result<_, crate::Error>>()?)
 }
 
-/// Times that a zone's clocks show as instants.
+/// Converts local times of a zone to instants.
 pub(super) fn instants_of_wall(
     times: &TimestampNanosecondArray,
     zone: &Zone,
@@ -121,7 +121,7 @@ pub(super) fn instants_of_wall(
     Ok(values.with_timezone("UTC"))
 }
 
-/// An array in another type; times are read by the zone's clocks.
+/// An array cast to another type; times are local times of the zone.
 pub(crate) fn cast_in(zone: &Zone, array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
     let times: ArrayRef = match wanted {
         DataType::Timestamp(_, of) if !zone.is_utc() && is_text(array.data_type()) => {

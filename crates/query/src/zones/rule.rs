@@ -1,5 +1,4 @@
-//! Finds where an instant becomes what clocks show, or the other way round, once everything has its
-//! type.
+//! Finds conversions between instants and local time, after type coercion.
 
 use super::functions::{begin, convert, first, read, write};
 use super::of_session;
@@ -17,7 +16,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 use headwater_wire::zone::Zone;
 
-/// The rule; the last of all that look at types, so that it sees every cast.
+/// The rule; runs last of the type rules, so that it visits every cast.
 #[derive(Debug)]
 pub(crate) struct InZone;
 
@@ -54,12 +53,12 @@ fn is_instant(of: &DataType) -> bool {
     matches!(of, DataType::Timestamp(_, Some(_)))
 }
 
-/// The time on the clocks at an instant.
+/// The local time of an instant.
 fn wall(zone: &Zone, instant: Expr) -> Expr {
     convert(zone, to(&time_type(), instant))
 }
 
-/// A cast in which the zone counts; `None` = it does not.
+/// A cast that depends on the zone; `None` = it does not.
 fn cast(
     expr: &Expr,
     from: &DataType,
@@ -113,7 +112,7 @@ fn rewrite(
     })
 }
 
-/// Whether an argument of `time_bucket` is an instant: a text may also name a zone or a length.
+/// Whether an argument of `time_bucket` is an instant: a text may also be a zone or a duration.
 fn is_origin(expr: &Expr) -> bool {
     match expr {
         Expr::Literal(value, _) => value
@@ -124,7 +123,7 @@ fn is_origin(expr: &Expr) -> bool {
     }
 }
 
-/// A call in which the zone counts.
+/// A call that depends on the zone.
 fn call(
     function: &ScalarFunction,
     schema: &DFSchema,
@@ -156,7 +155,7 @@ fn call(
                 _ => None,
             };
             match seconds {
-                // They begin where those of UTC do, of which the pyramid knows.
+                // These begin at the same instants as in UTC, which the pyramid supports.
                 Some(seconds) if zone.is_whole(seconds) => None,
                 Some(seconds) => {
                     let time = to(&time_type(), time.clone());
@@ -169,13 +168,13 @@ fn call(
                 }
             }
         }
-        // The SQL library gives the origin of `date_bin` its type; this function takes any.
+        // The SQL library coerces the origin of `date_bin`; this function accepts any type.
         ("time_bucket", [width, time, origin]) if instant(time) && is_origin(origin) => {
             let from = origin.get_type(schema)?;
             let origin = cast(origin, &from, &time_type(), zone, false);
             origin.map(|origin| again(vec![width.clone(), time.clone(), origin]))
         }
-        // With a zone of its own the session's counts for nothing.
+        // With an explicit zone the session's zone is ignored.
         ("time_bucket", [width, time, Expr::Literal(own, _), origin, offset])
             if instant(time) && own.is_null() && is_origin(origin) =>
         {

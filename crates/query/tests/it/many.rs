@@ -4,48 +4,33 @@
 use crate::support::{Lake, SECOND, batches, block_on, rows, text};
 use headwater::{Batch, ClosedRange, Database, Options, StreamName};
 use headwater_query::{Access, Done, Limits, Query, Session, Unrestricted};
+use headwater_testing::Dice;
 use std::sync::Arc;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-
-    fn one_of<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
 
 const IDS: [&str; 7] = ["", "a", "b", "aa", "ab", "z", "long value"];
 const SITES: [&str; 4] = ["", "n", "no", "s"];
 
-fn id(random: &mut Random) -> String {
-    format!("{}{}", random.one_of(&IDS), random.below(9))
+fn id(random: &mut Dice) -> String {
+    format!("{}{}", random.pick(&IDS), random.below(9))
 }
 
-fn name(random: &mut Random) -> StreamName {
+fn name(random: &mut Dice) -> StreamName {
     let mut tags = Vec::new();
     if random.below(8) > 0 {
         tags.push(("id", id(random)));
     }
     if random.below(4) > 0 {
-        tags.push(("site", random.one_of(&SITES).to_owned()));
+        tags.push(("site", random.pick(&SITES).to_owned()));
     }
     if random.below(3) > 0 {
-        tags.push(("kind", random.one_of(&["x", "y"]).to_owned()));
+        tags.push(("kind", random.pick(&["x", "y"]).to_owned()));
     }
     StreamName::new("m", tags)
 }
 
 /// Rows of many streams, each at an instant of its own; some in files, some deleted, some of
 /// streams that are dropped.
-fn live(db: &Database, random: &mut Random, clock: &mut i64) {
+fn live(db: &Database, random: &mut Dice, clock: &mut i64) {
     for _ in 0..6 {
         let mut batch = Batch::new();
         for _ in 0..40 {
@@ -82,9 +67,9 @@ fn live(db: &Database, random: &mut Random, clock: &mut i64) {
     }
 }
 
-fn condition(random: &mut Random) -> String {
+fn condition(random: &mut Dice) -> String {
     let id = id(random);
-    let site = random.one_of(&SITES);
+    let site = random.pick(&SITES);
     match random.below(11) {
         0 => String::new(),
         1 => format!("WHERE id = '{id}'"),
@@ -100,7 +85,7 @@ fn condition(random: &mut Random) -> String {
     }
 }
 
-fn statement(random: &mut Random) -> String {
+fn statement(random: &mut Dice) -> String {
     let c = condition(random);
     let n = 1 + random.below(9);
     match random.below(11) {
@@ -177,7 +162,7 @@ async fn answer(session: &Session, sql: &str) -> Result<Vec<String>, String> {
 fn answers_are_the_same_whether_or_not_all_names_are_held() {
     block_on(async {
         for seed in 0..8 {
-            let mut random = Random(seed);
+            let mut random = Dice::new(seed);
             let dir = tempfile::tempdir().unwrap();
             let open = || Database::open(Options::new(dir.path().join("db"))).unwrap();
             let (mut db, mut clock) = (open(), 0);

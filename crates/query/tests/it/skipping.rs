@@ -5,25 +5,12 @@ use headwater::io::ManualClock;
 use headwater::{Batch, DeleteSpec, IndexUse, StreamName, TableChange, Timestamp, Value};
 use headwater::{ClosedRange, IndexSpec};
 use headwater_query::Limits;
+use headwater_testing::Dice;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Numbers that are the same each time.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
-        self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) % sides as u64) as usize
-    }
-
-    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
-        of[self.roll(of.len())]
-    }
-}
-
 const STREAMS: [(&str, &str); 4] = [("a", "n"), ("b", "n"), ("c", "s"), ("d", "s")];
 /// Seconds that a life writes about.
 const SPAN_S: usize = 3_000;
@@ -32,8 +19,8 @@ const BEGIN_S: i64 = 1_714_521_600;
 
 /// A calm value, with a rare peak, or one that is no number.
 fn temp(dice: &mut Dice) -> f64 {
-    match dice.roll(220) {
-        0 => 100.0 + dice.roll(20) as f64,
+    match dice.index(220) {
+        0 => 100.0 + dice.index(20) as f64,
         1 => f64::NAN,
         2 => -f64::NAN,
         3 => f64::INFINITY,
@@ -41,7 +28,7 @@ fn temp(dice: &mut Dice) -> f64 {
         5 => -0.0,
         6 => 0.0,
         7 => -100.0,
-        _ => 20.0 + dice.roll(10) as f64,
+        _ => 20.0 + dice.index(10) as f64,
     }
 }
 
@@ -50,25 +37,25 @@ fn write(lake: &Lake, dice: &mut Dice, seconds: std::ops::Range<i64>, each: usiz
     for (id, site) in STREAMS {
         let rows = batch.stream(&StreamName::new("t", [("id", id), ("site", site)]));
         for second in seconds.clone() {
-            if dice.roll(each) > 0 {
+            if dice.index(each) > 0 {
                 continue;
             }
             let mut values: Vec<(&str, Value)> = Vec::new();
-            if dice.roll(9) > 0 {
+            if dice.index(9) > 0 {
                 values.push(("temp", temp(dice).into()));
             }
-            if dice.roll(9) > 0 || values.is_empty() {
-                let rare = dice.roll(130) == 0;
-                let rpm = if rare { 9_000 } else { dice.roll(50) as i64 };
+            if dice.index(9) > 0 || values.is_empty() {
+                let rare = dice.index(130) == 0;
+                let rpm = if rare { 9_000 } else { dice.index(50) as i64 };
                 values.push(("rpm", rpm.into()));
             }
-            if dice.roll(160) == 0 {
-                values.push(("note", Value::String(format!("alarm {}", dice.roll(9)))));
+            if dice.index(160) == 0 {
+                values.push(("note", Value::String(format!("alarm {}", dice.index(9)))));
             }
             rows.row((BEGIN_S + second) * SECOND, values).unwrap();
         }
     }
-    if dice.roll(12) == 0 {
+    if dice.index(12) == 0 {
         let at = BEGIN_S + seconds.end + 50;
         batch.expire_at(Timestamp::from_nanos(at * SECOND));
     }
@@ -77,26 +64,26 @@ fn write(lake: &Lake, dice: &mut Dice, seconds: std::ops::Range<i64>, each: usiz
 
 /// A few seconds or minutes of it are written in order, late or again, deleted, flushed, compacted.
 fn change(lake: &Lake, dice: &mut Dice, newest: &mut i64) {
-    match dice.roll(10) {
+    match dice.index(10) {
         0 => lake.db.flush().unwrap(),
         1 => lake.db.compact().unwrap(),
         2 => {
-            let from = BEGIN_S + dice.roll(SPAN_S) as i64;
+            let from = BEGIN_S + dice.index(SPAN_S) as i64;
             let range = ClosedRange::nanos(from * SECOND, (from + 60) * SECOND);
             let spec = DeleteSpec {
                 table: "t".into(),
-                tags: vec![("id".into(), dice.one(&["a", "b", "c", "d"]).into())],
+                tags: vec![("id".into(), dice.pick(&["a", "b", "c", "d"]).into())],
                 range,
             };
             lake.db.delete(&spec).unwrap();
         }
         3 | 4 => {
-            let from = dice.roll((*newest).max(1) as usize) as i64;
-            let until = from + 1 + dice.roll(80) as i64;
+            let from = dice.index((*newest).max(1) as usize) as i64;
+            let until = from + 1 + dice.index(80) as i64;
             write(lake, dice, from..until, 4);
         }
         _ => {
-            let until = *newest + 1 + dice.roll(SPAN_S / 10) as i64;
+            let until = *newest + 1 + dice.index(SPAN_S / 10) as i64;
             write(lake, dice, *newest..until, 2);
             *newest = until;
         }
@@ -128,26 +115,26 @@ const CONDITIONS: [&str; 19] = [
 /// A pattern. `ends` = each of its matches has so many rows at the most: a search for others takes
 /// a time that grows with the square of the rows, unless something else bounds them.
 fn pattern(dice: &mut Dice, depth: usize, ends: bool) -> String {
-    if depth == 0 || dice.roll(3) == 0 {
-        let symbol = dice.one(&["A", "B", "C", "X"]);
+    if depth == 0 || dice.index(3) == 0 {
+        let symbol = dice.pick(&["A", "B", "C", "X"]);
         let (some, any) = if ends {
             ("{1,4}", "{0,4}?")
         } else {
             ("+", "*?")
         };
-        let often = dice.one(&["", "", some, any, "?", "{1,3}", "{2}"]);
+        let often = dice.pick(&["", "", some, any, "?", "{1,3}", "{2}"]);
         return format!("{symbol}{often}");
     }
-    let parts: Vec<String> = (0..2 + dice.roll(2))
+    let parts: Vec<String> = (0..2 + dice.index(2))
         .map(|_| pattern(dice, depth - 1, ends))
         .collect();
-    match dice.roll(6) {
+    match dice.index(6) {
         0 => format!("({})", parts.join(" | ")),
         1 => format!("PERMUTE({})", parts.join(", ")),
         2 => format!(
             "({}){}",
             parts.join(" "),
-            dice.one(&[if ends { "{1,3}" } else { "+" }, "?", "{1,2}", ""])
+            dice.pick(&[if ends { "{1,3}" } else { "+" }, "?", "{1,2}", ""])
         ),
         3 => format!("{{- {} -}}", parts.join(" ")),
         _ => parts.join(" "),
@@ -155,7 +142,7 @@ fn pattern(dice: &mut Dice, depth: usize, ends: bool) -> String {
 }
 
 fn statement(dice: &mut Dice) -> String {
-    let from = dice.one(&[
+    let from = dice.pick(&[
         "t",
         "t",
         "(SELECT * FROM t WHERE time < '2024-05-01T00:25:00Z')",
@@ -163,33 +150,33 @@ fn statement(dice: &mut Dice) -> String {
         "(SELECT id, time, temp + 0 AS temp, rpm, note, site FROM t)",
         "(SELECT * FROM t WHERE site = 's' AND abs(rpm) < 9999)",
     ]);
-    let by = dice.one(&[
+    let by = dice.pick(&[
         "",
         "PARTITION BY id",
         "PARTITION BY site",
         "PARTITION BY site, id",
     ]);
-    let rows = dice.one(&[
+    let rows = dice.pick(&[
         "ONE ROW PER MATCH",
         "ALL ROWS PER MATCH",
         "ALL ROWS PER MATCH OMIT EMPTY MATCHES",
     ]);
-    let within = dice.one(&[
+    let within = dice.pick(&[
         "",
         "",
         "WITHIN INTERVAL '30 seconds'",
         "WITHIN INTERVAL '4 minutes'",
     ]);
-    let ends = !within.is_empty() || dice.roll(8) > 0;
+    let ends = !within.is_empty() || dice.index(8) > 0;
     let skips: &[&str] = match ends {
         true => &["PAST LAST ROW", "TO NEXT ROW", "TO LAST A"],
         false => &["PAST LAST ROW"],
     };
-    let skip = dice.one(skips);
-    let order = dice.one(&["time, id", "time, id", "time, id", "time DESC, id"]);
+    let skip = dice.pick(skips);
+    let order = dice.pick(&["time, id", "time, id", "time, id", "time DESC, id"]);
     let mut parts = Vec::new();
     let ends = ends && within.is_empty();
-    for _ in 0..1 + dice.roll(2) {
+    for _ in 0..1 + dice.index(2) {
         parts.push(pattern(dice, 2, ends));
     }
     let pattern = parts.join(" ");
@@ -197,7 +184,7 @@ fn statement(dice: &mut Dice) -> String {
         .iter()
         .filter(|symbol| pattern.contains(**symbol));
     let mut defines: Vec<String> = defines
-        .map(|symbol| format!("{symbol} AS {}", dice.one(&CONDITIONS)))
+        .map(|symbol| format!("{symbol} AS {}", dice.pick(&CONDITIONS)))
         .collect();
     if defines.is_empty() {
         defines.push("X AS temp > 100".to_owned());
@@ -231,15 +218,15 @@ struct Seen {
 }
 
 async fn life(seed: u64, seen: &mut Seen) {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let begin = Timestamp::from_nanos(BEGIN_S * SECOND);
     let clock = Arc::new(ManualClock::new(begin));
     let lake = Lake::of(Arc::clone(&clock));
     lake.done("CREATE TABLE t (id TAG, site TAG, temp DOUBLE, rpm BIGINT, note TEXT) WITH (leaf_events = 64)")
         .await;
-    if dice.roll(3) == 0 {
+    if dice.index(3) == 0 {
         let kept = Some(Some(Duration::from_secs(2_000)));
-        let ages = dice.roll(2) == 0;
+        let ages = dice.index(2) == 0;
         let change = TableChange {
             retention: kept.filter(|_| !ages),
             raw_for: kept.filter(|_| ages),
@@ -253,7 +240,7 @@ async fn life(seed: u64, seen: &mut Seen) {
         clock.set(Timestamp::from_nanos((BEGIN_S + newest) * SECOND));
         lake.db.maintain().unwrap();
     }
-    if dice.roll(3) == 0 {
+    if dice.index(3) == 0 {
         let spec = IndexSpec {
             name: "by_rpm".into(),
             table: "t".into(),

@@ -1,9 +1,8 @@
-//! The components of a node, in one list: the one place where optional features meet the server.
+//! List of the components of a node. Only this module connects optional features to the server.
 //!
 //! Invariants: components open in the order of [`open`], so that a component may use those before
-//! it; a group of copies and ports are taken before the database opens ([`Reserved`]).
-//! Concurrency: see `component`.
-//! Failure: the first component that cannot open ends the start.
+//! it; a group of copies and ports are acquired before the database opens ([`Reserved`]).
+//! Concurrency: see `component`. Failure: the first component that cannot open ends the start.
 
 #[cfg(feature = "bucket")]
 pub(crate) mod bucket;
@@ -38,7 +37,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) db: Database,
     /// Set where the database is only read.
     pub(crate) reader: Option<Reader>,
-    /// The edges of a cloud and their copies, once they are open.
+    /// Edges of a cloud and their copies, after they are opened.
     pub(crate) fleet: Option<Arc<Fleet>>,
     /// Connections that pass edges on to another cloud.
     pub(crate) relays: Option<Arc<Relays>>,
@@ -46,8 +45,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) uplink: Option<Arc<Uplink>>,
 }
 
-/// Lease and ports that a node takes before it opens its database, so that a refusal comes before
-/// a recovery that may last.
+/// Lease and ports that a node takes before it opens its database, so that a refusal precedes a
+/// recovery, which may take long.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved {
     #[cfg(feature = "bucket")]
@@ -57,8 +56,8 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Takes the group of copies; before the node listens, so that no client reaches a node that
-    /// waits for its turn.
+    /// Acquires the group of copies; before the node listens, so that no client reaches a waiting
+    /// node.
     #[cfg_attr(
         not(feature = "bucket"),
         allow(clippy::unused_async, unused_variables, reason = "nothing to take")
@@ -73,7 +72,7 @@ impl Reserved {
         Ok(reserved)
     }
 
-    /// Binds the ports of front ends beside HTTP.
+    /// Binds the ports of front ends other than HTTP.
     #[cfg_attr(
         not(feature = "sql"),
         allow(clippy::unused_async, unused_variables, reason = "nothing to bind")
@@ -120,7 +119,7 @@ pub(crate) async fn open(
     Ok(all)
 }
 
-/// The future of a worker; `None` = there is nothing to do.
+/// Future of a worker; `None` = without work.
 type Run = Option<BoxFuture<'static, ()>>;
 
 /// A component that is one worker without state, with its name.

@@ -18,7 +18,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Opens what the role of the node has, and hands it to the components after it.
+    /// Opens the databases of the node's role, and passes them to the later components.
     pub(super) fn open(opening: &mut Opening<'_>) -> Result<Nodes, StartError> {
         let (settings, env, db) = (opening.settings, opening.env, &opening.db);
         let dir = settings.db();

@@ -60,7 +60,7 @@ impl Host for Tokens {
 
     fn admit(&self, token: Option<String>) -> Option<Arc<dyn Grant>> {
         let carried = token.map_or(Carried::Nothing, Carried::Token);
-        // A refused client gets no reason.
+        // A refused client is not told the reason.
         let access = self.0.guard().admit(&carried).ok()?;
         Some(Arc::new(Session(access)))
     }
@@ -97,11 +97,11 @@ impl Grant for Session {
     }
 }
 
-/// The front end for clients of PostgreSQL, if the settings give it an address.
+/// Front end for clients of PostgreSQL; exists if the settings contain its address.
 #[derive(Debug)]
 pub(super) struct PostgresFrontEnd {
     address: Option<SocketAddr>,
-    /// Until it begins.
+    /// `None` after the component has begun.
     listener: Mutex<Option<TcpListener>>,
     metrics: OnceLock<Metrics>,
 }

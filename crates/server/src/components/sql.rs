@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Sql {
     pub(crate) query: Query,
-    /// Threads that compute statements, so that nothing else waits for them.
+    /// Threads that compute statements, so that other work does not wait for them.
     pub(crate) threads: Arc<Threads>,
     /// Slots of statements that may run at once.
     pub(crate) slots: Arc<Slots>,
@@ -23,7 +23,8 @@ impl Sql {
     pub(super) fn open(opening: &Opening<'_>) -> Result<Sql, StartError> {
         let settings = opening.settings;
         let limits = settings.sql_limits();
-        // One thread for each statement at least: a long computation keeps no other from running.
+        // At least one thread for each statement: a long computation must not delay other
+        // statements.
         let threads = Threads::new(limits.parallel.max(settings.sql_statements_max.min(64)))?;
         let db = opening.db.clone();
         let query = match (&opening.reader, &opening.fleet) {
@@ -60,11 +61,12 @@ impl App {
         sql.expect("every node that is built with SQL has it")
     }
 
-    /// The newest record that concerns a table, of those up to `sequence`, which every reader sees.
+    /// Sequence of the newest record that concerns a table, at most `sequence`, which every reader
+    /// sees.
     pub(crate) fn changed_at(&self, table: &str, sequence: u64) -> u64 {
         match &self.fleet {
             None => self.db().changed_at(table).unwrap_or(sequence),
-            // Records of edges have no numbers here: any change may concern any table.
+            // Records of edges do not have sequences here: any change may concern any table.
             Some(_) => sequence,
         }
     }

@@ -1,9 +1,8 @@
 //! Answer to a query: a redirect to the node that answers it, or that node's answer.
 //!
-//! Invariants: a redirect leads to a node or to an edge, neither of which redirects, so that no
-//! client goes round in a circle. An answer from a part of the nodes carries a warning.
-//! Failure: a node that turns out not to answer is left out, and where the query has no body its
-//! route is planned again.
+//! Invariants: a redirect leads to a node or to an edge, and neither of them redirects, so that
+//! redirects cannot form a cycle. An answer from a part of the nodes carries a warning. Failure: a
+//! node that turns out not to answer is left out, and a query without a body is planned again.
 
 use super::merge::{listed, merged};
 use super::plan::{Destination, Share, shares};
@@ -79,7 +78,7 @@ async fn once(passing: &Relaying<'_>, body: Body) -> Result<Response<Body>, Erro
     }
 }
 
-/// Adds the reason for the node, and to an answer about everything a warning when it is partial.
+/// Adds the reason for the node, and a warning to a partial answer about everything.
 fn dress(passing: &Relaying<'_>, share: &Share<'_>, response: &mut Response<Body>) {
     let headers = response.headers_mut();
     headers.insert(PLACE, HeaderValue::from_static(share.target.why));

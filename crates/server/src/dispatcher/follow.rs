@@ -1,12 +1,11 @@
 //! Follows a node: fetches its inventory, and then its changes, one request after the other.
 //!
-//! Invariants: the inventory of a node comes from its own answers only. A request waits at the node
+//! Invariants: the inventory of a node is made of its own answers only. A request waits at the node
 //! until something changes, so a change is known within moments. Where a broker carries notices of
-//! the node, none waits: a notice or a timer triggers the next request. A lost message costs time
-//! and nothing else. Each request reports recently revoked tokens to the node; a new revocation is
-//! sent within two seconds.
-//! Concurrency: one worker for each node.
-//! Failure: a node that does not answer is logged once, and retried with growing pauses.
+//! the node, requests do not wait: a notice or a timer triggers the next request. A lost message
+//! costs only time. Each request reports recently revoked tokens to the node; a new revocation is
+//! sent within two seconds. Concurrency: one worker for each node. Failure: a node that does not
+//! answer is logged once, and retried with growing pauses.
 
 use super::state::DispatcherState;
 use crate::access::token::{from_hex, hex};
@@ -25,7 +24,7 @@ use tokio::sync::watch;
 
 /// Seconds that a request waits at the node.
 const WAIT_SECONDS: u64 = 20;
-/// Longest time for an answer besides.
+/// Longest additional time for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -35,7 +34,7 @@ const LOOK_AT_LIST: Duration = Duration::from_secs(1);
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
 async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that the server has stopped: a stop too.
+    // An error means that the server has stopped.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
@@ -104,7 +103,7 @@ impl Following {
                 let heard = self.follower.hear(&sealed);
                 metrics.heard(heard);
             }
-            // Every worker hears it, and the first one counts it.
+            // Every worker receives the notice, and the first one counts it.
             Err(_) if self.at == NodeIndex(0) => metrics.garbled(),
             Err(_) => {}
         }
@@ -133,7 +132,7 @@ impl Following {
         self.take(answer).await;
     }
 
-    /// Applies an answer, and pauses where there was none.
+    /// Applies an answer, and pauses after a failure.
     async fn take(&mut self, answer: Result<Option<NodeVersion>, String>) {
         match answer {
             Ok(Some(told)) => {
@@ -167,7 +166,7 @@ async fn link(from: &mut Subscription) -> bool {
     }
 }
 
-/// Waits until other tokens are revoked than the node was notified of.
+/// Waits until the revoked tokens differ from the ones reported to the node.
 async fn revoked_since(state: &DispatcherState, told: &str) {
     while state.shell.guard().revoked() == told {
         tokio::time::sleep(LOOK_AT_LIST).await;
@@ -187,7 +186,7 @@ fn request(state: &DispatcherState, at: NodeIndex, waits: bool) -> Result<Reques
         let is_live = tables.figures(at).is_some_and(|figures| figures.is_live);
         (tables.position(at), is_live)
     };
-    // A lost node must report at once whether it answers.
+    // A lost node must answer at once, so that its recovery is noticed.
     let wait = if is_live && waits { WAIT_SECONDS } else { 0 };
     let path = format!(
         "/api/v1/held?epoch={}&since={}&wait={wait}",
@@ -204,7 +203,7 @@ fn request(state: &DispatcherState, at: NodeIndex, waits: bool) -> Result<Reques
     request.body(Body::empty()).map_err(|e| e.to_string())
 }
 
-/// Sends one request. `None` where the whole inventory must be fetched again. The error is in words
+/// Sends one request. `None` where the whole inventory must be fetched again. The error is a text
 /// for the log.
 async fn ask(
     state: &DispatcherState,

@@ -1,7 +1,7 @@
 //! Merges the answers of several nodes into one: tiles, new values, and lists of streams.
 //!
 //! Invariants: elements of the nodes' answers are copied unchanged, in the order of the request. An
-//! error of one node is the answer: nothing is left out silently.
+//! error of one node is the answer: no part is left out silently.
 
 use super::plan::{Destination, Share, Target};
 use super::relay::{RelayedAnswer, Relaying, broken};
@@ -64,7 +64,7 @@ fn answer(kind: HeaderValue, body: Vec<u8>) -> Response<Body> {
 /// Merges the answers of all shares.
 ///
 /// # Errors
-/// `E_APART` for answers that cannot be merged, and those of relaying.
+/// `E_APART` for answers that cannot be merged; errors of relaying.
 pub(crate) async fn merged(
     passing: &Relaying<'_>,
     shares: &[Share<'_>],
@@ -320,7 +320,7 @@ pub(crate) async fn listed(
         if all.next.is_none() && wanted > 0 {
             all.next = next;
         } else if has_more && limit > 0 {
-            // The next page begins behind the last stream of this one.
+            // The next page begins after the last stream of this page.
             let last = all.streams.last().map(|(name, _)| name.clone());
             all.next = all.next.take().or(last);
         }

@@ -3,13 +3,14 @@
 //!
 //! From bottom to top: `peer` sends a request to a node over HTTP; `metrics` counts; `state` is
 //! shared by all requests; `follow` fetches inventories; `request` parses; `plan` chooses the
-//! nodes; `split` parses answers; `relay` forwards; `merge` makes one answer of several; `answer`
-//! is a redirect or an answer; `routes` lists the endpoints.
+//! nodes; `split` parses answers; `relay` forwards; `merge` combines several answers into one;
+//! `answer` is a redirect or an answer; `routes` lists the endpoints.
 //!
-//! Invariants: it is stateless: every inventory was fetched, and can be fetched again. Access is
-//! checked against its own list of tokens, and again by the answering node, by the ticket.
-//! Concurrency: one worker for each node; requests share the tables, which are locked for look-ups.
-//! Failure: without a node that answers it is not ready, and queries are answered 503.
+//! Invariants: the dispatcher is stateless: every inventory was fetched, and can be fetched again.
+//! The dispatcher checks access against its own list of tokens, and the answering node checks it
+//! again by the ticket. Concurrency: one worker for each node; requests share the tables, which are
+//! locked for look-ups. Failure: without an answering node the dispatcher is not ready, and answers
+//! queries with 503.
 
 mod answer;
 mod follow;

@@ -3,7 +3,7 @@
 //! Invariants: at most [`IDLE_MAX`] idle connections are cached. A request is sent once: where the
 //! peer has just closed a cached connection, a request without a body is sent again on a new one.
 //! Concurrency: shared by all requests; the list of connections is locked for look-ups only.
-//! Failure: [`PeerError`]; no answer of the peer is one.
+//! Failure: [`PeerError`]; an answer of the peer is never an error.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, header};
@@ -19,7 +19,7 @@ const IDLE_MAX: usize = 64;
 /// Longest time to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Why there is no answer.
+/// Reason for a missing answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PeerError {
     /// Connecting failed.
@@ -80,7 +80,7 @@ impl Peer {
         let shaken = handshake(TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(|source| self.ended(source))?;
         tokio::spawn(async move {
-            // The task that awaits an answer on a connection gets its error.
+            // The task that awaits an answer on the connection receives its error.
             let _ = connection.await;
         });
         Ok(sender)
@@ -99,7 +99,7 @@ impl Peer {
         rest.strip_suffix('/').unwrap_or(rest)
     }
 
-    /// Sends a request, whose address is a path only.
+    /// Sends a request to a path of the node.
     pub(crate) async fn send(
         &self,
         mut request: Request<Body>,
@@ -129,7 +129,7 @@ impl Peer {
     }
 }
 
-/// The same request without a body.
+/// A copy of the request without its body.
 fn head_of(request: &Request<Body>) -> Request<Body> {
     let mut head = Request::new(Body::empty());
     head.method_mut().clone_from(request.method());

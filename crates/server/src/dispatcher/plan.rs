@@ -1,7 +1,7 @@
-//! Chooses the nodes that answer a request: one for all of it, or several, each for its streams.
+//! Chooses the nodes that answer a request: one node, or several, each for its streams.
 //!
-//! Invariant: streams that the client may not read are not looked up: they are routed like unknown
-//! ones, and answered as such.
+//! Invariant: streams that the client may not read are not looked up: they are routed and answered
+//! like unknown streams.
 
 use super::request::{About, DispatchRequest, Kind};
 use super::state::DispatcherState;
@@ -50,8 +50,8 @@ fn named(why: Why) -> &'static str {
     }
 }
 
-/// Error when no node that could answer can be reached, or not all have reported their inventory
-/// yet.
+/// Error when no node that could answer can be reached, or not all nodes have reported their
+/// inventory yet.
 pub(crate) fn unreachable(edge: Option<&str>) -> ErrorAnswer {
     let what = match edge {
         Some(edge) => format!("the edge `{edge}`, and every node that answers for it"),
@@ -111,12 +111,12 @@ fn target(
             is_relayed,
             why: named(Why::Edge),
         }),
-        // A client that may read the stream gets the reason.
+        // A client that may read the stream is told the reason.
         Decision::Nowhere { edge } => Err(unreachable(edge.as_deref())),
     }
 }
 
-/// Shares of a request: each has a stream at least, or there is one without any.
+/// Shares of a request: each has at least one stream, or the only share has none.
 pub(crate) fn shares<'a>(
     state: &DispatcherState,
     asked: &'a DispatchRequest,

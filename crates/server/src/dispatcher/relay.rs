@@ -1,11 +1,9 @@
 //! Relays a request to the node that answers it, and the answer to the client.
 //!
 //! Invariants: the node is shown a ticket of the client, never the dispatcher's own token; two
-//! lists name the headers that are forwarded. Relayed answers are counted, and never more at once,
-//! nor faster, than settings allow.
-//! Concurrency: an answer is streamed; no lock is held meanwhile.
-//! Failure: a node that does not answer counts as lost, and gets no requests until it answers
-//! again.
+//! lists name the headers that are forwarded. Relayed answers are counted, and limited in number
+//! and rate by settings. Concurrency: an answer is streamed; no lock is held meanwhile. Failure: a
+//! node that does not answer counts as lost, and gets no requests until it answers again.
 
 use super::peer::Peer;
 use super::plan::{Destination, Target};
@@ -135,7 +133,7 @@ impl Relaying<'_> {
     /// Sends the request to the target, and streams the answer back.
     ///
     /// # Errors
-    /// `E_RELAY` when there is none, `E_BUSY` when too many are in flight.
+    /// `E_RELAY` without a reachable target, `E_BUSY` when too many requests are in flight.
     pub(crate) async fn pass(
         &self,
         target: &Target,

@@ -11,13 +11,13 @@ use headwater_protocol::dispatch::{At, Client, Question};
 use headwater_wire::channel::{Channel, TileName};
 use headwater_wire::query::{Query, QueryError, percent_decode};
 
-/// Header by which a client states that it follows no redirects.
+/// Header by which a client states that it does not follow redirects.
 const RELAY_HEADER: &str = "x-headwater-relay";
 /// Parameters that are not forwarded.
 const OWN: [&str; 2] = ["at", "relay"];
 const PRESENCE: &str = "/api/v1/presence";
 
-/// Kind of answer that a route gives.
+/// Kind of answer of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// One tile, named in the path.
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     Live,
     /// A list of streams.
     Streams,
-    /// Rows or aggregates of streams, where it names any.
+    /// Rows or aggregates of streams, if the request names any.
     Rows,
     /// An answer about everything.
     Whole,
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// Whether a node may fetch missing ranges for it.
+    /// True when a node may fetch missing ranges for such an answer.
     pub(crate) fn fetches(self) -> bool {
         matches!(self, Kind::OneTile | Kind::Tiles | Kind::Rows)
     }
@@ -58,7 +58,7 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct About {
     pub(crate) stream: StreamName,
-    /// As written in the address, `channel=…` or `stream=…`; empty where it is in the path.
+    /// Text in the address, `channel=…` or `stream=…`; empty if the stream is in the path.
     pub(crate) part: String,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct DispatchRequest {
     pub(crate) route: &'static str,
     /// Path of the request.
     pub(crate) path: String,
-    /// Parameters without streams and without those for the dispatcher.
+    /// Parameters other than streams and parameters of the dispatcher.
     pub(crate) rest: Vec<String>,
     pub(crate) about: Vec<About>,
     pub(crate) question: Question,
@@ -80,7 +80,7 @@ pub(crate) struct DispatchRequest {
     pub(crate) is_relayed: bool,
 }
 
-/// Whether the client is a browser: it says so, or has the name that all of them have.
+/// True when the client is a browser: it sends the header of browsers, or has their common name.
 fn is_browser(headers: &HeaderMap) -> bool {
     let agent = headers.get(header::USER_AGENT);
     let agent = agent.and_then(|agent| agent.to_str().ok());
@@ -110,7 +110,7 @@ fn relay(query: &Query) -> Result<bool, QueryError> {
     }
 }
 
-/// The stream of a parameter; `None` where it names none.
+/// Stream of a parameter; `None` where the parameter does not name a stream.
 fn stream_of(part: &str) -> Option<StreamName> {
     let (name, value) = part.split_once('=')?;
     let value = percent_decode(value, true)?;
@@ -155,7 +155,7 @@ impl DispatchRequest {
                 || wants.is_some_and(|value| value == "true")
                 || parts.version < Version::HTTP_11,
         };
-        // An edge has all of its own data: missing ranges are visible at a node.
+        // An edge has all of its own data: missing ranges are visible only at a node.
         if route == PRESENCE && asked.at == At::Any {
             asked.at = At::Node;
         }
@@ -175,7 +175,7 @@ impl DispatchRequest {
                 None => self.rest.push(part.to_owned()),
             }
         }
-        // Clients of InfluxDB pass their token like this; it is not for other nodes.
+        // Clients of InfluxDB pass their token here; it must not be sent to other nodes.
         if self.route == "/query" {
             self.rest.retain(|part| !matches!(name_of(part), "u" | "p"));
         }

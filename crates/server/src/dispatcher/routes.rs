@@ -1,7 +1,7 @@
-//! Routes of a dispatcher: the reading ones of a node, the page, and its status.
+//! Routes of a dispatcher: the reading routes of a node, the page, and its status.
 //!
-//! Invariant: a route of a node needs here what it needs there. A route that writes is refused with
-//! a hint where it belongs.
+//! Invariant: a route of a node requires the same rights here as there. A route that writes is
+//! refused with a hint where to send the request.
 
 use super::answer::answer;
 use super::state::DispatcherState;

@@ -1,10 +1,10 @@
 //! Splits answers of nodes into elements, so that they can be merged: each element is copied byte
 //! for byte.
 //!
-//! Invariant: input of another form than expected gives `None`; nothing panics.
+//! Invariant: input in an unexpected form returns `None`; no input causes a panic.
 
-/// Elements of the list in a member of a JSON object, as written; `None` when there is no such
-/// member, or the text is not of that form.
+/// Elements of the list in a member of a JSON object, unchanged; `None` when the member is missing,
+/// or the text has another form.
 ///
 /// ```text
 /// {"tiles":[{"a":1},{"b":"]"}],"total":2}   →   {"a":1}  {"b":"]"}
@@ -23,7 +23,7 @@ fn inside(text: &str, open: char, close: char) -> Option<&str> {
     text.strip_prefix(open)?.strip_suffix(close)
 }
 
-/// Parts of a text between commas that stand in no brackets and no strings.
+/// Parts of a text between commas outside brackets and strings.
 fn apart(text: &str) -> Option<Vec<&str>> {
     let (mut depth, mut begun) = (0usize, 0);
     let (mut in_string, mut is_kept) = (false, false);
@@ -53,14 +53,14 @@ fn apart(text: &str) -> Option<Vec<&str>> {
     Some(parts)
 }
 
-/// Bytes of the head of several tiles, and of the head of one.
+/// Bytes of the head of several tiles, and of the head of one tile.
 const HEAD: usize = 8;
 const TILE_HEAD: usize = 32;
 /// Offset of the number of rows in the head of a tile, and bytes of a row.
 const ROWS_AT: usize = 24;
 const ROW: usize = 48;
 
-/// Tiles in their form as bytes, one by one.
+/// Tiles in binary form, one by one.
 pub(super) fn tiles(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let (head, mut rest) = bytes.split_at_checked(HEAD)?;
     let (magic, count) = head.split_at_checked(4)?;
@@ -80,7 +80,7 @@ pub(super) fn tiles(bytes: &[u8]) -> Option<Vec<&[u8]>> {
     rest.is_empty().then_some(all)
 }
 
-/// Length of the complete events at the beginning of a text: up to the last blank line.
+/// Length of the complete events at the beginning of a text: up to the last empty line.
 pub(super) fn whole_events(text: &[u8]) -> usize {
     let blank = text.windows(2).rposition(|pair| pair == b"\n\n");
     blank.map_or(0, |at| at + 2)

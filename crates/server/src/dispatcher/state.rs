@@ -1,9 +1,8 @@
 //! State that all requests to a dispatcher share: its nodes, their inventories, and its key.
 //!
-//! Invariant: nothing here outlives a restart but the key, and a new one would do: nodes report
-//! their inventories again, and accept any key that comes with the token.
-//! Concurrency: the tables are locked for a look-up, or while a change is applied, never across an
-//! await.
+//! Invariant: only the key outlives a restart, and a new key would suffice: nodes report their
+//! inventories again, and accept any key that arrives with the token. Concurrency: the tables are
+//! locked for a look-up, or while a change is applied, never across an await.
 
 use super::metrics::DispatcherMetrics;
 use super::peer::Peer;
@@ -31,7 +30,7 @@ pub(crate) struct Node {
     pub(crate) peer: Arc<Peer>,
     /// Address for clients.
     pub(crate) public_url: String,
-    /// Why it does not answer.
+    /// Reason why the node does not answer.
     pub(crate) error: Mutex<Option<String>>,
 }
 

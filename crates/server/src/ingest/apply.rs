@@ -1,4 +1,4 @@
-//! One body: unpacked, parsed, and handed to the database.
+//! One body: unpacked, parsed, and written to the database.
 
 use super::{IngestContext, Limits, Refusals, WriteRequest, unpack};
 use crate::access::Access;
@@ -10,15 +10,15 @@ use headwater_ask::{Names, Space};
 use headwater_wire::ParsedBatch;
 use headwater_wire::lineprotocol::{LineParser, Precision};
 
-/// Text handed in as one batch. Values take at most four times their text in memory, so a part
-/// stays far below the largest batch.
+/// A text that is written as one batch. Values take up at most four times their text in memory, so
+/// a part stays far below the largest batch.
 pub(crate) const PART_BYTES: usize = 2 << 20;
 
-/// 1971: no device measured anything in that year, but a stamp in a smaller unit than said lands
+/// 1971: devices did not measure in that year, but a timestamp in a smaller unit than stated falls
 /// before it.
 const IMPLAUSIBLE_BEFORE_NS: i64 = 365 * 86_400 * 1_000_000_000;
 
-/// Part in flight, and the news that listeners get when it is durable.
+/// Part in flight, and the values to deliver to listeners when the part is durable.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) ticket: Ticket,
@@ -31,12 +31,12 @@ pub(crate) struct Outcome {
     pub(crate) parts: Vec<Pending>,
     /// Lines stored.
     pub(crate) stored: u64,
-    /// Their values.
+    /// Values of the stored lines.
     pub(crate) values: u64,
-    /// Stored lines that replaced values of other lines of the request.
+    /// Stored lines that replaced values of other lines in the request.
     pub(crate) replaced: u64,
     pub(crate) refusals: Refusals,
-    /// Nothing was stored because something was refused, as the request demanded.
+    /// No row was stored because a part was refused, as the request demanded.
     pub(crate) given_up: bool,
     /// Done, but probably not intended.
     pub(crate) warning: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
 /// Terms of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
-    /// Streams that may be written; `None` = all, since the operator of the server says so.
+    /// Streams that may be written; `None` = all, for writes of the server's operator.
     pub(crate) access: Option<&'a Access>,
     /// Store the good rows although others are refused.
     pub(crate) accept_partial: bool,
@@ -65,7 +65,7 @@ pub(super) fn apply(
     options.now = context.clock.now();
     options.precision = request.precision;
     let mut outcome = Outcome::default();
-    // A numbered batch, or one that is to be stored whole, is one record of the log.
+    // A numbered batch, or one that is stored as a whole, is one record of the log.
     let is_one = request.producer.is_some() || !request.accept_partial;
     let mut part_bytes = if is_one { text.len() } else { PART_BYTES };
     let mut rest = &*text;
@@ -114,10 +114,10 @@ fn placed(batch: Batch, space: &Space) -> Batch {
     placed
 }
 
-/// Hands one part to the engine. Refusals and pending acknowledgements go to the outcome.
+/// Passes one part to the engine. Adds refusals and pending acknowledgements to the outcome.
 ///
 /// # Errors
-/// Errors of the engine; nothing of this part is stored then.
+/// Errors of the engine; no row of this part is stored then.
 pub(crate) fn hand_in(
     context: &IngestContext,
     terms: Terms<'_>,
@@ -204,7 +204,7 @@ fn allowed(
 
 pub(crate) fn write_error(error: Error) -> ApiError {
     match error.kind() {
-        // The parser makes well-formed batches, so only their size is left to complain about.
+        // The parser builds well-formed batches, so only their size can be refused.
         ErrorKind::Invalid => ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "E_LIMIT_BATCH",
@@ -214,7 +214,7 @@ pub(crate) fn write_error(error: Error) -> ApiError {
     }
 }
 
-/// Warning for a client whose timestamps are in another unit than it said.
+/// Warning for a client whose timestamps seem to be in another unit than stated.
 fn implausible(precision: Precision, newest: i64) -> Option<String> {
     let unit = match precision {
         Precision::Auto => return None,
@@ -241,7 +241,7 @@ mod tests {
         assert!(implausible(Precision::Auto, second_as_ns).is_none());
         let right = 1_700_000_000_000_000_000;
         assert!(implausible(Precision::Nanoseconds, right).is_none());
-        // Nothing stored, or times before 1970, say nothing about the unit.
+        // Without stored rows, or with times before 1970, the unit cannot be judged.
         assert!(implausible(Precision::Nanoseconds, i64::MIN).is_none());
     }
 }

@@ -1,16 +1,16 @@
-//! Write path: a bounded queue, and threads that unpack, parse and hand bodies to the engine.
-//! Bodies of line protocol are [taken](Ingest::take); other front ends send [calls](Ingest::call)
-//! that parse and [hand in](hand_in) themselves.
+//! Write path: a bounded queue, and threads that unpack and parse bodies and pass them to the
+//! engine. Bodies of line protocol are passed to [`Ingest::take`]; other front ends use
+//! [`Ingest::call`], and parse and call [`hand_in`] themselves.
 //!
-//! Invariants: a write that is answered with success is in the database, as durable as it is set to
-//! be; a line is either counted as stored or as refused, with a code; no more than
+//! Invariants: a write that is answered with success is in the database, with the configured
+//! durability; a line is either counted as stored or as refused, with a code; no more than
 //! [`Limits::bytes_max`] bytes of bodies are in memory at once, and no more than
 //! [`Limits::queue_max`] requests wait.
 //!
 //! Concurrency: the threads make the calls that may block (the engine may wait for memory), so that
-//! no thread of the runtime does. Each has a parser of its own, which caches names. The
+//! no thread of the runtime does. Each thread has its own parser, which caches names. The
 //! acknowledgement is awaited by the request's task, not here: while the log syncs, the threads
-//! take the next bodies, and all of those share the next sync.
+//! process the next bodies, which all share the next sync.
 //!
 //! Failure: a full queue or too many bytes are refused at once (`E_BUSY`, with a time to try
 //! again); an error of the engine is the answer of its request. A thread that panics fails its
@@ -51,7 +51,7 @@ pub(crate) struct Limits {
     pub(crate) queue_max: usize,
     /// Bytes of bodies in memory at once.
     pub(crate) bytes_max: usize,
-    /// Threads that parse and hand in.
+    /// Threads that parse and write.
     pub(crate) threads: usize,
 }
 
@@ -120,14 +120,14 @@ pub(crate) struct IngestContext {
     clock: Arc<dyn Clock>,
 }
 
-/// Why a call gave no answer.
+/// Reason why a call did not return an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfinished {
-    /// Too many wait already; it was not begun.
+    /// The queue is full; the call did not start.
     Busy,
-    /// The server is stopping; it was not begun.
+    /// The server is stopping; the call did not start.
     Stopping,
-    /// The call panicked, which is logged. Whether something was stored is unknown.
+    /// The call panicked, which is logged. Rows may have been stored or not.
     Panicked,
 }
 
@@ -160,14 +160,14 @@ impl std::fmt::Debug for Ingest {
     }
 }
 
-/// Bytes that one permit stands for: a semaphore counts no further than 2^32 on small machines.
+/// Bytes per permit: a semaphore counts only up to 2^32 on small machines.
 const PERMIT_BYTES: usize = 4096;
 
 impl Ingest {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// When the system cannot start a thread.
     pub(crate) fn start(
         db: Database,
         live: Arc<Hub>,
@@ -204,10 +204,10 @@ impl Ingest {
         self.shared.limits
     }
 
-    /// Reserves memory for so many bytes of a body.
+    /// Reserves `bytes` of memory for a body.
     ///
     /// # Errors
-    /// `E_BUSY` when other bodies take up all there is.
+    /// `E_BUSY` when other bodies take up the whole memory.
     pub(crate) fn reserve(&self, bytes: usize) -> Result<OwnedSemaphorePermit, ApiError> {
         let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
         let permit = Arc::clone(&self.bytes).try_acquire_many_owned(permits);
@@ -243,14 +243,14 @@ impl Ingest {
     /// Runs a call on one of the threads, which may wait for the engine.
     ///
     /// # Errors
-    /// When it was not begun, or panicked.
+    /// When the call did not start, or panicked.
     pub(crate) async fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&IngestContext) -> T + Send + 'static,
     ) -> Result<T, Unfinished> {
         let (reply, outcome) = oneshot::channel();
         self.put(Job::Call(Box::new(move |context| {
-            // A cancelled caller gets no answer.
+            // A cancelled caller does not receive an answer.
             drop(reply.send(call(context)));
         })))?;
         // The sender is dropped without an answer only when the call panicked.
@@ -289,7 +289,7 @@ impl Ingest {
         }
     }
 
-    /// Refuses further requests, ends those that wait, and ends the threads.
+    /// Refuses further requests, ends the waiting ones, and stops the threads.
     pub(crate) fn close(&self) {
         self.shared.queue.lock().closed = true;
         self.shared.wanted.notify_all();
@@ -335,7 +335,7 @@ impl Shared {
                     let outcome = apply::apply(&self.context, &self.limits, &mut parser, &request);
                     // A name without data that the write created is removed before the answer.
                     drop(request);
-                    // A cancelled client gets no answer; the write goes on.
+                    // A cancelled client does not receive an answer; the write continues.
                     drop(reply.send(outcome));
                 }
                 Job::Call(call) => call(&self.context),

@@ -112,13 +112,13 @@ impl Refusals {
         }
     }
 
-    /// True when every refusal is about the content of a well-formed line, none about its form.
+    /// True when every refusal concerns the content of a well-formed line, not its form.
     pub(crate) fn all_well_formed(&self) -> bool {
         let malformed = ["E_PARSE", "E_TIME", "E_UTF8", "E_LIMIT_LINE"];
         !malformed.iter().any(|code| self.by_code.contains_key(code))
     }
 
-    /// True when all lines were refused for want of rights.
+    /// True when all lines were refused for missing rights.
     pub(crate) fn all_forbidden(&self) -> bool {
         !self.by_code.is_empty() && self.by_code.keys().all(|code| *code == "E_ACCESS")
     }
@@ -135,7 +135,7 @@ impl Refusals {
         found
     }
 
-    /// The first one, for the message.
+    /// The first refusal, for the message.
     pub(crate) fn first(&self) -> String {
         self.first_of("line")
     }

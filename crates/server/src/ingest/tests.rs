@@ -90,7 +90,7 @@ impl World {
     }
 }
 
-/// A line, and the value that it stores if it is good: device, time, value.
+/// A line, and the value that it stores if the line is good: device, time, value.
 #[derive(Clone, Debug)]
 struct Line {
     text: String,
@@ -134,7 +134,7 @@ fn line() -> impl Strategy<Value = Line> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// In any mix, exactly the good lines are stored, and every other is counted and reported.
+    /// In any mix, exactly the good lines are stored, and every other line is counted and reported.
     #[test]
     fn any_mix_of_lines_stores_exactly_the_good_ones(
         bodies in prop::collection::vec(prop::collection::vec(line(), 0..40), 1..4),
@@ -143,7 +143,7 @@ proptest! {
         static WORLD: std::sync::OnceLock<Mutex<World>> = std::sync::OnceLock::new();
         let world = WORLD.get_or_init(|| Mutex::new(World::new(limits()))).lock();
         let table = format!("m{}", TABLES.fetch_add(1, Ordering::Relaxed));
-        // The field is of floats whichever line comes first.
+        // The field has type float, whichever line arrives first.
         world.write(format!("{table},device=9 v=0.5 1"), true).unwrap();
         let mut expected: BTreeMap<u8, BTreeMap<i64, Value>> = BTreeMap::new();
         for lines in bodies {

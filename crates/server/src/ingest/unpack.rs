@@ -1,7 +1,7 @@
 //! Compressed bodies.
 //!
-//! Invariant: however well a body is compressed, no more than the largest allowed body comes out of
-//! it.
+//! Invariant: the unpacked body never exceeds the largest allowed body, however well it is
+//! compressed.
 
 use crate::error::ApiError;
 use axum::http::StatusCode;
@@ -11,14 +11,14 @@ use std::io::Read;
 /// Compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// Not at all.
+    /// Without compression.
     Identity,
     Gzip,
     Zstd,
 }
 
 impl Encoding {
-    /// By the value of `Content-Encoding`.
+    /// According to `Content-Encoding`.
     ///
     /// # Errors
     /// 415 for any other.
@@ -45,7 +45,8 @@ impl Encoding {
 /// Unpacks a body.
 ///
 /// # Errors
-/// 413 when more than `max` bytes come out, 400 when the body is not in the stated encoding.
+/// 413 when the unpacked body exceeds `max` bytes, 400 when the body does not have the stated
+/// encoding.
 pub(crate) fn unpack(
     body: &[u8],
     encoding: Encoding,
@@ -56,8 +57,8 @@ pub(crate) fn unpack(
         Encoding::Gzip => read_up_to(flate2::read::MultiGzDecoder::new(body), body.len(), max),
         Encoding::Zstd => zstd::stream::read::Decoder::with_buffer(body)
             .and_then(|mut decoder| {
-                // A frame may ask for as much memory as it likes; eight MiB is what decoders must
-                // support.
+                // A frame may demand any amount of memory; eight MiB is the window that decoders
+                // must support.
                 decoder.window_log_max(23)?;
                 Ok(decoder)
             })
@@ -74,9 +75,9 @@ pub(crate) fn unpack(
     }
 }
 
-/// Reads everything; `None` when it is more than `max` bytes.
+/// Reads everything; `None` when the input exceeds `max` bytes.
 fn read_up_to(reader: impl Read, packed: usize, max: usize) -> std::io::Result<Option<Vec<u8>>> {
-    // Text of measurements compresses to a quarter or less; a wrong guess only costs a copy.
+    // Text of measurements compresses to a quarter or less; a wrong estimate costs only a copy.
     let mut bytes = Vec::with_capacity(packed.saturating_mul(4).min(max).min(1 << 20));
     let limit = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
     reader.take(limit).read_to_end(&mut bytes)?;

@@ -20,8 +20,8 @@ pub(crate) struct EngineMetrics {
 }
 
 impl EngineMetrics {
-    /// Whether the caller should fetch the figures and then call [`EngineMetrics::fetched`]: they
-    /// are old, and nobody else does.
+    /// True when the caller should fetch the stats and then call [`EngineMetrics::fetched`]: the
+    /// stats are old, and no other caller fetches them.
     pub(crate) fn wants_fetching(&self) -> bool {
         let fresh = self
             .newest
@@ -31,7 +31,7 @@ impl EngineMetrics {
         !fresh && !self.fetching.swap(true, Ordering::AcqRel)
     }
 
-    /// Takes what was fetched; `None` = the engine had an error.
+    /// Stores the fetched stats; `None` = the engine had an error.
     pub(crate) fn fetched(&self, stats: Option<Stats>) {
         if let Some(stats) = stats {
             *self.newest.lock() = Some((Instant::now(), stats));

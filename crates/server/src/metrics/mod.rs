@@ -1,11 +1,11 @@
-//! Metrics of the database that `/metrics` publishes, beside those of every server.
+//! Metrics of the database that `/metrics` publishes, in addition to the metrics of every server.
 //!
 //! Purpose: points taken and refused, clients that follow new data, sizes and write amplification
 //! of the database. Names follow the conventions of Prometheus: base units, `_total` for counters.
 //!
-//! Concurrency: counters are atomics. The engine's stats take locks that maintenance jobs
-//! hold over I/O, so they are collected away from the runtime, at most every few seconds, and
-//! `/metrics` publishes the newest that there are.
+//! Concurrency: counters are atomics. The engine's stats take locks that maintenance jobs hold over
+//! I/O, so they are collected away from the runtime, at most every few seconds, and `/metrics`
+//! publishes the newest collected stats.
 
 mod engine;
 mod nodes;
@@ -41,7 +41,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Puts them where `/metrics` tells them.
+    /// Registers the metrics for `/metrics`.
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register(
             "live_clients",

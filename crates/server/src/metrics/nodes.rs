@@ -21,10 +21,10 @@ impl NodeMetrics {
     }
 }
 
-/// A name, help, and the getter; `None` where the number is not known.
+/// A name, help, and the getter; `None` where the number is unknown.
 type Entry<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
-/// A count as a float; one that does not fit exactly is rounded.
+/// A count as a float, rounded if it does not fit exactly.
 pub(crate) fn count(number: u64) -> f64 {
     StatValue::Count(number).as_f64()
 }

@@ -2,9 +2,7 @@
 //!
 //! Invariants: TLS is verified for the domain of the account. Without TLS only a server on this
 //! machine is used. Reads and writes are bounded in time; pending output is written as a whole
-//! before anything else is read.
-//! Concurrency: one owner.
-//! Failure: in words for the log.
+//! before the next read. Concurrency: one owner. Failure: texts for the log.
 
 use crate::broker_login::{password, tls};
 use crate::settings::{Broker, NoticeSettings};
@@ -27,7 +25,7 @@ const LOGIN_MAX: Duration = Duration::from_secs(20);
 const WRITE_MAX: Duration = Duration::from_secs(20);
 /// Longest time until a request is answered.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 16 << 10;
 
 trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -101,7 +99,7 @@ impl Line {
     /// Connects and logs in.
     ///
     /// # Errors
-    /// When that fails, or takes too long.
+    /// When the connection fails or times out.
     pub(super) async fn connect(login: &Login) -> Result<Line, String> {
         let made = timeout(LOGIN_MAX, Line::begin(login)).await;
         made.map_err(|_| "the server does not answer in time".to_owned())?
@@ -170,7 +168,7 @@ impl Line {
         written.map_err(|error| error.to_string())
     }
 
-    /// Waits for bytes and reads them. Cancel-safe: nothing is lost.
+    /// Waits for bytes and reads them. Cancel-safe: no bytes are lost.
     pub(super) async fn read(&mut self) -> Result<(), String> {
         let length = self.bytes.read(&mut self.buffer).await;
         let length = length.map_err(|error| error.to_string())?;
@@ -181,10 +179,10 @@ impl Line {
         self.session.feed(come).map_err(|error| error.to_string())
     }
 
-    /// Sends a request and waits for the answer; other input is dropped.
+    /// Sends a request and waits for its answer; other input is dropped.
     ///
     /// # Errors
-    /// When there is no answer. A refusal is one.
+    /// When no answer arrives. A refusal is an answer.
     pub(super) async fn ask(
         &mut self,
         kind: Kind,
@@ -213,7 +211,7 @@ impl Line {
     /// Ends the stream.
     pub(super) async fn end(mut self) {
         self.session.close();
-        // The stream is over either way.
+        // The stream ends in either case.
         let _ = self.flush().await;
         let _ = self.bytes.shutdown().await;
     }

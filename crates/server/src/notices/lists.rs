@@ -1,10 +1,10 @@
 //! Applies the access lists of notices to an XMPP server, and verifies them.
 //!
 //! Invariants: nodes are configured so that only listed accounts subscribe and publish. An account
-//! that is not on our list is removed from the server's, and its subscription ends before that: a
-//! server may go on sending to a subscriber that was allowed before. Owners stay. Every change is
-//! read back and compared.
-//! Failure: in words: the refused change, and who refused it.
+//! that is missing in the given list is removed from the server's list, after its subscription was
+//! ended: a server may otherwise continue sending to the subscriber. Owners are not removed. Every
+//! change is read back and compared. Failure: a text that names the refused change, and the
+//! refusing server.
 
 use super::line::{Line, Login};
 use crate::settings::NoticeSettings;
@@ -20,17 +20,17 @@ pub struct ListsApplied {
     pub made: Vec<String>,
     /// Changed affiliations: topic, account, before, now.
     pub changed: Vec<(String, String, String, String)>,
-    /// Number of topics that are as the list says.
+    /// Number of topics that match the list.
     pub topics: usize,
 }
 
 type Affiliations = BTreeMap<Jid, Affiliation>;
 
 /// Creates the topics at the server of the settings and sets who may subscribe and publish. The
-/// account has to be allowed to create nodes there, and own the existing ones.
+/// account must have the right to create nodes at the server, and own the existing nodes.
 ///
 /// # Errors
-/// When the server cannot be reached, refuses something, or has another state afterwards.
+/// When the server cannot be reached, refuses a change, or has another state afterwards.
 pub async fn apply_broker_lists(
     settings: &NoticeSettings,
     lists: &Lists,
@@ -147,7 +147,7 @@ async fn apply(
 fn affiliation(may: May) -> Affiliation {
     match may {
         May::Hear => Affiliation::Member,
-        // There is an affiliation for accounts that only publish, which servers do not have.
+        // The standard also has a publish-only affiliation, which servers do not implement.
         May::Tell => Affiliation::Publisher,
     }
 }

@@ -86,13 +86,13 @@ impl NoticeMetrics {
         self.heard.get_or_create(&WhatLabel { what }).inc();
     }
 
-    /// Counts a message that is no notice.
+    /// Counts an invalid notice.
     pub(crate) fn garbled(&self) {
         let what = "garbled";
         self.heard.get_or_create(&WhatLabel { what }).inc();
     }
 
-    /// Counts a request; without a reason it waits at the node.
+    /// Counts a request; without a reason, a request that waits at the node.
     pub(crate) fn asked(&self, why: Option<Why>) {
         let why = match why {
             Some(Why::Unknown) => "unknown",

@@ -1,14 +1,15 @@
 //! Notices of this node, or of the nodes that it follows, and the bus that carries them.
 //!
-//! From bottom to top: `metrics` counts; `rules` makes a broker's access rules; `line` is a
-//! connection to an XMPP server; `lists` applies the rules there; `pauses` between connections;
-//! `mqtt` and `xmpp` maintain one to a broker; and here the interface for the rest of the server.
+//! From bottom to top: `metrics` counts; `rules` creates a broker's access rules; `line` is a
+//! connection to an XMPP server; `lists` applies the rules at that server; `pauses` between
+//! connections; `mqtt` and `xmpp` maintain a connection to a broker; this module is the interface
+//! for the rest of the server.
 //!
-//! Invariants: nothing depends on a notice: a follower asks the node anyway, only sooner or later.
-//! In this process notices go through a hub, also where a broker carries them to others. Notices
-//! over a broker are signed.
-//! Concurrency: shared; one task maintains the connection to the broker.
-//! Failure: an unreachable broker is logged once, and retried.
+//! Invariants: correctness does not depend on notices: a follower polls the node anyway; a notice
+//! only makes the poll earlier. In this process notices pass through a hub, also where a broker
+//! carries them to other nodes. Notices over a broker are signed. Concurrency: shared; one task
+//! maintains the connection to the broker. Failure: an unreachable broker is logged once, and
+//! retried.
 
 mod line;
 mod lists;
@@ -42,7 +43,7 @@ struct Signer {
     topic: String,
 }
 
-/// Makes the last will of a connection, given its number.
+/// Makes the last will of the connection with this number.
 type LastWords = Box<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
 
 /// Bus for notices to and from this node.
@@ -51,7 +52,7 @@ pub(crate) struct Notices {
     pub(crate) metrics: NoticeMetrics,
     /// Notices of this node, for local subscribers.
     published: Hub,
-    /// Notices of others; empty without a broker.
+    /// Notices of other nodes; empty without a broker.
     received: Hub,
     signer: Option<Signer>,
     /// Number of local waiters.
@@ -93,7 +94,7 @@ impl Bus for Notices {
         self.published.publish(topic, notice);
     }
 
-    /// Subscribes to notices of others.
+    /// Subscribes to notices of other nodes.
     fn subscribe(&self) -> Subscription {
         self.received.subscribe()
     }
@@ -182,12 +183,12 @@ impl Notices {
         }
     }
 
-    /// True when there is a local waiter.
+    /// True while a local waiter exists.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    /// Waits until there is a local waiter; returns at once where a broker carries notices.
+    /// Waits until a local waiter exists; returns at once where a broker carries notices.
     pub(crate) async fn until_wanted(&self) {
         while self.signer.is_none() && !self.is_waited_for() {
             self.begun.notified().await;
@@ -219,7 +220,7 @@ impl Notices {
         }))
     }
 
-    /// Maintains the connection to the broker, if there is one, until the server stops.
+    /// Maintains the connection to the broker, if one is configured, until the server stops.
     pub(crate) async fn run(
         self: Arc<Self>,
         last_words: Option<LastWords>,
@@ -230,8 +231,8 @@ impl Notices {
         }
         tokio::select! {
             () = self.keep(last_words) => {}
-            // An error means that the server has stopped: a stop too. The connection is dropped
-            // without a DISCONNECT, so that the broker publishes the last will.
+            // An error means that the server has stopped. The connection is dropped without a
+            // DISCONNECT, so that the broker publishes the last will.
             _ = stopping.wait_for(|stop| *stop) => {}
         }
         self.received.set_linked(false);
@@ -243,7 +244,7 @@ impl Notices {
             NoticeBus::Hub => {}
             #[cfg(feature = "mqtt")]
             NoticeBus::Mqtt => mqtt::keep(self, last_words).await,
-            // This build has none, and `open` has reported that.
+            // This build has no such broker, and `open` has reported that.
             #[cfg(not(feature = "mqtt"))]
             NoticeBus::Mqtt => drop(last_words),
             NoticeBus::Xmpp => xmpp::keep(self).await,

@@ -1,9 +1,8 @@
-//! Connection to an MQTT 5 broker: publishes notices of this node, receives those of others.
+//! Connection to an MQTT 5 broker: publishes notices of this node, receives notices of others.
 //!
 //! Invariants: the broker retains the newest notice of this node, sent with QoS 1, and published
-//! again on each new connection. There is no session at the broker: missed notices are made up for
-//! by asking the nodes. A link exists once the broker has granted the subscription.
-//! Concurrency: one task.
+//! again on each new connection. The broker has no session: polling the nodes replaces missed
+//! notices. A link exists after the broker has granted the subscription. Concurrency: one task.
 //! Failure: a connection that ends is re-established, with growing pauses.
 
 use super::pauses::Pauses;
@@ -56,8 +55,8 @@ fn connecting(
 ) -> Result<MqttOptions, String> {
     let settings = &notices.settings;
     let mut login = settings.login.clone();
-    // A new one for each start, so that two servers with one name do not take the connection from
-    // one another for ever; no state is stored under it.
+    // A new identifier at each start, so that two servers with the same name do not close each
+    // other's connections for ever; no state is stored under the identifier.
     let chance = crate::access::token::random_hex::<8>().map_err(|e| e.to_string())?;
     login.client_id = format!("headwater-{}-{chance}", settings.name);
     login.keep_alive = KEEP_ALIVE;
@@ -70,7 +69,7 @@ fn connecting(
     if let (Some(words), Some(signer)) = (last_words, &notices.signer) {
         let number = number.fetch_add(1, Ordering::SeqCst) + 1;
         let words = words(number);
-        // Not retained: a later subscriber asks each node anyway.
+        // Not retained: a later subscriber polls each node anyway.
         let will = LastWill::new(&signer.topic, words, QoS::AtLeastOnce, false, None);
         options.set_last_will(will);
     }

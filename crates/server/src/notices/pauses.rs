@@ -1,8 +1,7 @@
-//! Pauses between connections to a broker, and the log lines about lost ones.
+//! Pauses between connections to a broker, and log lines about lost connections.
 //!
-//! Invariants: after an established link the first pause is short; without one they grow. An
-//! unreachable broker is logged once.
-//! Concurrency: plain data, one owner.
+//! Invariants: after an established link the first pause is short; without a link pauses grow. An
+//! unreachable broker is logged once. Concurrency: plain data, one owner.
 
 use super::Notices;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Access rules of a broker for notices, made of the list of tokens.
+//! Access rules of a broker for notices, generated from the list of tokens.
 
 use crate::access::rules::Action;
 use crate::access::tokens::{Grant, Tokens};
@@ -10,7 +10,7 @@ use headwater_protocol::notice::{
 fn topics(grant: &Grant, action: Action, nodes: &[&str]) -> Topics {
     let rules = grant.rules.iter().filter(|rule| rule.action == action);
     let patterns: Vec<_> = rules.map(|rule| &rule.pattern).collect();
-    // A row without the tag is covered only by patterns that name no node.
+    // A row without the tag is covered only by patterns that do not name a node.
     if patterns.iter().any(|pattern| pattern.matches(TABLE, &[])) {
         return Topics::All;
     }
@@ -44,7 +44,7 @@ fn subjects(tokens: &Tokens) -> Vec<Subject> {
 /// name is an account of `domain`, and the name of the node that has the token.
 ///
 /// # Errors
-/// When a topic or the name of a token cannot stand there.
+/// When a topic or the name of a token contains characters that are not allowed there.
 pub fn broker_lists(tokens: &Tokens, topic: &str, domain: &str) -> Result<Lists, AccessError> {
     whitelists(topic, domain, &subjects(tokens))
 }
@@ -54,7 +54,7 @@ pub fn broker_lists(tokens: &Tokens, topic: &str, domain: &str) -> Result<Lists,
 /// `headwater_notices,node=NAME`.
 ///
 /// # Errors
-/// When a topic or the name of a token cannot stand there.
+/// When a topic or the name of a token contains characters that are not allowed there.
 pub fn broker_rules(tokens: &Tokens, topic: &str) -> Result<String, AccessError> {
     mosquitto(topic, &subjects(tokens))
 }

@@ -1,13 +1,12 @@
 //! Connection to an XMPP server with publish-subscribe (XEP-0060): publishes notices of this node,
-//! receives those of others.
+//! receives notices of others.
 //!
-//! Invariants: each node publishes under its own topic, one item, which the server retains as the
-//! newest; it is published again on each new connection. A follower lists the topics, periodically
-//! again, subscribes to each, and fetches the retained items. A link exists once all of that was
-//! answered. Missed notices are made up for by asking the nodes.
-//! Concurrency: one task.
+//! Invariants: each node publishes under its own topic, a single item, which the server retains;
+//! the item is published again on each new connection. A follower lists the topics, periodically
+//! again, subscribes to each, and fetches the retained items. A link exists after all of these
+//! requests were answered. Polling the nodes replaces missed notices. Concurrency: one task.
 //! Failure: a connection that ends is re-established, with growing pauses. A topic that is refused
-//! is counted and logged once, and the others go on.
+//! is counted and logged once, and the other topics continue.
 
 use super::line::{Line, Login};
 use super::pauses::Pauses;
@@ -45,7 +44,7 @@ struct Connection<'a> {
     sent: BTreeMap<u64, Pending>,
     /// Topics with an answered subscription, granted or refused.
     topics: BTreeSet<String>,
-    /// Notices of this node, and whether the answer to one is pending.
+    /// Notices of this node, and whether a publication awaits its answer.
     published: Subscription,
     is_publishing: bool,
     /// Times of the last input, of the last ping, and of the last listing of topics.

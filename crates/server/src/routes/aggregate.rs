@@ -209,7 +209,7 @@ impl AggregateRequest {
         })
     }
 
-    /// The bins of a channel; `None` when it is absent, or may not be seen.
+    /// Bins of a channel; `None` when the channel is absent or not visible.
     fn bins(
         &self,
         snapshot: &Snapshot,
@@ -227,7 +227,7 @@ impl AggregateRequest {
             _ => ClosedRange::EMPTY,
         };
         let range = match self.division {
-            // The requested range is divided, as far as it was given.
+            // Divides the requested range, as far as the request bounds it.
             Division::Into(_) => ClosedRange::new(
                 if self.range.first == ClosedRange::ALL.first {
                     extent.first
@@ -254,7 +254,7 @@ impl AggregateRequest {
             },
             Division::Into(1) => Bins::Whole,
             Division::Into(count) => {
-                // One less, since the range need not begin where a bin does.
+                // One less, since the range may begin within a bin.
                 let count = i128::from(count - 1);
                 let least = (length + count - 1) / count;
                 Bins::Every {
@@ -363,9 +363,9 @@ impl AggregateRequest {
     }
 }
 
-/// The narrowest width that is not below `least` ns and is 4 to 7 times a power of two seconds:
-/// bins that begin at multiples of it are made of whole buckets of the pyramid, without rows at
-/// their ends. Below some milliseconds there are no such buckets.
+/// Narrowest width of at least `least` ns that is 4 to 7 times a power of two seconds: bins that
+/// begin at multiples of it are made of whole buckets of the pyramid, without rows at their ends.
+/// Below some milliseconds such buckets do not exist.
 fn whole_width(least: i128) -> i64 {
     const FINEST: i128 = 1_000_000_000 >> 9;
     let mut unit = FINEST;
@@ -380,7 +380,7 @@ fn whole_width(least: i128) -> i64 {
     i64::try_from(width).unwrap_or(i64::MAX)
 }
 
-/// Makes a JSON value at the end of `out` a cell: nothing for `null`, text with doubled quotes.
+/// Makes a JSON value at the end of `out` a cell: empty for `null`, text with doubled quotes.
 fn in_csv(out: &mut Vec<u8>, from: usize) {
     let cell = out.split_off(from);
     if cell == b"null" {

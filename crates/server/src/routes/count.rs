@@ -1,7 +1,8 @@
 //! Row counts of tables, over all of their streams that the client may read.
 //!
-//! Invariant: rows count as a scan counts them: equal times that replace each other once, nothing
-//! that is deleted or has expired. A stream costs a walk over a few buckets, whatever it holds.
+//! Invariant: rows count as in a scan: rows with equal times that replace each other count once;
+//! deleted and expired rows do not count. A stream costs a walk over a few buckets, regardless of
+//! its size.
 
 use crate::access::Access;
 use crate::app::App;
@@ -110,7 +111,8 @@ impl CountRequest {
         seen: &mut Option<Vec<StreamName>>,
     ) -> Result<Counts, ApiError> {
         let mut counts = Counts::default();
-        // A table exists for a client that may read everything, or one of its streams.
+        // A table exists for a client that may read everything, or at least one stream of the
+        // table.
         if let (Some(table), true) = (&self.wanted.table, access.reads_all())
             && snapshot.table_names().contains(table)
         {
@@ -141,7 +143,7 @@ impl CountRequest {
         Ok(counts)
     }
 
-    /// Adds a table that may be seen, before anything of it is counted.
+    /// Adds an entry for a visible table before its rows are counted.
     fn nothing_of(
         &self,
         snapshot: &Snapshot,

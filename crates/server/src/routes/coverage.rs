@@ -13,7 +13,7 @@ use headwater::{ClosedRange, Level, Snapshot, StreamName, Timestamp};
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Most streams of an answer.
+/// Maximum streams of an answer.
 const STREAMS_MAX: usize = 1_000;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -29,14 +29,15 @@ struct Answer {
 #[derive(Serialize)]
 struct Covered {
     stream: String,
-    /// All of the range is here.
+    /// The whole range is present.
     is_here: bool,
-    /// Instant up to which it is; `None` where all of it is, or none.
+    /// Instant up to which the stream is present; `None` where the whole stream is present, or no
+    /// part of it.
     until: Option<String>,
     stretches: Vec<Stretch>,
 }
 
-/// A part of the range, which one node has.
+/// A part of the range that one node has.
 #[derive(Serialize)]
 struct Stretch {
     /// The edge; `None` for this node's own data, and where the owner is unknown here.
@@ -47,7 +48,7 @@ struct Stretch {
     until: Option<String>,
     /// Shown in an older version: the newest one is in transit.
     is_older: bool,
-    /// Bytes that are known to be missing.
+    /// Bytes of missing ranges that are known.
     missing_bytes: u64,
 }
 
@@ -84,7 +85,7 @@ fn covered(
     })
 }
 
-/// Streams that are absent, or may not be seen, are left out.
+/// Streams that are absent or not visible are left out.
 async fn coverage(
     State(app): State<Arc<App>>,
     access: Access,

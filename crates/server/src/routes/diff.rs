@@ -1,11 +1,11 @@
-//! Differences between two named snapshots, or between one and the present, streamed while
-//! comparing.
+//! Differences between two named snapshots, or between one and the present, streamed during the
+//! comparison.
 //!
-//! Invariants: streams that may not be read are not compared, so that neither their rows nor their
-//! damage shows; memory is bounded, whatever is compared. A complete answer ends with its sums.
-//! When the client disconnects, or may not read any more, comparing ends.
-//! Concurrency: one blocking thread for each answer, of which there are at most [`DIFFS_MAX`].
-//! Failure: an error of reading ends the answer in the middle, with a last line that says why.
+//! Invariants: streams that may not be read are not compared, so that their rows and their damage
+//! stay hidden; memory is bounded for any size of data. A complete answer ends with its sums. When
+//! the client disconnects, or loses its rights, the comparison ends. Concurrency: one blocking
+//! thread for each answer, at most [`DIFFS_MAX`] at once. Failure: an error of reading ends the
+//! answer in the middle, with the reason in the last line.
 
 use crate::access::Access;
 use crate::app::App;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Answers at once: each may read everything.
+/// Maximum concurrent answers: each may read all data.
 const DIFFS_MAX: usize = 4;
 /// Bytes sent together.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -80,7 +80,7 @@ impl DiffRequest {
         })
     }
 
-    /// The two states; of the own database, also where that is one of several.
+    /// The two states, both of the server's own database, even if it serves several.
     fn states(&self, app: &App, access: &Access) -> Result<(Snapshot, Snapshot), ApiError> {
         let state = |name: &str| match name {
             NOW => Ok(app.db().snapshot()?),
@@ -88,7 +88,7 @@ impl DiffRequest {
         };
         let (before, after) = (state(&self.before)?, state(&self.after)?);
         if let Some(table) = &self.spec.table {
-            // A table of which nothing may be read looks like an absent one.
+            // A table without readable streams looks like an absent one.
             let mut is_there = false;
             for state in [&before, &after] {
                 is_there |=

@@ -1,9 +1,9 @@
 //! Whole rows of a table or of streams, streamed as CSV, line protocol, Arrow or Parquet.
 //!
-//! Invariants: a bounded number of bytes waits for the client, whatever is exported; when the
-//! client disconnects, reading ends; an error of reading ends the answer in the middle, so that the
-//! client sees that it is not complete.
-//! Concurrency: one blocking thread for each export, of which there are at most [`EXPORTS_MAX`].
+//! Invariants: the bytes queued for the client are bounded for any size of export; when the client
+//! disconnects, reading ends; an error of reading ends the answer in the middle, so that the client
+//! notices the truncation. Concurrency: one blocking thread for each export, at most
+//! [`EXPORTS_MAX`] at once.
 
 use crate::access::Access;
 use crate::access::seen::VisibleTable;
@@ -30,7 +30,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// Exports at once.
 const EXPORTS_MAX: usize = 8;
-/// Most streams requested by name.
+/// Maximum streams requested by name.
 const NAMES_MAX: usize = 1_000;
 /// Names read at once.
 const NAMES_AT_ONCE: usize = 1_024;
@@ -97,7 +97,7 @@ impl Form {
 #[derive(Debug)]
 struct ExportRequest {
     table: String,
-    /// `None` = all that may be seen.
+    /// `None` = all visible streams.
     streams: Option<Vec<StreamName>>,
     spec: ScanSpec,
     form: Form,
@@ -282,7 +282,7 @@ struct Columns {
     fields: Vec<(String, FieldType)>,
 }
 
-/// Checks that the requested columns exist and may be seen.
+/// Checks that the requested columns exist and are visible.
 fn columns(
     snapshot: &Snapshot,
     access: &Access,
@@ -431,7 +431,7 @@ impl Writer {
     }
 }
 
-/// Why an export ended early.
+/// Reason why an export ended early.
 enum Ended {
     Disconnected,
     Failed(Box<dyn std::error::Error + Send + Sync>),

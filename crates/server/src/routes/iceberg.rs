@@ -1,14 +1,14 @@
 //! `/iceberg`: the catalog of the lake in Iceberg's REST protocol, for engines that read.
 //!
-//! Invariants: a table exists for clients that may read all of it: other engines read files, to
-//! which no rule about single streams applies. A table that may not be read and an absent one have
-//! the same answer, a namespace without a readable table is absent, and nothing can be changed.
-//! Errors have the form of that protocol.
-//! Concurrency: each answer is of the current lake.
+//! Invariants: a table exists for clients that may read the whole table: other engines read files,
+//! which rules about single streams cannot protect. A table that may not be read and an absent one
+//! have the same answer, a namespace without a readable table is absent, and all routes are
+//! read-only. Errors have the form of the Iceberg REST protocol. Concurrency: each answer is of the
+//! current lake.
 
 use super::{Needs, Route};
 
-/// The namespaces, and what is below each.
+/// Namespaces, and their tables.
 const NAMESPACES: &str = "/iceberg/v1/namespaces";
 const NAMESPACE: &str = "/iceberg/v1/namespaces/{namespace}";
 const TABLES: &str = "/iceberg/v1/namespaces/{namespace}/tables";
@@ -100,7 +100,7 @@ mod handler {
         "GET /v1/{prefix}/namespaces/{namespace}/views",
         "GET /v1/{prefix}/namespaces/{namespace}/views/{view}",
     ];
-    /// Parameters of pages: one page has everything.
+    /// Parameters of pages: the first page contains everything.
     const PAGES: [&str; 2] = ["pageToken", "pageSize"];
     /// Parameters of pages of namespaces.
     const BELOW: [&str; 3] = ["pageToken", "pageSize", "parent"];
@@ -108,7 +108,7 @@ mod handler {
 
     /// Error in the form of the protocol.
     pub(in crate::routes) enum Refusal {
-        /// The object is absent, or may not be seen.
+        /// The object is absent or not visible.
         Absent(&'static str, String),
         Other(ApiError),
     }
@@ -170,7 +170,7 @@ mod handler {
         Ok(Catalog::new(place))
     }
 
-    /// Accesses the lake away from the threads that answer.
+    /// Accesses the lake on a blocking thread.
     async fn blocking<T: Send + 'static>(
         app: &Arc<App>,
         work: impl FnOnce(&Catalog) -> Result<T, Refusal> + Send + 'static,
@@ -202,7 +202,7 @@ mod handler {
         Ok((is_own || !found.tables.is_empty()).then_some(found.tables))
     }
 
-    /// As [`seen`], away from the threads that answer.
+    /// As [`seen`], on a blocking thread.
     async fn seen_in(
         app: &Arc<App>,
         access: Access,
@@ -291,7 +291,8 @@ mod handler {
         Path(asked): Path<(String, String)>,
         uri: Uri,
     ) -> CatalogResult {
-        // The answer has all snapshots, which are those that readers may still need.
+        // The answer contains all snapshots, which are exactly the snapshots that readers may still
+        // need.
         query(&uri, &["snapshots"])?;
         let loaded = loaded(&app, &access, asked).await?;
         Ok(json_answer(&json!({
@@ -313,7 +314,7 @@ mod handler {
         found.map(|_| StatusCode::NO_CONTENT)
     }
 
-    /// Answers that there are no views, which some engines look for first.
+    /// Answers that views do not exist; some engines look for views first.
     pub(in crate::routes) async fn views(
         State(app): State<Arc<App>>,
         access: Access,

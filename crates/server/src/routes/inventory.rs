@@ -1,7 +1,9 @@
-//! Inventory of this node, for dispatchers: all of it, or the changes since their last request.
+//! Inventory of this node, for dispatchers: the whole inventory, or the changes since their last
+//! request.
 //!
-//! Invariant: only a client that may read everything gets it, since it lists streams. The answer
-//! comes at once where something has changed, else when it does, or when the time is up.
+//! Invariant: only a client that may read everything receives the inventory, since it lists
+//! streams. After a change the answer is sent at once; otherwise at the next change or when the
+//! time is up.
 
 use crate::access::Access;
 use crate::access::token::{from_hex, hex};
@@ -87,7 +89,7 @@ async fn inventory(
     if wait > WAIT_MAX {
         return Err(QueryError::value("wait", "expected 0 to 60 seconds", "").into());
     }
-    // The head of the answer must come within the time of a request.
+    // The head of the answer must be sent within the time of a request.
     let wait = wait.min(app.settings.request_timeout.mul_f64(0.8));
     let ends = tokio::time::Instant::now() + wait;
     app.blocking(move |app| trust(app, &access, &headers))
@@ -113,7 +115,7 @@ async fn inventory(
         tokio::select! {
             () = waiting.next() => {}
             () = tokio::time::sleep_until(ends) => {}
-            // An error means that the server has stopped: a stop too.
+            // An error means that the server has stopped.
             _ = stopping.changed() => {}
         }
     }

@@ -14,14 +14,14 @@ use headwater_wire::json::push_str;
 use headwater_wire::query::QueryError;
 use std::sync::Arc;
 
-/// Most streams of an answer.
+/// Maximum streams of an answer.
 const STREAMS_MAX: usize = 10_000;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/last", Needs::Read, last)]
 }
 
-/// Streams that are absent, or may not be seen, are left out.
+/// Streams that are absent or not visible are left out.
 async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<Response, ApiError> {
     let query = query(&uri, &["stream", "table", "search", "snapshot"])?;
     let mut streams = query

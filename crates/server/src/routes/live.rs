@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// Most channels of one answer.
+/// Maximum channels of one answer.
 const CHANNELS_MAX: usize = 64;
 /// Interval of keep-alive comments.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -115,7 +115,7 @@ impl Tail {
             }
             tokio::select! {
                 () = self.subscription.woken() => {}
-                // The first tick comes at once: it shows the client that it is subscribed.
+                // The first tick fires at once: it shows the client that it is subscribed.
                 _ = self.ticks.tick() => {
                     if self.access.is_current() {
                         return Some(Bytes::from_static(b": live\n\n"));

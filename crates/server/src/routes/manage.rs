@@ -2,9 +2,9 @@
 //! and change tables, delete, drop, compact. Requests and answers: docs/http/managing.md.
 //!
 //! Invariants: a command does the same as its counterpart on a directory; a client that may not
-//! manage a table learns nothing of it. Omitting a parameter never deletes everything.
-//! Concurrency: one compaction at a time; it goes on when its client disconnects.
-//! Failure: an error of the engine is answered with its message and nothing is changed.
+//! manage a table does not learn about the table. Omitting a parameter never deletes everything.
+//! Concurrency: one compaction at a time; it continues when its client disconnects. Failure: an
+//! error of the engine is answered with its message, without a change.
 
 use super::{Needs, Route};
 use crate::access::Access;
@@ -62,7 +62,7 @@ enum ManageCommand {
         tags: BTreeMap<String, String>,
     },
     Compact,
-    /// Changes the fast tier; no folder = none.
+    /// Changes the fast tier; without a folder, removes it.
     MoveTier {
         fast: Option<PathBuf>,
         /// Parts on the fast tier; `None` = the log, and rows that exceed memory.
@@ -114,7 +114,7 @@ async fn manage(
     Ok(answer(request::JSON, done))
 }
 
-/// Checks access before anything is looked up, so that the answer does not depend on existence.
+/// Checks access before any look-up, so that the answer does not depend on existence.
 fn may(access: &Access, command: &ManageCommand) -> Result<(), ApiError> {
     let pairs = |tags: &BTreeMap<String, String>| -> Vec<(String, String)> {
         let pairs = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
@@ -218,8 +218,8 @@ fn done(app: &App, access: &Access, command: ManageCommand) -> Result<Value, Api
     })
 }
 
-/// Named snapshots, and those that ended by themselves, as this route and `headwater snapshot list`
-/// show them.
+/// Named snapshots, and snapshots that ended by themselves, as this route and `headwater snapshot
+/// list` show them.
 #[must_use]
 pub fn shown_snapshots(snapshots: &[SnapshotInfo], ended: &[EndedSnapshot]) -> Value {
     json!({
@@ -251,7 +251,7 @@ fn ended_snapshot(ended: &EndedSnapshot) -> Value {
     })
 }
 
-/// The tables that may be managed, or the requested one of them.
+/// Tables that the client may manage, or the requested one of them.
 fn shown_to(app: &App, access: &Access, table: Option<&str>) -> Result<Value, ApiError> {
     let mut tables = app.db().tables();
     tables.retain(|info| {
@@ -264,7 +264,7 @@ fn shown_to(app: &App, access: &Access, table: Option<&str>) -> Result<Value, Ap
     Ok(json!({ "tables": tables.iter().map(shown).collect::<Vec<_>>() }))
 }
 
-/// The range of a delete, which must be given explicitly.
+/// Range of a delete, which the request must state explicitly.
 fn chosen(
     app: &App,
     from: Option<&str>,
@@ -349,7 +349,7 @@ fn fields(described: &Described) -> Result<Vec<FieldSpec>, ApiError> {
     fields.collect()
 }
 
-/// `None` = not given; `Some(None)` = forever.
+/// `None` = absent; `Some(None)` = forever.
 fn life(text: Option<&str>) -> Result<Option<Option<Duration>>, ApiError> {
     match text {
         None => Ok(None),

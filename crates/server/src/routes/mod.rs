@@ -1,7 +1,7 @@
-//! Routes, one file for each kind, and the one list of all of them.
+//! Routes, one file for each kind, and the list of all routes.
 //!
-//! Invariant: every route is an entry of [`all`], but for those that every server has. The needs of
-//! an entry are checked before its handler runs, so a handler checks only streams.
+//! Invariant: every route is an entry of [`all`], except for the routes of every server. The needs
+//! of an entry are checked before its handler runs, so a handler checks only streams.
 
 pub(crate) mod aggregate;
 pub(crate) mod count;

@@ -1,7 +1,7 @@
 //! `/api/put`, `/api/query` and other routes for clients of OpenTSDB.
 //!
-//! Errors have OpenTSDB's object under `error` beside this server's code and message. Answers:
-//! docs/http/opentsdb.md.
+//! Errors have OpenTSDB's object under `error` in addition to this server's code and message.
+//! Answers: docs/http/opentsdb.md.
 
 use super::write::{acknowledged_all, read_body, refused_as, report_replaced};
 use super::{Needs, Route};
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Questions that are worked on at once; others wait for their turn within their time.
+/// Queries that are evaluated at once; others wait for a permit within their time.
 const AT_ONCE: usize = 8;
 /// Default and largest number of names of a list.
 const NAMES: usize = 25;
@@ -119,7 +119,7 @@ async fn put(
     Ok(response)
 }
 
-/// Error for points of which some are refused, with the requested counts.
+/// Error for points that were refused in part, with the requested counts.
 fn refusal(outcome: &Outcome, counts: Option<Value>) -> ApiError {
     let refused = outcome.refusals.total();
     let (status, code) = refused_as(outcome);
@@ -174,7 +174,7 @@ fn take_points(context: &IngestContext, access: &Access, text: &[u8]) -> Result<
 fn errors(lines: &Value) -> Value {
     let one = |line: &Value| {
         let original = line["original"].as_str().unwrap_or_default();
-        // A truncated point is no JSON any more, and is reported as text.
+        // A truncated point is not valid JSON, and is reported as text.
         let point = serde_json::from_str(original).unwrap_or_else(|_| json!(original));
         let (code, message) = (&line["code"], &line["message"]);
         let text = [code, message].map(|v| v.as_str().unwrap_or_default());
@@ -361,7 +361,7 @@ async fn filters() -> axum::Json<Value> {
     axum::Json(Value::Object(all))
 }
 
-/// Version whose queries are understood: clients choose their form by it.
+/// Version of the supported query syntax: clients choose their form by it.
 async fn version() -> axum::Json<Value> {
     axum::Json(json!({
         "version": "2.3.0",

@@ -1,9 +1,9 @@
 //! Presence of a stream, as a map of levels and time: cells that are read without an edge, the edge
 //! that has the rest, since when that is unreachable, and the rules of replication.
 //!
-//! Invariants: a cell that is reported as here is read without an edge. An answer has at most
-//! `LINES_MAX` times `BINS_MAX` cells, and takes no longer than a request may. Only the rule of an
-//! edge that applies to the stream is shown, so that no other names are revealed.
+//! Invariants: a cell that is reported as present is read without an edge. An answer has at most
+//! `LINES_MAX` times `BINS_MAX` cells, and is computed within the time limit of a request. Only the
+//! rule of an edge that applies to the stream is shown, so that no other names are revealed.
 
 use crate::access::Access;
 use crate::app::App;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 const BINS: u32 = 64;
 const BINS_MAX: u32 = 256;
 const LINES_MAX: usize = 16;
-/// Levels of an answer where none were named, and the distance of two of them.
+/// Levels of an answer by default, and the distance between two of them.
 const LEVELS: i32 = 9;
 const LEVEL_STEP: i32 = 2;
 
@@ -35,7 +35,7 @@ pub(crate) fn routes() -> Vec<Route> {
 struct Answer {
     stream: String,
     from: String,
-    /// The instant behind the last.
+    /// The first instant after the last.
     to: String,
     /// Width of a cell in nanoseconds; the last one may be narrower.
     every: String,
@@ -50,15 +50,15 @@ struct Line {
     level: Option<i32>,
     /// A letter for each cell: `h` here, `o` here in an older version, `e` elsewhere.
     cells: String,
-    /// Bytes of it that are known to be missing.
+    /// Bytes of missing ranges that are known.
     missing_bytes: u64,
 }
 
-/// A part of the range, which one node has.
+/// A part of the range that one node has.
 #[derive(Serialize)]
 struct Source {
     from: String,
-    /// The instant behind the last.
+    /// The first instant after the last.
     to: String,
     /// The edge; `None` for this node's own data, and where the owner is unknown here.
     edge: Option<String>,
@@ -66,20 +66,20 @@ struct Source {
     state: Option<EdgeState>,
     /// True when missing ranges can be fetched now.
     is_connected: bool,
-    /// When it was heard last; `None` when not since this node was started.
+    /// Time of the last message of the node; `None` = none since this server was started.
     heard: Option<String>,
     /// Replicated part of the stream.
     want: Option<StreamShare>,
-    /// Rule that says so, from 1 on; `None` = the default of the edge.
+    /// Number of the deciding rule, from 1 on; `None` = the default of the edge.
     rule: Option<usize>,
-    /// Pinned ranges, of which all rows are replicated, whatever the rules say.
+    /// Pinned ranges, whose rows are all replicated, regardless of the rules.
     pins: Vec<Pinned>,
 }
 
 #[derive(Serialize)]
 struct Pinned {
     from: String,
-    /// The instant behind the last.
+    /// The first instant after the last.
     to: String,
     /// Instant from which on the pin is void.
     until: Option<String>,
@@ -89,7 +89,7 @@ fn text(at: Timestamp) -> String {
     at.as_nanos().to_string()
 }
 
-/// The instant behind the last of a range, as text, since it may lie behind the last there is.
+/// The first instant after a range, as text, since it may exceed the largest timestamp.
 fn end(range: ClosedRange) -> String {
     (i128::from(range.last.as_nanos()) + 1).to_string()
 }
@@ -145,7 +145,7 @@ fn width(range: ClosedRange) -> i128 {
     i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos()) + 1
 }
 
-/// Divides a range into cells of the same width, at most so many; the last one may be narrower.
+/// Divides a range into at most `bins` cells of the same width; the last one may be narrower.
 fn cut(range: ClosedRange, bins: u32) -> (i128, Vec<ClosedRange>) {
     let all = width(range);
     let every = (all + i128::from(bins) - 1) / i128::from(bins);
@@ -162,7 +162,7 @@ fn cut(range: ClosedRange, bins: u32) -> (i128, Vec<ClosedRange>) {
     (every, cells.collect())
 }
 
-/// Rows, and levels up to the one whose bucket is as wide as the range.
+/// Rows, and levels up to the level whose bucket is as wide as the range.
 fn lines_for(range: ClosedRange) -> Vec<Option<Level>> {
     let seconds = u128::try_from(width(range) / 1_000_000_000)
         .unwrap_or(0)
@@ -182,7 +182,7 @@ struct Map<'a> {
 }
 
 impl Map<'_> {
-    /// Letter of a cell, and the bytes that are known to be missing.
+    /// Letter of a cell, and the known bytes of its missing ranges.
     fn cell(&self, range: ClosedRange, level: Option<Level>) -> Result<(char, u64), ApiError> {
         self.deadline.check()?;
         let parts = self.snapshot.coverage(self.stream, range, level)?;
@@ -202,7 +202,7 @@ impl Map<'_> {
         level: Option<Level>,
     ) -> Result<Line, ApiError> {
         let (whole, missing_bytes) = self.cell(range, level)?;
-        // Where all of it is the same, no cell differs.
+        // If the whole line is present, every cell is.
         let letters: String = match whole {
             'h' => std::iter::repeat_n('h', cells.len()).collect(),
             _ => cells
@@ -256,7 +256,7 @@ impl Source {
         self.is_connected = status.state.is_connected();
         self.state = Some(status.state);
         self.heard = status.heard_ns.map(|ns| ns.to_string());
-        // No pins are known of an unreadable copy; its state says that.
+        // Pins of an unreadable copy are unknown; its state says so.
         let pins = fleet.pins(edge).unwrap_or_default();
         let mine = pins.into_iter().map(|(_, pin)| pin).filter(|pin| {
             let pinned = ClosedRange::nanos(pin.from_ns, pin.to_ns);
@@ -287,7 +287,7 @@ impl PresenceRequest {
         if !self.is_bounded {
             let info = found(snapshot.stream_info(&self.stream))?.ok_or_else(absent)?;
             let ends = info.first.zip(info.last);
-            // A stream without rows gives a map of the requested first instant.
+            // A stream without rows returns a map of the requested first instant.
             let (first, last) = ends.unwrap_or((range.first, range.first));
             range = range.intersect(&ClosedRange::new(first, last));
             if range.is_empty() {
@@ -314,7 +314,7 @@ impl PresenceRequest {
     }
 }
 
-/// An absent object is answered like one that may not be seen.
+/// An absent object is answered like an invisible one.
 fn found_or<T>(
     result: Result<T, ApiError>,
     absent: impl FnOnce() -> ApiError,

@@ -1,8 +1,8 @@
 //! Remote write of Prometheus: `POST /api/v1/prom/write`.
 //!
-//! Mapping of a request, and the answers after which Prometheus sends again:
-//! docs/http/prometheus.md. Prometheus sends again after 5xx only; so an error that a retry may
-//! resolve is 5xx here, also where other routes say 429.
+//! Mapping of a request, and the answers after which Prometheus retries: docs/http/prometheus.md.
+//! Prometheus retries only after 5xx; so an error that a retry may resolve is 5xx here, also where
+//! other routes answer 429.
 
 use super::write::{acknowledged_all, answer, read_body};
 use super::{Needs, Route};
@@ -86,7 +86,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     ))
 }
 
-/// Turns an overload into a 5xx, which Prometheus takes for a state of the server.
+/// Turns an overload into a 5xx, which Prometheus treats as a server error and retries.
 fn again(mut error: ApiError) -> ApiError {
     if error.status == StatusCode::TOO_MANY_REQUESTS {
         error.status = StatusCode::SERVICE_UNAVAILABLE;

@@ -1,8 +1,8 @@
 //! `/query`: queries in InfluxQL, as clients of InfluxDB 1 send them.
 //!
 //! The text is parsed and evaluated away from the runtime's threads; when the client disconnects,
-//! evaluation ends. A chunked answer is sent while it is evaluated: a bounded number of chunks
-//! waits for the client. Answers: docs/http/influxql.md.
+//! evaluation ends. A chunked answer is sent while it is evaluated: a bounded number of chunks is
+//! queued for the client. Answers: docs/http/influxql.md.
 
 use super::{Needs, Route};
 use crate::access::Access;
@@ -32,7 +32,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// Rows of a chunk of an answer by default.
 const CHUNK_ROWS: usize = 10_000;
-/// Queries that run at once; others wait for their turn within their time.
+/// Queries that run at once; others wait for a permit within their time.
 const AT_ONCE: usize = 8;
 /// Chunks that wait for the client.
 const PARTS_WAITING: usize = 4;
@@ -45,7 +45,7 @@ const VERSION: (HeaderName, HeaderValue) = (
 );
 
 static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
-/// Turns of chunked answers, which last as long as their clients take the chunks.
+/// Turns of chunked answers, which last as long as their clients read chunks.
 static IN_PARTS: Semaphore = Semaphore::const_new(AT_ONCE);
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -87,7 +87,7 @@ async fn query(
     let by_get = method == Method::GET;
     let asked =
         QueryRequest::of(&headers, address.as_deref().unwrap_or_default(), &body).map_err(fail)?;
-    // Queries count as running requests; those that clients send before they write do not.
+    // Queries count as running requests; the queries that clients send before a write do not.
     if by_get && asked.statements.iter().any(changes) && is_of_another_page(&headers) {
         return Err(fail(ApiError::new(
             StatusCode::FORBIDDEN,
@@ -123,7 +123,7 @@ async fn query(
     Ok(response)
 }
 
-/// True when a browser says that another site makes the request.
+/// True when a browser reports that a page of another site makes the request.
 fn is_of_another_page(headers: &HeaderMap) -> bool {
     let from = headers.get(FROM);
     from.is_some_and(|from| from != "same-origin" && from != "none")
@@ -263,7 +263,8 @@ impl ClientQuery {
         Ok(ask(&asker, &budget)?)
     }
 
-    /// Streams the answer from its first chunk on. Until then it may still be refused.
+    /// Streams the answer from its first chunk on. Until the first chunk, the query may still be
+    /// refused.
     async fn answered(
         self,
         app: &Arc<App>,
@@ -289,7 +290,7 @@ impl ClientQuery {
                     let sent = tokio::time::timeout(allowed, sender.send(Ok(bytes)));
                     let sent = runtime.block_on(sent);
                     if has_parts {
-                        // A chunked answer may take as long as its client takes chunks.
+                        // A chunked answer may last as long as its client reads chunks.
                         budget.renew(Deadline::after(allowed));
                     }
                     match sent {
@@ -307,14 +308,14 @@ impl ClientQuery {
             match worked {
                 Err(error) if has_begun => {
                     tracing::warn!(error = error.message, "an answer broke off");
-                    // The client sees that the answer is not complete, if it is still connected.
+                    // A connected client notices that the answer is incomplete.
                     let _ = sender.try_send(Err(io::Error::other("the answer broke off")));
                     Ok(())
                 }
                 worked => worked,
             }
         }));
-        // Once the first chunk exists, the work goes on by itself.
+        // After the first chunk, the work continues in its own task.
         let first = tokio::select! {
             first = receiver.recv() => first,
             worked = &mut work => {
@@ -330,7 +331,7 @@ impl ClientQuery {
         }
         let first = futures_util::stream::iter(first);
         let parts = first.chain(ReceiverStream::new(receiver)).map(move |part| {
-            // Dropped with the answer, it ends the work.
+            // Dropped with the answer, which ends the work.
             let _ = &waiting;
             part
         });

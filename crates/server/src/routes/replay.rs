@@ -1,9 +1,9 @@
 //! Rows of many streams in the order of time, at full speed or at the speed of their times.
 //!
-//! Invariants: rows come in one order, which a cursor resumes; memory is bounded, whatever is
-//! replayed; rows that may not be read are absent. When the client disconnects, reading ends.
-//! Concurrency: one blocking thread for each replay, of which there are at most [`REPLAYS_MAX`].
-//! Failure: an error of reading ends the answer in the middle, with a last line that says why.
+//! Invariants: rows have one order, which a cursor resumes; memory is bounded for any size of
+//! replay; unreadable rows are absent. When the client disconnects, reading ends. Concurrency: one
+//! blocking thread for each replay, at most [`REPLAYS_MAX`] at once. Failure: an error of reading
+//! ends the answer in the middle, with the reason in the last line.
 
 use crate::access::Access;
 use crate::app::App;
@@ -32,7 +32,7 @@ const PIECE_BYTES: usize = 32 * 1024;
 const PIECES_WAITING: usize = 4;
 /// Longest sleep between two checks of the connection.
 const SLEEP_MAX: Duration = Duration::from_millis(200);
-/// Header by which a client of server-sent events says how far it has come.
+/// Header in which a client of server-sent events reports the last event that it received.
 const LAST_EVENT: &str = "last-event-id";
 
 static REPLAYS: Semaphore = Semaphore::const_new(REPLAYS_MAX);
@@ -124,7 +124,7 @@ impl ReplayRequest {
         })
     }
 
-    /// Restricts the fields to those that the client may see; requested ones must be among them.
+    /// Restricts the fields to the visible ones; requested fields must be among them.
     fn restrict(&mut self, snapshot: &Snapshot, access: &Access) -> Result<(), ApiError> {
         let table = &self.spec.table;
         let told = match access.may_read_some_of(table) {
@@ -205,9 +205,9 @@ async fn replay(
     Ok(response)
 }
 
-/// Why a replay ended early.
+/// Reason why a replay ended early.
 enum Ended {
-    /// The client has disconnected, or may not go on.
+    /// The client has disconnected, or has lost its rights.
     Disconnected,
     Failed(headwater::Error),
 }
@@ -258,7 +258,7 @@ fn write(
     while let Some(chunk) = replay.next() {
         let chunk = chunk.map_err(Ended::Failed)?;
         for row in chunk.rows() {
-            // A row that has none of the fields is left out, and counted all the same.
+            // A row that has none of the fields is left out, but counted.
             if !chunk
                 .columns
                 .iter()

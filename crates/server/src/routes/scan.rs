@@ -1,4 +1,4 @@
-//! Rows of a stream as they are: JSON in columns, or CSV.
+//! Rows of a stream, unaggregated: JSON in columns, or CSV.
 //!
 //! Invariant: an answer has at most [`VALUES_MAX`] values; rows without a value of a requested
 //! field are left out; integers retain all their digits.
@@ -95,7 +95,7 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
     Ok(request::with_until(answer(content_type, body), until))
 }
 
-/// Passes the rows to `each`, at most `limit`; true when there are more.
+/// Passes at most `limit` rows to `each`; true when more rows exist.
 fn rows(
     scan: Scan,
     limit: usize,

@@ -16,14 +16,14 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// This server receives no messages.
+/// Placeholder for a server without MQTT.
 #[cfg(not(feature = "mqtt"))]
 type BrokerState = ();
 
 /// Largest partitions in an answer.
 const PARTITIONS_MAX: usize = 200;
-/// Most streams of a table whose first and last events are reported: each stream has to be looked
-/// up.
+/// Maximum streams of a table whose first and last events are reported: each stream needs a
+/// look-up.
 const STREAMS_MAX: usize = 4_096;
 
 pub(crate) fn routes() -> Vec<Route> {
@@ -49,11 +49,11 @@ struct Storage {
     partitions_total: u64,
     partitions: Vec<Partition>,
     memory: Memory,
-    /// The fast tier beside the large device; `None` without one.
+    /// The fast tier; `None` without one.
     tiers: Option<Tiers>,
-    /// `None` where it was not requested.
+    /// `None` unless requested.
     late: Option<Late>,
-    /// Messages from a broker; `None` without one.
+    /// Messages from a broker; `None` without a broker.
     mqtt: Option<BrokerState>,
 }
 
@@ -71,7 +71,7 @@ struct WriteAmplification {
 struct Table {
     table: String,
     streams: u64,
-    /// Rows in partitions; those in memory are not counted by table.
+    /// Rows in partitions; rows in memory are not counted by table.
     events: u64,
     bytes: u64,
     partitions: u64,
@@ -88,7 +88,8 @@ struct Partition {
     bytes: u64,
     events: u64,
     late_runs: u64,
-    /// Location of damage that makes all of it unreadable; `None` where no such damage is known.
+    /// Location of damage that makes the whole table unreadable; `None` where no such damage is
+    /// known.
     unreadable: Option<String>,
 }
 
@@ -105,21 +106,22 @@ struct Tiers {
     /// Parts on the fast tier.
     parts: String,
     fast_bytes: u64,
-    /// Limit of the log there; `None` without one.
+    /// Limit of the log on the fast tier; `None` without a limit.
     fast_bytes_max: Option<u64>,
     bulk_bytes: u64,
     /// Bytes written to each since the start.
     fast_written_bytes: u64,
     bulk_written_bytes: u64,
-    /// Bytes of the log that are not mirrored to bulk yet; `None` where it is not mirrored.
+    /// Bytes of the log that are not mirrored to bulk yet; `None` where the log is not mirrored.
     log_mirror_behind_bytes: Option<u64>,
-    /// Bytes of the index of segments there; `None` where it has none.
+    /// Bytes of the index of segments on the fast tier; `None` without an index there.
     fast_index_bytes: Option<u64>,
-    /// Bytes of copies of the newest segments there; `None` where it has none.
+    /// Bytes of copies of the newest segments on the fast tier; `None` without copies there.
     fast_newest_bytes: Option<u64>,
-    /// Statistics of the index there; `None` where it has none.
+    /// Statistics of the index on the fast tier; `None` without an index there.
     fast_index: Option<CacheStats>,
-    /// Statistics of the copies of the newest segments there; `None` where it has none.
+    /// Statistics of the copies of the newest segments on the fast tier; `None` without copies
+    /// there.
     fast_newest: Option<CacheStats>,
 }
 
@@ -134,7 +136,7 @@ struct CacheStats {
     reads: u64,
     /// Damaged parts that were dropped.
     dropped: u64,
-    /// Insertions that were refused for lack of space.
+    /// Insertions refused for lack of space.
     refused: u64,
 }
 
@@ -150,7 +152,7 @@ impl CacheStats {
     }
 
     fn newest(app: &App, stats: &Stats) -> CacheStats {
-        // No more than this is cached, whatever is set.
+        // The memory budget bounds the cache, regardless of the setting.
         let most = u64::try_from(app.opened.memory_budget_bytes())
             .unwrap_or(u64::MAX)
             .saturating_mul(32);
@@ -186,17 +188,18 @@ impl Tiers {
     }
 }
 
-/// Statistics of late events, over all shards. Sums over everything would reveal hidden streams, so
-/// the client must be allowed to read all of them.
+/// Statistics of late events, over all shards. Sums over all streams would reveal hidden streams,
+/// so the client must be allowed to read all streams.
 #[derive(Debug, Serialize)]
 struct Late {
-    /// Share of late events among the recent ones.
+    /// Share of late events among the recent events.
     share: f64,
-    /// Numbers of events by lateness, in events of their stream; older ones count less and less.
+    /// Numbers of events by lateness, in events of their stream; the weight of an event decreases
+    /// with its age.
     histogram: Vec<LateBucket>,
-    /// Source of the policy, and the one in force.
+    /// Source of the policy, and the active policy.
     policy: String,
-    /// Of the shard with most events: predicted writes per event of each policy.
+    /// Predicted writes per event of each policy, for the shard with most events.
     candidates: Vec<Candidate>,
     /// The newest changes of policy, shard by shard.
     decisions: Vec<Decision>,
@@ -217,7 +220,7 @@ struct Candidate {
 #[derive(Debug, Serialize)]
 struct Decision {
     shard: usize,
-    /// Events the shard had seen.
+    /// Events the shard had processed.
     at_events: u64,
     from: String,
     to: String,
@@ -248,7 +251,7 @@ async fn storage(
         .blocking(move |app| {
             let db = app.db();
             let stats = db.stats()?;
-            // Ranking the candidates takes longer than all the rest.
+            // Ranking the candidates takes longer than the rest of the request.
             let late = wants_late.then(|| db.late());
             Storage::of(app, &stats, db.partitions(), late.as_ref())
         })
@@ -333,8 +336,8 @@ impl Storage {
 }
 
 /// The earliest and the latest event of a table, from the statistics of files and memory. The
-/// ranges of a table's partitions do not give them: the first reaches back to the beginning of
-/// time.
+/// ranges of partitions do not contain these instants: the first partition reaches back to the
+/// beginning of time.
 fn ends(
     snapshot: &Snapshot,
     table: &TableInfo,
@@ -348,7 +351,7 @@ fn ends(
     for stream in streams.unwrap_or_default() {
         let info = match snapshot.stream_info(&stream) {
             Ok(info) => info,
-            // The partition reports that it is unreadable.
+            // The entry of the partition reports that the partition is unreadable.
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok((None, None)),
             Err(error) => return Err(error.into()),
         };
@@ -379,7 +382,7 @@ impl Late {
         let late: f64 = shards.iter().map(|s| s.late_share * s.events as f64).sum();
         let mut histogram: BTreeMap<u64, f64> = BTreeMap::new();
         for (start, count) in shards.iter().flat_map(|s| &s.histogram) {
-            // Octaves: the engine's buckets are finer, and none crosses a power of two.
+            // Octaves: the engine's buckets are finer, and do not cross powers of two.
             let bits = 64 - start.leading_zeros();
             let bound = 1u64.checked_shl(bits).map_or(u64::MAX, |end| end - 1);
             *histogram.entry(bound).or_default() += count;

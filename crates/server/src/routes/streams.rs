@@ -1,7 +1,7 @@
 //! Lists of streams, with their fields and newest values.
 //!
 //! Invariant: a page costs as much as its streams; only a search, or rules that hide streams, read
-//! the names of all of them, and never more than one page of names at once.
+//! the names of all streams, one page of names at a time.
 
 use crate::access::Access;
 use crate::app::App;
@@ -19,13 +19,13 @@ use std::sync::Arc;
 /// Streams of a page.
 const LIMIT_MAX: usize = 1_000;
 const LIMIT: usize = 100;
-/// Most streams requested by name.
+/// Maximum streams requested by name.
 const NAMES_MAX: usize = 64;
 /// Names read at once.
 const NAMES_AT_ONCE: usize = 4_096;
 /// Number of matches beyond which a search stops counting.
 const TOTAL_MAX: u64 = 100_000;
-/// Number of tables beyond which no more are counted one by one.
+/// Number of tables after which further tables are not counted one by one.
 const TABLES_MAX: usize = 1_000;
 /// Words of a search, and characters of it.
 const WORDS_MAX: usize = 16;
@@ -110,7 +110,7 @@ struct Page {
 }
 
 impl Page {
-    /// Counts matching streams of a table; those of a table come one after the other.
+    /// Counts matching streams of a table; the streams of a table are consecutive.
     fn count(&mut self, table: &str, streams: u64) {
         if streams == 0 {
             return;
@@ -125,8 +125,8 @@ impl Page {
 }
 
 impl StreamFilter {
-    /// Passes the matching streams that may be seen to `each`, in the order of tables and of the
-    /// catalog, until it returns false.
+    /// Passes the matching visible streams to `each`, in the order of tables and of the catalog,
+    /// until `each` returns false.
     pub(crate) fn walk(
         &self,
         snapshot: &Snapshot,
@@ -175,7 +175,7 @@ impl StreamFilter {
         deadline: Deadline,
     ) -> Result<Page, ApiError> {
         let mut page = Page::default();
-        // Where the page before ended; until that is reached nothing is taken.
+        // End of the previous page; streams up to there are skipped.
         let mut behind = after.map(StreamName::to_string);
         let mut taken = 0;
         for table in self.tables(snapshot, access) {
@@ -228,8 +228,7 @@ impl StreamFilter {
         tables
     }
 
-    /// The words that no field of the table has, as far as the client may see them: each stream's
-    /// text must have them.
+    /// Words that no visible field of the table contains: each stream's text must contain them.
     fn words_for_streams(
         &self,
         snapshot: &Snapshot,

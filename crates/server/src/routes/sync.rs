@@ -2,7 +2,7 @@
 //! commands for them.
 //!
 //! Invariants: a connection is opened to a client that shows the key or the invitation of an edge,
-//! and reaches that edge's copy only. All other routes need the right to manage everything.
+//! and reaches only that edge's copy. All other routes need the right to manage everything.
 
 use super::{Needs, Route};
 use crate::access::Access;
@@ -90,7 +90,7 @@ enum SyncCommand {
         edge: String,
         seconds: Option<u64>,
     },
-    /// Prefetch policy; omitted parts take their defaults.
+    /// Prefetch policy; omitted parts have their defaults.
     Migrate {
         edge: String,
         #[serde(default)]
@@ -127,14 +127,13 @@ enum SyncCommand {
     /// Relays an edge to another cloud, which has invited it.
     Relay {
         edge: String,
-        /// `None` = the existing relay has the other cloud start over.
+        /// `None` = the other cloud starts over with the existing relay.
         invitation: Option<String>,
         url: Option<String>,
         ca: Option<String>,
         #[serde(default)]
         new_incarnation: bool,
-        /// Ranges that the other cloud requests and that are missing here are fetched from the
-        /// edge.
+        /// Fetch ranges from the edge that the other cloud requests and that are missing here.
         #[serde(default)]
         fetch: bool,
     },

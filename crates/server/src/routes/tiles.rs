@@ -1,11 +1,11 @@
-//! Tiles: one in Respawn's shape, or several at once as JSON or bytes.
+//! Tiles: one in Respawn's shape, or several at once as JSON or in binary form.
 //!
 //! Invariants: a tile is answered from one snapshot; its `ETag` is made of the versions of its
-//! data, so an answer 304 is given only for the same bytes; a cached answer is given only to a
-//! client that may read every stream in it, and only while its versions are those of the data now.
-//! Concurrency: cached answers are given on the runtime's thread, since comparing versions waits
-//! for nothing; so are tiles that were quick to read before ([`crate::tile_costs`]). Everything
-//! else is read on other threads.
+//! data, so the answer 304 is sent only for the same bytes; a cached answer is sent only to a
+//! client that may read every stream in it, and only while its versions equal the current versions
+//! of the data. Concurrency: cached answers are sent on the runtime's thread, since comparing
+//! versions never waits; so are tiles of a kind that was quick to read before
+//! ([`crate::tile_costs`]). All other tiles are read on other threads.
 
 use crate::access::Access;
 use crate::app::App;
@@ -86,12 +86,12 @@ async fn tiles(
     }
     let asked = TileRequest::of(&uri)?;
     let known = headers.clone();
-    // To open a snapshot takes longer than its tiles do.
+    // Opening a snapshot takes longer than reading its tiles.
     let is_quick = app.fleet.is_none() && asked.past.is_none() && asked.cost(&app).is_quick();
     let read = move |app: &App| {
         let begun = Instant::now();
         let read = asked.read(app, &access, &known, key.as_deref());
-        // Neither an error nor a 304 measures the cost of reading.
+        // An error or a 304 does not measure the cost of reading.
         if let Ok(Answered::Read(entry)) = &read
             && asked.past.is_none()
         {
@@ -259,7 +259,7 @@ impl TileRequest {
         }
         let entry = Arc::new(CacheEntry {
             until: app.until_of(&snapshot, shown.iter().filter_map(Shown::read))?,
-            // Another snapshot may get the name later.
+            // Another snapshot may have the name later.
             is_closed: self.past.is_none()
                 && shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
             body: self.body(&snapshot, &shown)?.into(),

@@ -1,10 +1,10 @@
 //! `GET /api/v1/watches` and the paths below it: the watches, their events as they happen, and dead
 //! letters of web hooks.
 //!
-//! Invariants: a watch is visible to its owner, and to clients that may read all of its table:
-//! events carry rows that its owner reads. Events come in the order of their numbers, and expired
-//! ones are reported as a gap.
-//! Concurrency: a listener is a task that waits for newer events; a watch knows nothing of it.
+//! Invariants: a watch is visible to its owner, and to clients that may read its whole table:
+//! events contain rows that its owner reads. Events are sent in the order of their numbers, and
+//! expired ones are reported as a gap. Concurrency: a listener is a task that waits for newer
+//! events; a watch does not know its listeners.
 
 use super::{Needs, Route};
 
@@ -80,7 +80,7 @@ mod handler {
     /// Interval of keep-alive comments.
     const KEEP_ALIVE: Duration = Duration::from_secs(15);
     const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-    /// Header by which a client of server-sent events says how far it has come.
+    /// Header in which a client of server-sent events reports the last event that it received.
     const LAST_EVENT: &str = "last-event-id";
     /// Number of checks whether a new watch is active, and the pause between them.
     const LOOKS: usize = 100;
@@ -303,9 +303,9 @@ mod handler {
                     return Some(events);
                 }
                 tokio::select! {
-                    // An error means that the watch was dropped.
+                    // An error means that the watch was removed.
                     changed = self.newest.changed() => changed.ok()?,
-                    // The first tick comes at once: it shows the client that it is subscribed.
+                    // The first tick fires at once: it shows the client that it is subscribed.
                     _ = self.ticks.tick() => return Some(Bytes::from_static(b": live\n\n")),
                     // An error means that the server has stopped.
                     _ = self.stopping.changed() => {}
@@ -313,11 +313,11 @@ mod handler {
             }
         }
 
-        /// Everything that waits, a part at a time.
+        /// All pending events, in bounded parts.
         fn take(&mut self) -> Option<Bytes> {
             let behind = self.followed.behind(self.after, EVENTS_AT_ONCE);
             let mut out = String::new();
-            // A number that was never given belongs to another epoch.
+            // A number larger than the newest one belongs to another epoch.
             let is_ahead = self.after > behind.newest;
             if std::mem::take(&mut self.is_other) || is_ahead {
                 self.after = 0;

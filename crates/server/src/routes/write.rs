@@ -1,8 +1,8 @@
 //! Writing line protocol: `POST /write` (as InfluxDB 1), `/api/v2/write` (2), `/api/v3/write_lp`
 //! (3).
 //!
-//! All three take the same bodies and give the same answers; they differ in the names of parameters
-//! only. Meaning of the answers: docs/http/writing.md.
+//! The three routes accept the same bodies and send the same answers; only the names of their
+//! parameters differ. Meaning of the answers: docs/http/writing.md.
 
 use super::{Needs, Route};
 use crate::access::{Access, PRODUCER_BYTES_MAX};
@@ -33,10 +33,10 @@ const REPLACED: HeaderName = HeaderName::from_static("x-headwater-replaced");
 const BATCH: HeaderName = HeaderName::from_static("x-headwater-batch");
 /// Header about an effect that is probably not intended.
 const WARNING: HeaderName = HeaderName::from_static("x-headwater-warning");
-/// Header that says that the numbered batch had been stored before.
+/// Header of an answer to a numbered batch that had been stored before.
 const REPEATED: HeaderName = HeaderName::from_static("x-headwater-repeated");
 
-/// Most bytes of a too large body that are still read.
+/// Maximum bytes of a too large body that are still read.
 const DRAIN_BYTES: usize = 16 << 20;
 /// Time limit of that.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
@@ -49,7 +49,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Parameters of InfluxDB's clients. Others are ignored, as they ignore ours.
+/// Parameters of InfluxDB's clients. Other parameters are ignored, as InfluxDB ignores ours.
 #[derive(Debug, Default, Deserialize)]
 struct Parameters {
     db: Option<String>,
@@ -94,8 +94,8 @@ async fn write(
     Ok(answer(outcome, repeated))
 }
 
-/// Waits until everything that was handed in is durable, publishes and counts it. True when a
-/// numbered batch had been stored before.
+/// Waits until all parts are durable, then publishes and counts them. True when a numbered batch
+/// had been stored before.
 pub(super) async fn acknowledged_all(
     app: &Arc<App>,
     outcome: &mut Outcome,
@@ -281,7 +281,7 @@ pub(crate) async fn drain(mut body: Body) {
     let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
 }
 
-/// Adds the number of stored rows that replaced values of others of the request, if any did.
+/// Adds the number of stored rows that replaced values of other rows of the request, if any did.
 pub(super) fn report_replaced(headers: &mut HeaderMap, replaced: u64) {
     if replaced > 0 {
         headers.insert(REPLACED, HeaderValue::from(replaced));
@@ -308,10 +308,10 @@ pub(super) fn answer(outcome: Outcome, repeated: bool) -> Response {
     response
 }
 
-/// Status and code of an answer to a body of which something was refused.
+/// Status and code of an answer to a body that was refused in part or as a whole.
 pub(super) fn refused_as(outcome: &Outcome) -> (StatusCode, &'static str) {
     let refusals = &outcome.refusals;
-    // 422: nothing wrong with the form, and nothing stored. Clients resend neither that nor a 400.
+    // 422: the form is valid, and no row was stored. Clients do not resend after a 422 or a 400.
     match stored(outcome) {
         0 if refusals.all_forbidden() => (StatusCode::FORBIDDEN, "E_ACCESS"),
         0 if refusals.all_well_formed() => (StatusCode::UNPROCESSABLE_ENTITY, "E_REFUSED"),

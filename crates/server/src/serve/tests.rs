@@ -1,5 +1,5 @@
-//! Messages of a broker for a database that cannot store: nothing is acknowledged, and everything
-//! comes again.
+//! Messages of a broker for a database that cannot store: no message is acknowledged, and all are
+//! sent again.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -30,7 +30,7 @@ fn settings(dir: &Path, port: u16) -> Settings {
     settings
 }
 
-/// Runs a server, calls with its database and its figures, and stops it.
+/// Runs a server, runs `call` with its database and its metrics, and stops the server.
 fn with_server(settings: Settings, call: impl FnOnce(&Database, &BrokerMetrics)) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -43,7 +43,7 @@ fn with_server(settings: Settings, call: impl FnOnce(&Database, &BrokerMetrics))
     let run = runtime.spawn(server.run(stopped));
     call(&db, &figures);
     stop.send_replace(true);
-    // How a database closes that was closed before is not asked here.
+    // The result of closing a closed database is not part of this test.
     let _ = runtime.block_on(run).unwrap();
 }
 
@@ -59,7 +59,7 @@ fn what_a_closed_database_cannot_store_is_not_acknowledged_and_comes_again() {
             broker.publish("v/first", "1");
             figures.acknowledged.get() > 0
         });
-        // More of the first ones may be on their way: behind the one that is told apart there is
+        // More copies of the first message may be in transit: after the different message there are
         // none.
         broker.publish("v/first", "9");
         until("the last of them is stored", || {

@@ -5,12 +5,12 @@ use super::values::{parse_count, show_duration};
 use super::{NodeRole, SettingError, Settings};
 use std::time::Duration;
 
-/// When an edge gets the confirmation that the cloud has its data.
+/// Event after which an edge is told that the cloud has its data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Confirm {
-    /// Once it is on the cloud's disk.
+    /// After the data is on the cloud's disk.
     Disk,
-    /// Once it is in the bucket.
+    /// After the data is in the bucket.
     #[default]
     Bucket,
 }
@@ -18,9 +18,9 @@ pub enum Confirm {
 /// Settings of a cloud with a bucket.
 #[derive(Debug, Clone)]
 pub struct Cloud {
-    /// Where the bucket is; `None` = there is none.
+    /// Location of the bucket; `None` = no bucket.
     pub bucket: Option<String>,
-    /// When an edge gets the confirmation that the cloud has its data.
+    /// Event after which an edge is told that the cloud has its data.
     pub confirm: Confirm,
     /// Interval of commits to the bucket.
     pub commit_every: Duration,

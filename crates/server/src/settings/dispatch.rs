@@ -7,15 +7,15 @@ use crate::access::ticket::PublicKey;
 use crate::access::token::{from_hex, hex};
 use std::path::PathBuf;
 
-/// Most nodes of a dispatcher.
+/// Maximum nodes of a dispatcher.
 pub const NODES_MAX: usize = 64;
 
 /// Node that a dispatcher sends queries to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DispatchNode {
-    /// Its address for the dispatcher.
+    /// Address for the dispatcher.
     pub url: String,
-    /// Its address for clients.
+    /// Address for clients.
     pub public_url: String,
 }
 
@@ -26,13 +26,13 @@ pub struct Dispatch {
     pub nodes: Vec<DispatchNode>,
     /// File with the token for requests to nodes.
     pub token_file: Option<PathBuf>,
-    /// CA certificates for verifying nodes, in PEM; `None` = those that the system trusts.
+    /// CA certificates for verifying nodes, in PEM; `None` = certificates that the system trusts.
     pub ca: Option<PathBuf>,
-    /// Most answers that are relayed at once.
+    /// Maximum answers that are relayed at once.
     pub relays_max: usize,
-    /// Most bytes a second of all relayed answers; `None` = no limit.
+    /// Maximum bytes a second of all relayed answers; `None` = no limit.
     pub relay_rate: Option<u64>,
-    /// Keys whose tickets this node accepts, besides those of dispatchers that follow it.
+    /// Keys whose tickets this node accepts, in addition to keys of dispatchers that follow it.
     pub ticket_keys: Vec<PublicKey>,
 }
 
@@ -67,7 +67,7 @@ fn url(text: &str) -> Result<String, String> {
     }
 }
 
-/// Reads `URL,URL=URL`: the address for clients follows the sign, where it is another one.
+/// Parses `URL,URL=URL`: the address for clients follows the equals sign, if it differs.
 fn nodes(text: &str) -> Result<Vec<DispatchNode>, String> {
     let parts = text
         .split(',')

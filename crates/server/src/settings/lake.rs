@@ -14,11 +14,12 @@ const MOST: Duration = Duration::from_secs(3650 * 86_400);
 /// Settings of the lake.
 #[derive(Debug, Clone)]
 pub struct Lake {
-    /// The folder or bucket of the lake; `None` = there is none.
+    /// Folder or bucket of the lake; `None` = no lake.
     pub dir: Option<String>,
-    /// Interval of writing; `None` = others write it, and this server only serves its catalog.
+    /// Interval of writing; `None` = another program writes the lake, and this server only serves
+    /// its catalog.
     pub every: Option<Duration>,
-    /// Days that ended less than this ago are left for later; `None` = none is.
+    /// Days that ended less than this ago are left for later; `None` = all days are written.
     pub closed_for: Option<Duration>,
     /// Retention of older snapshots of a table, for readers that still use them.
     pub keep_snapshots: Duration,

@@ -6,7 +6,7 @@ use super::table::table;
 use super::{NoticeBus, Settings, cloud, dispatch, lake, mqtt, notices, subscription};
 use std::path::{Path, PathBuf};
 
-/// Variables with the prefix of settings that are none.
+/// Variables with the prefix of settings that are not settings.
 const OTHER_VARIABLES: [&str; 4] = [
     "HEADWATER_LOG",
     "HEADWATER_CONFIG",
@@ -17,11 +17,11 @@ const OTHER_VARIABLES: [&str; 4] = [
 /// Input of a command line: values of flags by key, and the file.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
-    /// The file to read; `None` = none.
+    /// The file to read; `None` = no file.
     pub file: Option<PathBuf>,
     /// Keys and values of flags.
     pub flags: Vec<(&'static str, String)>,
-    /// Environment variables; only those that begin with `HEADWATER_` count.
+    /// Environment variables; only names that begin with `HEADWATER_` count.
     pub environment: Vec<(String, String)>,
 }
 
@@ -34,7 +34,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Keys and values of the entries of lists, which come from the file:
+    /// Keys and values of the entries of lists, which are set in the file:
     /// `mqtt.subscription[1].topic`.
     #[must_use]
     pub fn entries(&self) -> Vec<(String, String)> {
@@ -51,7 +51,7 @@ impl Loaded {
             .collect()
     }
 
-    /// Where a setting's value comes from.
+    /// Source of a setting's value.
     #[must_use]
     pub fn source(&self, setting: &Setting) -> Source {
         let found = self.sources.iter().find(|(key, _)| *key == setting.key);
@@ -62,8 +62,8 @@ impl Loaded {
 /// Loads the settings from all sources.
 ///
 /// # Errors
-/// When the file cannot be read, a key is not known, a value is not allowed, or values do not go
-/// together.
+/// When the file cannot be read, a key is unknown, a value is not allowed, or values contradict
+/// each other.
 pub fn load(given: &Given) -> Result<Loaded, SettingError> {
     let mut loaded = Loaded {
         settings: Settings::new(""),
@@ -167,8 +167,8 @@ fn together(settings: &Settings) -> Result<(), SettingError> {
     mqtt::together(settings)
 }
 
-/// Variables of other programs: ours that are no settings, and those that Kubernetes makes for a
-/// service of this name.
+/// Variables of other programs: `HEADWATER_` variables that are not settings, and variables that
+/// Kubernetes sets for a service of this name.
 fn is_other(name: &str) -> bool {
     !name.starts_with("HEADWATER_")
         || OTHER_VARIABLES.contains(&name)
@@ -191,7 +191,7 @@ fn unknown(key: &str, source: &Source) -> SettingError {
     }
 }
 
-/// Compares without the prefix, which would make all variables alike.
+/// Compares without the prefix, which would make all variables look similar.
 fn nearest_variable(name: &str) -> Option<String> {
     let bare = |name: &str| name.trim_start_matches("HEADWATER_").to_owned();
     let found = nearest(&bare(name), table().map(|s| bare(&s.variable())))?;
@@ -270,7 +270,7 @@ fn file(path: &Path) -> Result<File, SettingError> {
         };
         found.pairs.push((key, text));
     }
-    // So that the first of several mistakes is always the same one.
+    // Sorted, so that the first of several mistakes is always the same one.
     found.pairs.sort();
     found.lists.sort_by(|a, b| a.0.cmp(&b.0));
     Ok(found)
@@ -358,7 +358,7 @@ mod tests {
             error(None, &[("HEADWATER_HTTP_ADR", "x")], &[db])
                 .contains("did you mean `HEADWATER_HTTP_ADDR`?")
         );
-        // The common prefix does not make variables alike.
+        // The common prefix does not make variables similar.
         assert!(
             error(None, &[("HEADWATER_MEMRY", "1")], &[db])
                 .contains("did you mean `HEADWATER_MEMORY_BUDGET`?")

@@ -2,14 +2,13 @@
 //!
 //! Purpose: one table ([`table`]) names every setting; flags, environment variables, the file, the
 //! page `docs/operate/settings.md` and `headwater config` are generated from it. A list, whose
-//! entries have several keys each, is allowed in the file only, and has a table of its own
+//! entries have several keys each, is allowed in the file only, and has a separate table
 //! ([`Subscription`]).
 //!
-//! Invariants: a flag precedes the environment, that the file, that the default. An unknown key is
-//! an error that names the nearest one. A value is checked where it is read, and again by the
-//! engine.
+//! Invariants: the order of precedence is: flag, environment, file, default. An unknown key is an
+//! error that names the nearest one. A value is checked where it is read, and again by the engine.
 //!
-//! Failure: [`SettingError`] names the key, where it was set, and what is allowed.
+//! Failure: [`SettingError`] names the key, its source, and the allowed values.
 
 mod cloud;
 mod dispatch;
@@ -55,9 +54,9 @@ use std::time::Duration;
 pub enum Apart {
     /// Separate where the database was created since names are stored.
     Auto,
-    /// Every name has tables of its own.
+    /// Every name has separate tables.
     Apart,
-    /// All names mean the same tables.
+    /// All names refer to the same tables.
     Together,
 }
 
@@ -82,53 +81,54 @@ impl Apart {
 /// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The database: its directory, and everything the engine lets one set.
+    /// The database: its directory, and the options of the engine.
     pub engine: Options,
-    /// Where to listen. Port 0 takes any free one.
+    /// Address to listen on. Port 0 selects any free port.
     pub http_addr: SocketAddr,
-    /// Serve others than this machine without tokens.
+    /// Serve other machines without tokens.
     pub allow_open: bool,
-    /// Serve others than this machine without TLS.
+    /// Serve other machines without TLS.
     pub allow_plaintext: bool,
-    /// Names under which requests without a token are accepted, besides those of this machine.
+    /// Names under which requests without a token are accepted, in addition to the names of this
+    /// machine.
     pub hosts: Vec<String>,
-    /// Origins whose pages may send requests to this server, in small letters.
+    /// Origins whose pages may send requests to this server, in lower case.
     pub cors_origins: Vec<String>,
-    /// Let no client change anything, whatever a token allows.
+    /// Refuse every change by clients, regardless of their tokens.
     pub read_only: bool,
     /// Interval of refreshing a read-only database; `None` = never.
     pub read_only_refresh: Option<Duration>,
     /// Largest body of a request, unpacked, in bytes.
     pub body_max: usize,
-    /// Most connections at once.
+    /// Maximum connections at once.
     pub connections_max: usize,
-    /// Most requests at once.
+    /// Maximum requests at once.
     pub requests_max: usize,
     /// Longest time until the head of an answer.
     pub request_timeout: Duration,
     /// Longest time to send the head of a request, waiting for its beginning included.
     pub header_timeout: Duration,
-    /// Longest time that requests may take to end once the server stops.
+    /// Longest time that running requests have to end after a stop begins.
     pub shutdown_timeout: Duration,
     /// Longest line of line protocol in bytes.
     pub write_line_max: usize,
     /// Bytes of formatted tiles that are cached.
     pub tile_cache: usize,
-    /// The one name of a database or bucket that writes may give; `None` = any, which is ignored.
+    /// Only name of a database or bucket that writes may use; `None` = any name, which is ignored.
     pub write_database: Option<String>,
     /// Whether names of databases separate measurements.
     pub write_databases: Apart,
-    /// Most writes that wait for a thread.
+    /// Maximum writes that wait for a thread.
     pub write_queue_max: usize,
-    /// Most bytes of bodies of writes in memory at once.
+    /// Maximum bytes of bodies of writes in memory at once.
     pub write_bytes_max: usize,
-    /// Threads that parse and hand in; 0 = one for each processor.
+    /// Threads that parse and write; 0 = one for each processor.
     pub write_threads: usize,
-    /// Most clients that subscribe to new data at once.
+    /// Maximum clients that subscribe to new data at once.
     pub live_clients_max: usize,
     /// Memory in bytes of one query of InfluxQL or OpenTSDB.
     pub query_memory: usize,
-    /// Memory in bytes of all of them together.
+    /// Memory in bytes of all queries together.
     pub query_memory_all: usize,
     /// Memory in bytes of one statement of SQL.
     pub sql_memory: usize,
@@ -136,17 +136,17 @@ pub struct Settings {
     pub sql_memory_all: usize,
     /// Longest time of a statement.
     pub sql_timeout: Duration,
-    /// Most statements at once.
+    /// Maximum statements at once.
     pub sql_statements_max: usize,
-    /// Where to listen for clients of PostgreSQL; `None` = nowhere.
+    /// Address to listen on for clients of PostgreSQL; `None` = no listener.
     pub postgres_addr: Option<SocketAddr>,
-    /// Most connections of PostgreSQL's protocol at once.
+    /// Maximum connections of PostgreSQL's protocol at once.
     pub postgres_connections_max: usize,
     /// Longest time from a connection of that protocol to its session, TLS and password included.
     pub postgres_startup_timeout: Duration,
     /// Longest silence of a session of that protocol.
     pub postgres_idle_timeout: Duration,
-    /// Which log messages are written: a level, or directives as for `HEADWATER_LOG`.
+    /// Log messages to write: a level, or directives as for `HEADWATER_LOG`.
     pub log_level: String,
     /// Format of log lines.
     pub log_format: LogFormat,
@@ -154,13 +154,13 @@ pub struct Settings {
     pub log_requests: LogRequests,
     /// The certificates of TLS, in PEM; `None` = no TLS.
     pub tls_cert: Option<PathBuf>,
-    /// Their private key.
+    /// Private key of the certificates.
     pub tls_key: Option<PathBuf>,
     /// Messages from a broker.
     pub mqtt: Mqtt,
     /// Replication settings.
     pub sync: Sync,
-    /// Where events of watches may go.
+    /// Allowed targets of events of watches.
     pub watch: Watch,
     /// Settings of the lake.
     pub lake: Lake,
@@ -176,7 +176,7 @@ impl Settings {
     /// The defaults, for the database in `db`: loopback, port 7373.
     pub fn new(db: impl Into<PathBuf>) -> Settings {
         let mut engine = Options::new(db);
-        // Clocks of clients are trusted less than that of one's own program.
+        // Clocks of clients are trusted less than the clock of the program itself.
         engine.max_future = Some(Duration::from_secs(3600));
         let shell = ShellSettings::default();
         Settings {
@@ -272,8 +272,8 @@ impl Settings {
     }
 }
 
-/// Begins to write log messages as the settings say; the variable `HEADWATER_LOG` precedes the
-/// level set. Does nothing if the program already does so in another way.
+/// Starts logging as configured; the variable `HEADWATER_LOG` overrides the level. No effect if the
+/// program already logs in another way.
 pub fn begin_logging(settings: &Settings) {
     headwater_shell::logging::begin(&settings.log_level, settings.log_format);
 }

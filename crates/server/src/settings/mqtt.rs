@@ -1,7 +1,7 @@
 //! Settings of the MQTT subscriber.
 //!
-//! The connection is set like everything else; the meaning of topics is a list,
-//! `[[mqtt.subscription]]`, which only the file may have ([`super::subscription`]).
+//! The connection is configured with ordinary settings; the meaning of topics is a list,
+//! `[[mqtt.subscription]]`, which is allowed only in the file ([`super::subscription`]).
 
 use super::setting::{Codec, Setting, duration_within, size_within, within};
 use super::subscription::Subscription;
@@ -11,13 +11,13 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest time that MQTT expresses in seconds, which means for ever.
+/// Longest time that MQTT expresses in seconds, which stands for no limit.
 const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
 /// Broker, and the meaning of its messages.
 #[derive(Debug, Clone)]
 pub struct Mqtt {
-    /// The broker; `None` = no messages are received.
+    /// The broker; `None` = reception is off.
     pub broker: Option<Broker>,
     /// The name of this server's session at the broker.
     pub client_id: String,
@@ -27,7 +27,8 @@ pub struct Mqtt {
     pub password: Secret,
     /// File with the password.
     pub password_file: Option<PathBuf>,
-    /// CA certificates for verifying the broker, in PEM; `None` = those that the system trusts.
+    /// CA certificates for verifying the broker, in PEM; `None` = certificates that the system
+    /// trusts.
     pub ca: Option<PathBuf>,
     /// Client certificate.
     pub cert: Option<PathBuf>,
@@ -37,11 +38,11 @@ pub struct Mqtt {
     pub keep_alive: Duration,
     /// Time that the broker retains the session of a disconnected server.
     pub session_expiry: Duration,
-    /// Most messages in flight that are not acknowledged.
+    /// Maximum unacknowledged messages in flight.
     pub receive_max: u16,
     /// Largest packet in bytes.
     pub packet_max: usize,
-    /// Most bytes of messages that are not acknowledged.
+    /// Maximum bytes of unacknowledged messages.
     pub bytes_max: usize,
     /// Meaning of topics, in order: the first match counts.
     pub subscriptions: Vec<Subscription>,
@@ -52,9 +53,9 @@ pub struct Mqtt {
 pub struct Broker {
     /// TLS or not.
     pub tls: bool,
-    /// Its name or address; an IPv6 address in brackets.
+    /// Host name or address; an IPv6 address in brackets.
     pub host: String,
-    /// Its port.
+    /// Port of the broker.
     pub port: u16,
 }
 

@@ -34,9 +34,11 @@ pub struct NoticeSettings {
     pub check: Duration,
     /// Login to the broker of either kind.
     pub login: Mqtt,
-    /// The XMPP server; `login` has the rest. TLS in it means from the first byte on.
+    /// The XMPP server; the rest of the login is in `login`. TLS here means TLS from the first byte
+    /// on.
     pub xmpp: Option<Broker>,
-    /// The domain of publish-subscribe there; empty = `pubsub.` before that of the account.
+    /// Domain of publish-subscribe at the server; empty = `pubsub.` before the domain of the
+    /// account.
     pub service: String,
 }
 
@@ -74,7 +76,7 @@ fn topic(text: &str) -> Result<String, String> {
 /// first byte on.
 ///
 /// # Errors
-/// In words, what was expected.
+/// Description of the expected value.
 pub fn xmpp_server(text: &str) -> Result<Broker, String> {
     let (as_mqtt, port) = match text.split_once("://") {
         Some(("xmpp", rest)) => (format!("mqtt://{rest}"), 5222),

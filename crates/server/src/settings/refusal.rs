@@ -6,13 +6,13 @@ use std::path::PathBuf;
 /// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// Not set.
+    /// The value is not set.
     Default,
     /// The file.
     File(PathBuf),
-    /// This environment variable.
+    /// Set by this environment variable.
     Environment(String),
-    /// This flag.
+    /// Set by this flag.
     Flag(String),
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Why settings cannot be used.
+/// Reason why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SettingError {
@@ -54,7 +54,7 @@ pub enum SettingError {
         source_of: Source,
         /// The key.
         key: String,
-        /// The known key that is most like it.
+        /// The most similar known key.
         nearest: Option<String>,
     },
     /// The value is not allowed.
@@ -74,14 +74,14 @@ pub enum SettingError {
     /// Values that exclude one another.
     #[error("{0}")]
     Together(String),
-    /// There is no directory.
+    /// The directory is missing.
     #[error(
         "which database? Name its directory with --db DIR, HEADWATER_DB, or `db` in the settings file"
     )]
     NoDatabase,
 }
 
-/// The name most like `wrong`, if any is alike.
+/// The name most similar to `wrong`, if any is similar.
 pub(super) fn nearest(wrong: &str, names: impl Iterator<Item = String>) -> Option<String> {
     let far = 1 + wrong.len() / 3;
     let distance = |name: &str| {

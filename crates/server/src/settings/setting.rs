@@ -9,13 +9,13 @@ use std::time::Duration;
 /// Entry of the table of settings.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name in the file; a dot stands between section and key.
+    /// Name in the file; a dot separates section and key.
     pub key: &'static str,
     /// Kind of its value, as a help text shows it: `SIZE`, `DURATION`, `N`.
     pub kind: &'static str,
-    /// Allowed values, in words.
+    /// Description of the allowed values.
     pub allowed: &'static str,
-    /// Its effect, in one or two sentences.
+    /// Effect, in one or two sentences.
     pub about: &'static str,
     pub(super) codec: Codec,
 }
@@ -23,7 +23,7 @@ pub struct Setting {
 /// Conversion of a setting from and to text.
 #[derive(Debug)]
 pub(super) enum Codec {
-    /// By functions of its own.
+    /// Converted by separate functions.
     Own {
         set: fn(&mut Settings, &str) -> Result<(), String>,
         show: fn(&Settings) -> String,
@@ -33,19 +33,19 @@ pub(super) enum Codec {
 }
 
 impl Setting {
-    /// Its flag without the dashes in front.
+    /// Flag without the leading dashes.
     #[must_use]
     pub fn flag(&self) -> String {
         self.key.replace(['.', '_'], "-")
     }
 
-    /// Its environment variable.
+    /// Environment variable of the setting.
     #[must_use]
     pub fn variable(&self) -> String {
         format!("HEADWATER_{}", self.key.replace('.', "_").to_uppercase())
     }
 
-    /// Its value, in the form that sets it.
+    /// Value, in the form that sets it.
     #[must_use]
     pub fn value(&self, settings: &Settings) -> String {
         match &self.codec {
@@ -65,7 +65,7 @@ impl Setting {
         }
     }
 
-    /// True for an on/off setting, whose flag needs no value.
+    /// True for an on/off setting, whose flag does not need a value.
     #[must_use]
     pub fn is_switch(&self) -> bool {
         self.kind == SWITCH
@@ -109,7 +109,7 @@ pub(super) fn duration_within(
 /// Text for a duration that never ends.
 const NEVER: &str = "never";
 
-/// A length of time within bounds, or none.
+/// A duration within bounds, or `never`.
 pub(super) fn or_never(
     text: &str,
     range: RangeInclusive<Duration>,

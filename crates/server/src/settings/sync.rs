@@ -8,19 +8,19 @@ use std::time::Duration;
 /// Role of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NodeRole {
-    /// Without a cloud.
+    /// A node without a cloud.
     #[default]
     Single,
     /// Owns its data, and sends it to a cloud.
     Edge,
     /// Has copies of edges.
     Cloud,
-    /// Redirects queries to the nodes that answer them, and has no data.
+    /// Redirects queries to the nodes that answer them; has no data.
     Dispatcher,
 }
 
 impl NodeRole {
-    /// All roles there are.
+    /// All roles.
     pub const ALL: [NodeRole; 4] = [
         NodeRole::Single,
         NodeRole::Edge,
@@ -45,22 +45,23 @@ impl NodeRole {
 pub struct Sync {
     /// Role of the node.
     pub role: NodeRole,
-    /// Most bytes a second that an edge sends; `None` = no limit.
+    /// Maximum bytes a second that an edge sends; `None` = no limit.
     pub rate: Option<u64>,
-    /// Most bytes a day (UTC).
+    /// Maximum bytes a day (UTC).
     pub day_max: Option<u64>,
-    /// Most bytes a month (UTC).
+    /// Maximum bytes a month (UTC).
     pub month_max: Option<u64>,
-    /// Hours in which an edge sends nothing (UTC).
+    /// Hours in which an edge does not send (UTC).
     pub quiet_hours: Vec<QuietHours>,
     /// Bytes of replaced files that an edge retains while they are being fetched.
     pub hold_bytes: u64,
-    /// Longest time that events stay in an edge's memory, where no copy sees them; `None` = until
-    /// memory is full.
+    /// Longest time that events stay in an edge's memory, where copies do not see them; `None` =
+    /// until memory is full.
     pub flush_every: Option<Duration>,
     /// Interval of sending the newest events before a flush stores them; `None` = never.
     pub live: Option<Duration>,
-    /// Whether an edge frees rows once the cloud has them, whatever becomes of it.
+    /// True when an edge frees rows after the cloud has received them, even if the cloud loses them
+    /// later.
     pub frees: bool,
     /// Least age of the freed rows.
     pub free_after: Duration,

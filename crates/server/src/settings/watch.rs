@@ -7,13 +7,14 @@ use std::path::PathBuf;
 /// Allowed targets of events.
 #[derive(Debug, Clone, Default)]
 pub struct Watch {
-    /// Hosts that web hooks may go to: names, or `*.name` for all below it. Empty = no hooks.
+    /// Hosts that web hooks may be sent to: names, or `*.name` for all subdomains. Empty = no
+    /// hooks.
     pub hooks: Vec<String>,
-    /// Whether their addresses may be reachable from this machine or its network only.
+    /// True when hook addresses may be reachable from this machine or its network only.
     pub hooks_private: bool,
     /// File with the key that signs web hooks.
     pub hook_key_file: Option<PathBuf>,
-    /// Prefixes of topics that events may be published to. Empty = nothing is published.
+    /// Prefixes of topics that events may be published to. Empty = no publishing.
     pub topics: Vec<String>,
 }
 

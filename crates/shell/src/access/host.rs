@@ -1,9 +1,9 @@
-//! Host names under which a server answers when it requires no token.
+//! Host names under which a server answers when it does not require a token.
 //!
-//! Purpose: a page from elsewhere, in a browser on the same machine, must not reach a server on
+//! Purpose: a page of another origin, in a browser on the same machine, must not reach a server on
 //! loopback: neither under a name of its own that resolves to loopback (DNS rebinding), nor by a
 //! request across origins. So without tokens the `Host` header must name this machine or one of the
-//! names that are set, and so must `Origin` where a browser sends it.
+//! configured names, and so must `Origin` where a browser sends it.
 //!
 //! Source: "Protecting Browsers from DNS Rebinding Attacks" (Jackson et al., CCS 2007), whose
 //! server-side defence this is.
@@ -13,12 +13,13 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri, Version};
 use std::net::IpAddr;
 
-/// The names of requests that may come in without a token.
+/// Names under which requests without a token are admitted.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
-    /// As given by the setting `hosts`, in small letters.
+    /// Names of the setting `hosts`, in lower case.
     given: Vec<String>,
-    /// Everything may come in: `allow_open` on an address that others reach, and no names given.
+    /// All names are admitted: `allow_open` on an address that others reach, without configured
+    /// names.
     any: bool,
 }
 
@@ -40,8 +41,8 @@ impl Names {
         loopback || self.given.iter().any(|name| *name == bare)
     }
 
-    /// Admits a request under one of the names, unless it comes from a page of another one that is
-    /// not allowed.
+    /// Admits a request under one of the names, unless it was sent by a page of a name that is not
+    /// allowed.
     pub(crate) fn admit(
         &self,
         uri: &Uri,
@@ -62,7 +63,7 @@ impl Names {
         let Some(origin) = headers.get(ORIGIN).filter(|_| !is_welcome) else {
             return Ok(());
         };
-        // The port counts too: another program of this machine may serve pages under another one.
+        // The port counts too: another program of this machine may serve pages under another port.
         let from = origin
             .to_str()
             .ok()
@@ -74,9 +75,9 @@ impl Names {
     }
 }
 
-/// True when a request names its host as HTTP requires: HTTP/1.1 once, the others at most once, and
-/// as a name with or without a port. Two programs before a handler would read two names
-/// differently.
+/// True when a request names its host as HTTP requires: exactly once in HTTP/1.1, at most once in
+/// other versions, and as a name with or without a port. Programs disagree about requests with two
+/// names.
 pub(crate) fn is_named_once(version: Version, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {

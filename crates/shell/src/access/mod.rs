@@ -1,12 +1,12 @@
 //! Access control.
 //!
-//! Every request has an [`Access`], made of its token (or of there being no tokens) before a route
-//! sees it. Routes check each stream they touch against it, and the parts of a table that they show
-//! ([`seen`]). Streams that may not be seen are answered like ones that do not exist.
+//! Every request has an [`Access`], made of its token, or of the absence of tokens, before a route
+//! handles it. Routes check each stream that they access, and the parts of a table that they show
+//! ([`seen`]), against the [`Access`]. Invisible streams are answered like absent ones.
 //!
-//! Invariants: an `Access` never gets wider during its life; a request without a valid token has
-//! none once tokens are in use. Concurrency: the tokens in force are one immutable
-//! [`tokens::Tokens`] that is replaced whole.
+//! Invariants: the rights of an `Access` never grow; when tokens are in use, a request without a
+//! valid token does not have an `Access`. Concurrency: the valid tokens are one immutable
+//! [`tokens::Tokens`] that is replaced as a whole.
 
 pub(crate) mod host;
 mod revocations;
@@ -34,25 +34,25 @@ pub const PRODUCER_BYTES_MAX: usize = 255;
 /// Rights of a request.
 #[derive(Debug, Clone)]
 pub enum Access {
-    /// No tokens are in use: everything.
+    /// Tokens are not in use: everything is allowed.
     Open {
-        /// Whether tokens have come into use since.
+        /// Tells whether tokens have come into use since.
         guard: Arc<Guard>,
     },
     /// Rights of a token.
     Token {
         /// The token.
         grant: Arc<Grant>,
-        /// Whether it has been revoked since.
+        /// Tells whether the token has been revoked since.
         guard: Arc<Guard>,
     },
     /// Rights of a ticket: reading, of the streams it names.
     Ticket {
-        /// The subject of the ticket, with the rules of what it may read.
+        /// Subject of the ticket, with its rules for reading.
         grant: Arc<Grant>,
         /// The signed ticket.
         ticket: Arc<Ticket>,
-        /// Whether it has been revoked since.
+        /// Tells whether the ticket has been revoked since.
         guard: Arc<Guard>,
     },
 }
@@ -79,7 +79,7 @@ impl Access {
         action != Action::Read && (is_ticket || self.guard().is_read_only())
     }
 
-    /// The streams of which alone something may be done; `None` = all that rules allow.
+    /// The only streams that the access may use; `None` = all that rules allow.
     fn named(&self) -> Option<&[StreamName]> {
         match self {
             Access::Ticket { ticket, .. } if !ticket.streams.is_empty() => Some(&ticket.streams),
@@ -87,7 +87,7 @@ impl Access {
         }
     }
 
-    /// Whether this may be done with everything.
+    /// True when the action is allowed on all streams.
     #[must_use]
     pub fn all(&self, action: Action) -> bool {
         !self.is_barred(action)
@@ -99,7 +99,7 @@ impl Access {
             })
     }
 
-    /// Whether this may be done with a stream.
+    /// True when the action is allowed on a stream.
     #[must_use]
     pub fn may(&self, action: Action, table: &str, tags: &[(String, String)]) -> bool {
         let is_it = |name: &StreamName| name.table() == table && name.tags() == tags;
@@ -107,7 +107,7 @@ impl Access {
             && self.rules_allow(action, table, tags)
     }
 
-    /// Whether rules let this be done with a stream, or with a table where there are no tags.
+    /// True when rules allow this action on a stream, or without tags on its table.
     pub(crate) fn rules_allow(
         &self,
         action: Action,
@@ -122,7 +122,8 @@ impl Access {
             })
     }
 
-    /// Whether something may be done with some table whose name begins so and goes on.
+    /// True when the action is allowed on some table whose name is longer than `beginning` and
+    /// starts with it.
     pub fn any_behind(&self, action: Action, beginning: &str) -> bool {
         !self.is_barred(action)
             && self.rules().is_none_or(|rules| {
@@ -131,7 +132,7 @@ impl Access {
             })
     }
 
-    /// Whether something may be done at all.
+    /// True when the action is allowed on any stream.
     pub fn any(&self, action: Action) -> bool {
         let mut rules = self.rules().map(|rules| rules.iter());
         !self.is_barred(action)
@@ -140,22 +141,22 @@ impl Access {
                 .is_none_or(|rules| rules.any(|r| r.action == action))
     }
 
-    /// Whether every stream may be read, so that nothing need be left out.
+    /// True when every stream is readable, so that no data must be left out.
     pub fn reads_all(&self) -> bool {
         self.all(Action::Read)
     }
 
-    /// Whether every stream may be written.
+    /// True when every stream is writable.
     pub fn writes_all(&self) -> bool {
         self.all(Action::Write)
     }
 
-    /// Whether a stream may be read.
+    /// True when a stream is readable.
     pub fn may_read(&self, table: &str, tags: &[(String, String)]) -> bool {
         self.may(Action::Read, table, tags)
     }
 
-    /// Whether a stream may be read.
+    /// True when a stream is readable.
     pub fn may_read_stream(&self, stream: &StreamName) -> bool {
         self.may_read(stream.table(), stream.tags())
     }
@@ -173,18 +174,18 @@ impl Access {
         })
     }
 
-    /// Whether a stream may be written.
+    /// True when a stream is writable.
     pub fn may_write(&self, table: &str, tags: &[(String, String)]) -> bool {
         self.may(Action::Write, table, tags)
     }
 
-    /// Whether a stream may be written.
+    /// True when a stream is writable.
     pub fn may_write_stream(&self, stream: &StreamName) -> bool {
         self.may_write(stream.table(), stream.tags())
     }
 
-    /// Cache key of answers that depend on the rights to read: an empty text where everything may
-    /// be read, else the token, whose rules never change.
+    /// Cache key of answers that depend on the rights to read: empty where everything is readable,
+    /// otherwise the token, whose rules never change.
     pub fn kept_for(&self) -> String {
         match self {
             Access::Token { grant, .. } if !self.reads_all() => {
@@ -204,9 +205,10 @@ impl Access {
         }
     }
 
-    /// Stored name of a producer: each database has producers of its own (`None` = the one without
-    /// a name). So has a token that may write some streams only, so that its numbers can neither
-    /// make a batch of another token look like one that is stored, nor reveal it.
+    /// Stored name of a producer: each database has its own producers (`None` = the database
+    /// without a name). A token that may write some streams only also has its own producers, so
+    /// that its numbers can neither make a batch of another token look like a stored one, nor
+    /// reveal such a batch.
     pub fn producer(&self, name: String, database: Option<&str>) -> String {
         let token = match self {
             Access::Token { grant, .. } if !self.writes_all() => Some(grant.name.as_str()),
@@ -215,7 +217,7 @@ impl Access {
         if token.is_none() && database.is_none() {
             return name;
         }
-        // Neither a header, nor the name of a token or a database has a line feed.
+        // Headers and names of tokens and databases do not contain a line feed.
         let parts = [Some(name.as_str()), token.or(Some("")), database];
         let given = parts.into_iter().flatten();
         let own = given.collect::<Vec<_>>().join("\n");
@@ -226,8 +228,8 @@ impl Access {
         }
     }
 
-    /// Whether it still holds: false once its token is revoked or has ended, or tokens have come
-    /// into use. For answers that last.
+    /// True while the access is valid: false after its token is revoked or has expired, or tokens
+    /// have come into use. For long-lived answers.
     pub fn is_current(&self) -> bool {
         match self {
             Access::Open { guard } => guard.is_open(),
@@ -242,7 +244,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Access {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Access, ErrorAnswer> {
         parts.extensions.get::<Access>().cloned().ok_or_else(|| {
-            // The layer around all routes puts it there.
+            // The middleware of all routes inserts it.
             ErrorAnswer::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "E_INTERNAL",

@@ -1,17 +1,17 @@
-//! Recently revoked tokens, as other nodes report them: nodes have the list of tokens only when it
-//! was copied there, and tickets must not be valid until then.
+//! Recently revoked tokens, as other nodes report them: the list of tokens reaches other nodes only
+//! when it is copied to them, and tickets of a revoked token must not be valid until then.
 //!
 //! The text is `LIST:ID` with commas between: the first version of the list without a token, and
 //! the token's id. Dispatchers send it to nodes, and clouds to their edges.
 //!
-//! Invariants: at most [`REVOKED_MAX`] are known, the newest; the ones before them end with their
-//! tickets. A report takes rights away and never gives any. Concurrency: plain data. Failure: a
-//! malformed text is refused, as a whole.
+//! Invariants: the newest [`REVOKED_MAX`] revocations are stored; older ones end with their
+//! tickets. A report removes rights and never adds any. Concurrency: plain data. Failure: a
+//! malformed text is refused as a whole.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Most reported tokens.
+/// Maximum reported tokens.
 pub(super) const REVOKED_MAX: usize = 256;
 /// Longest id that is taken.
 const ID_MAX: usize = 32;
@@ -19,7 +19,7 @@ const ID_MAX: usize = 32;
 /// Revoked tokens.
 #[derive(Debug, Default)]
 pub(super) struct Revocations {
-    /// By id: the first version of the list without it.
+    /// First version of the list without a token, by the token's id.
     told: BTreeMap<String, u64>,
 }
 
@@ -31,7 +31,7 @@ fn one(text: &str) -> Option<(u64, &str)> {
 }
 
 impl Revocations {
-    /// Takes a text of all that are revoked; false when it is none.
+    /// Accepts a text of all revocations; false when the text is malformed.
     pub(super) fn take(&mut self, text: &str) -> bool {
         if text.is_empty() {
             return true;
@@ -59,7 +59,7 @@ impl Revocations {
         self.told.get(id).copied()
     }
 
-    /// All of them as text, with others that are known here.
+    /// All revocations as text, including `own`.
     pub(super) fn text<'a>(&self, own: impl Iterator<Item = (u64, &'a str)>) -> String {
         let mut all: BTreeMap<&str, u64> = own.map(|(list, id)| (id, list)).collect();
         for (id, list) in &self.told {
@@ -72,7 +72,7 @@ impl Revocations {
         let beyond = all.len().saturating_sub(REVOKED_MAX);
         for (list, id) in all.into_iter().skip(beyond) {
             let comma = if out.is_empty() { "" } else { "," };
-            // Text takes all that is written to it.
+            // Writing to a `String` cannot fail.
             let _ = write!(out, "{comma}{list}:{id}");
         }
         out

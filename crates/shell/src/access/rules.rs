@@ -1,9 +1,9 @@
 //! Rules: an action and a pattern over streams.
 //!
-//! A pattern is written like a stream, `weather,origin=E*`: a table, and for some tags the values
-//! they must have. In the table and in values `*` stands for any text, also none; a backslash keeps
-//! the next character. A tag that is not named may have any value or be absent; one that is named
-//! must be there.
+//! A pattern is written like a stream, `weather,origin=E*`: a table, and the required values of
+//! some tags. In the table and in values `*` matches any text, including the empty text; a
+//! backslash quotes the next character. A tag that the pattern does not name may have any value or
+//! be absent; a named tag must be present.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub enum Action {
     Read,
     /// Store data.
     Write,
-    /// Change or remove what is stored.
+    /// Change or remove stored data.
     Manage,
 }
 
@@ -34,22 +34,22 @@ impl fmt::Display for Action {
     }
 }
 
-/// Why a text is no rule.
+/// Reason why a text is not a rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// The first word is none of the actions.
+    /// The first word is not one of the actions.
     #[error(
         "`{0}` is no action: a rule is read, write or manage, a blank, and a pattern, such as `read weather,origin=E*`"
     )]
     Action(String),
-    /// There is no table.
+    /// The table is missing.
     #[error("the pattern `{0}` names no table; `*` is all of them")]
     Table(String),
     /// A part after a comma is not `tag=value`.
     #[error("`{0}` in the pattern is not of the form tag=value")]
     Tag(String),
-    /// A backslash stands at the end.
+    /// A backslash is the last character.
     #[error("the pattern `{0}` ends with a backslash, which keeps the character after it")]
     Backslash(String),
 }
@@ -72,7 +72,7 @@ impl Glob {
         let Some((last, middle)) = rest.split_last() else {
             return text.is_empty();
         };
-        // The leftmost place for each part leaves the most for those after it.
+        // The leftmost match of each part leaves the most text for the parts after it.
         for part in middle {
             let Some(at) = text.find(part.as_str()) else {
                 return false;
@@ -82,7 +82,7 @@ impl Glob {
         text.ends_with(last.as_str())
     }
 
-    /// Whether some longer text that begins so fits.
+    /// True when the pattern matches some longer text with this beginning.
     fn fits_behind(&self, beginning: &str) -> bool {
         let Some((first, rest)) = self.parts.split_first() else {
             return false;
@@ -90,7 +90,7 @@ impl Glob {
         if rest.is_empty() {
             return first.len() > beginning.len() && first.starts_with(beginning);
         }
-        // What stands behind a star comes at the end of as long a text as needed.
+        // The part after a star can match at the end of a sufficiently long text.
         first.starts_with(beginning) || beginning.starts_with(first.as_str())
     }
 
@@ -99,7 +99,7 @@ impl Glob {
     }
 }
 
-/// Which streams a rule is about.
+/// Streams that a rule applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
@@ -108,7 +108,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether a stream, of `table` with these tags, is meant.
+    /// True when the pattern matches a stream of `table` with these tags.
     #[must_use]
     pub fn matches(&self, table: &str, tags: &[(String, String)]) -> bool {
         self.table.matches(table)
@@ -118,19 +118,20 @@ impl Pattern {
             })
     }
 
-    /// Whether every stream is meant, also those not made yet.
+    /// True when the pattern matches every stream, including future ones.
     #[must_use]
     pub fn is_everything(&self) -> bool {
         self.tags.is_empty() && self.table.is_everything()
     }
 
-    /// Whether some stream of this table could be meant.
+    /// True when the pattern could match a stream of this table.
     #[must_use]
     pub fn may_concern(&self, table: &str) -> bool {
         self.table.matches(table)
     }
 
-    /// Whether some stream of a table could be meant whose name begins so and goes on.
+    /// True when the pattern could match a stream of a table whose name is longer than `beginning`
+    /// and starts with it.
     #[must_use]
     pub fn may_concern_behind(&self, beginning: &str) -> bool {
         self.table.fits_behind(beginning)
@@ -169,7 +170,7 @@ impl FromStr for Pattern {
     }
 }
 
-/// Splits at a character that no backslash keeps; the backslashes stay.
+/// Splits at a character that is not escaped by a backslash; the backslashes stay.
 fn split(text: &str, at: char) -> Result<Vec<String>, RuleError> {
     let mut parts = vec![String::new()];
     let mut chars = text.chars();
@@ -189,7 +190,7 @@ fn split(text: &str, at: char) -> Result<Vec<String>, RuleError> {
     Ok(parts)
 }
 
-/// Splits `key=value` at the first `=` that no backslash keeps.
+/// Splits `key=value` at the first `=` that is not escaped by a backslash.
 fn split_once(part: &str) -> Option<(&str, &str)> {
     let mut kept = false;
     for (at, c) in part.char_indices() {
@@ -203,7 +204,7 @@ fn split_once(part: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Without the backslashes.
+/// Returns a text without its backslashes.
 fn plain(text: &str) -> String {
     glob_parts(text, false).concat()
 }
@@ -236,12 +237,12 @@ fn glob_parts(text: &str, stars: bool) -> Vec<String> {
 pub struct Rule {
     /// The permitted action.
     pub action: Action,
-    /// With which streams.
+    /// Streams of the rule.
     pub pattern: Pattern,
 }
 
 impl Rule {
-    /// Whether it lets one read.
+    /// True when the rule allows reading.
     pub(crate) fn is_read(&self) -> bool {
         self.action == Action::Read
     }

@@ -1,14 +1,15 @@
-//! Visible part of a table for a session: the one decision for every route, language and front end.
+//! Visible part of a table for a session: the only implementation, for every route, language and
+//! front end.
 //!
-//! A table's tags and fields belong to all of its streams together. A token that may read some of
-//! them only sees the tags that these have, and the fields of which these have a value; a table of
-//! which no stream may be read is as if it were not there. A token that may read every stream of a
-//! table, or manages it, sees all of its fields.
+//! A table's tags and fields belong to all of its streams together. A token that may read only some
+//! streams sees the tags of these streams, and the fields with values in them; a table without
+//! readable streams seems absent. A token that may read every stream of a table, or manages it,
+//! sees all of its fields.
 //!
-//! Invariants: visibility depends on nothing but the streams that may be read. The fields of
-//! streams are cached by the version of their data, never by token. Concurrency: a cache with any
-//! number of callers; everything else belongs to one request. Failure: damage to a stream whose
-//! fields are not known is an error, so that nothing is left out silently.
+//! Invariants: visibility depends only on the readable streams. The fields of streams are cached by
+//! the version of their data, never by token. Concurrency: a cache with any number of callers;
+//! other values belong to one request. Failure: damage to a stream whose fields are not cached is
+//! an error, so that no field is left out silently.
 
 use super::Access;
 use super::rules::Action;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 /// Streams whose fields are cached.
 const CACHED_MAX: usize = 65_536;
-/// Names looked at together.
+/// Names examined together.
 const NAMES_AT_ONCE: usize = 4_096;
 
 /// Fields with their types, in the order of the table.
@@ -33,18 +34,18 @@ pub type Fields = Vec<(String, FieldType)>;
 pub struct VisibleTable {
     /// The tags, sorted.
     pub tags: Vec<String>,
-    /// In the order of the table.
+    /// Fields in the order of the table.
     pub fields: Fields,
 }
 
-/// Of which of its table's fields a stream has a value, at a version of its data.
+/// Presence of values of each of the table's fields in a stream, at a version of its data.
 #[derive(Debug)]
 struct FieldPresence {
     version: u64,
     fields: Box<[bool]>,
 }
 
-/// Which fields streams hold.
+/// Fields with values, by stream.
 pub(super) struct StreamFields {
     streams: Cache<StreamName, Arc<FieldPresence>>,
 }
@@ -66,14 +67,15 @@ impl Default for StreamFields {
 }
 
 impl StreamFields {
-    /// For each of the table's fields whether the stream has a value of it.
+    /// For each of the table's fields, whether the stream has a value of the field.
     fn of(
         &self,
         snapshot: &Snapshot,
         stream: &StreamName,
         known: &Fields,
     ) -> Result<Arc<FieldPresence>> {
-        // Fields of the table are part of the version. Where values expire there is none.
+        // Fields of the table are part of the version. A table whose values expire does not have a
+        // version.
         let version = snapshot.version(stream, &ClosedRange::ALL)?;
         if let (Some(version), Some(kept)) = (version, self.streams.get(stream))
             && kept.version == version.number
@@ -103,7 +105,7 @@ impl StreamFields {
     }
 }
 
-/// `None` for what is not there, or not any more.
+/// `None` for an object that is absent or was removed.
 fn there<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -113,20 +115,20 @@ fn there<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 impl Access {
-    /// The visible fields of a table; `None` when none of the table is visible.
+    /// Visible fields of a table; `None` when no part of the table is visible.
     ///
     /// # Errors
-    /// The engine's own, but for `not_found`.
+    /// Errors of the engine, except `not_found`.
     pub fn fields(&self, snapshot: &Snapshot, table: &str) -> Result<Option<Fields>> {
         let told = self.told(snapshot, table, false)?;
         Ok(told.map(|told| told.fields))
     }
 
-    /// The visible tags and fields of a table; `None` when none of the table is visible. Reads the
-    /// names of all streams, unless everything may be read.
+    /// The visible tags and fields of a table; `None` when no part of the table is visible. Reads
+    /// the names of all streams, unless all streams are readable.
     ///
     /// # Errors
-    /// The engine's own, but for `not_found`.
+    /// Errors of the engine, except `not_found`.
     pub fn table(&self, snapshot: &Snapshot, table: &str) -> Result<Option<VisibleTable>> {
         self.told(snapshot, table, true)
     }
@@ -134,7 +136,7 @@ impl Access {
     /// The type of a field of a stream; `None` when either is not there or not visible.
     ///
     /// # Errors
-    /// The engine's own, but for `not_found`.
+    /// Errors of the engine, except `not_found`.
     pub fn field_type(
         &self,
         snapshot: &Snapshot,
@@ -146,10 +148,10 @@ impl Access {
     }
 
     /// Looks a stream up for reads of one of its fields, with the type of the field; `None` when
-    /// either is not there or not visible.
+    /// either is absent or not visible.
     ///
     /// # Errors
-    /// The engine's own, but for `not_found`.
+    /// Errors of the engine, except `not_found`.
     pub fn resolve(
         &self,
         snapshot: &Snapshot,

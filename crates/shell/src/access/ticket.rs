@@ -5,10 +5,10 @@
 //! The page is `docs/cluster/tickets.md`, the bytes are `docs/format/ticket.md`.
 //!
 //! Invariants: a ticket allows reading only, on one route of one database, of the streams it names
-//! where it names any, and never more than the rules of its subject. A ticket is worth nothing
-//! without the signature of a key that the checking node trusts, before its time or behind it.
-//! Concurrency: plain data. Failure: a text that is no ticket is refused; the reason is for the
-//! log, not for the client.
+//! (all if it does not name any), within the rules of its subject. A ticket is invalid without the
+//! signature of a key that the checking node trusts, before its validity and after it. Concurrency:
+//! plain data. Failure: a malformed ticket is refused; the reason is logged, not sent to the
+//! client.
 
 use super::rules::{Action, Rule};
 use data_encoding::BASE64URL_NOPAD;
@@ -23,17 +23,18 @@ pub const TICKET_PREFIX: &str = "hwt1.";
 /// Longest ticket as text, in bytes.
 pub const TICKET_BYTES_MAX: usize = 16 << 10;
 
-/// Before what is signed, so that no other signature of the key is one of a ticket.
+/// Prefix of the signed bytes, so that a signature of the key for another purpose is not valid for
+/// a ticket.
 const CONTEXT: &[u8] = b"headwater ticket 1\n";
 
-/// Why a ticket is not taken.
+/// Reason for refusing a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TicketError {
-    /// The text is no ticket.
+    /// The text is not a ticket.
     #[error("this is no ticket: {0}")]
     Garbled(String),
-    /// The text is too long, or not of the letters of one.
+    /// The text is too long, or contains characters that tickets do not have.
     #[error("this is no text of a ticket")]
     Text,
     /// No trusted key has signed it.
@@ -42,18 +43,18 @@ pub enum TicketError {
     /// Outside of its time, by the clock of this node.
     #[error("its time has not come or is over")]
     Time,
-    /// For another database.
+    /// Issued for another database.
     #[error("it is for another database")]
     Audience,
-    /// For another route.
+    /// Issued for another route.
     #[error("it is for another route")]
     Route,
-    /// Its subject was revoked.
+    /// The ticket's subject was revoked.
     #[error("its subject was revoked or has ended")]
     Revoked,
 }
 
-/// Rights of a ticket's subject, as rules; an invalid pattern allows nothing.
+/// Rights of a ticket's subject, as rules; an invalid pattern matches no stream.
 pub(crate) fn rules(ticket: &Ticket) -> Vec<Rule> {
     let patterns = ticket.patterns.iter().filter_map(|text| text.parse().ok());
     patterns
@@ -69,7 +70,7 @@ pub(crate) fn rules(ticket: &Ticket) -> Vec<Rule> {
 pub struct TicketKey(SigningKey);
 
 impl TicketKey {
-    /// The key of a seed, which must be secret; `None` for an invalid one.
+    /// The key of a secret seed; `None` for an invalid seed.
     #[must_use]
     pub fn of_seed(seed: &[u8; 32]) -> Option<TicketKey> {
         SigningKey::of_seed(seed).map(TicketKey)
@@ -90,7 +91,7 @@ impl TicketKey {
     }
 }
 
-/// Reads a ticket that one of these keys has signed, and says which.
+/// Verifies a ticket, and returns it with the key that signed it.
 ///
 /// # Errors
 /// [`TicketError::Text`], [`TicketError::Garbled`], [`TicketError::Signature`].
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(holds, [true; 4]);
         let holds = [-121, -600, 421, 900].map(at);
         assert_eq!(holds, [false; 4]);
-        // One that would hold for longer than tickets do holds never.
+        // A ticket with a longer validity than allowed is never valid.
         let long = Ticket {
             ends_ns: i64::MAX,
             ..ticket()

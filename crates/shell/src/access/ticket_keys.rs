@@ -6,7 +6,7 @@
 
 use super::ticket::{Audience, PublicKey};
 
-/// Most keys that are trusted because of a token.
+/// Maximum keys that are trusted because of a token.
 const SHOWN_MAX: usize = 16;
 
 /// A key that was presented with a token.
@@ -21,9 +21,9 @@ struct Shown {
 #[derive(Debug, Default)]
 pub(super) struct TicketKeys {
     pub(super) audience: Option<Audience>,
-    /// By a setting.
+    /// Keys trusted by a setting.
     pub(super) set: Vec<PublicKey>,
-    /// By tokens, the oldest first.
+    /// Keys trusted because of tokens, the oldest first.
     shown: Vec<Shown>,
 }
 
@@ -44,7 +44,7 @@ impl TicketKeys {
         self.shown.push(shown);
     }
 
-    /// Keys that are trusted where these tokens hold.
+    /// Keys that are trusted; `holds` tells whether a token is valid.
     pub(super) fn trusted(&self, holds: impl Fn(&str) -> bool) -> Vec<PublicKey> {
         let shown = self.shown.iter().filter(|shown| holds(&shown.by));
         let shown = shown.map(|shown| shown.key);

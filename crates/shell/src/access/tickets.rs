@@ -1,11 +1,11 @@
 //! Validation of tickets, and their creation.
 //!
 //! Invariants: a key that was presented with a token is trusted as long as that token is valid.
-//! Where this node's list of tokens is as new as that of the ticket, its own rules of the subject
-//! count, and a subject that is not in it has nothing. A ticket that is older than the revocation
-//! of its subject is worth nothing, whatever the list here says. Concurrency: a few keys under a
-//! lock, which is released before anything that waits. Failure: a refusal gives the client no
-//! reason; the reason is in the log.
+//! Where this node's list of tokens is at least as new as the list of the ticket, its own rules of
+//! the subject count, and a subject that is missing in the list has no rights. A ticket that is
+//! older than the revocation of its subject is invalid, regardless of the local list. Concurrency:
+//! a few keys under a lock, which is released before any wait. Failure: a refusal does not tell the
+//! client the reason; the reason is in the log.
 
 use super::Access;
 use super::ticket::{
@@ -22,7 +22,8 @@ impl Guard {
         (all.audience, all.set) = (Some(audience), keys);
     }
 
-    /// Trusts a key that was shown with a token, if that token reads everything. True when it does.
+    /// Trusts a key that was presented with a token, if that token reads everything. True when it
+    /// does.
     pub fn trust(&self, access: &Access, key: PublicKey) -> bool {
         let Access::Token { grant, .. } = access else {
             return false;
@@ -47,7 +48,7 @@ impl Guard {
     /// Rights of a request with this ticket.
     ///
     /// # Errors
-    /// When it is refused; the reason is in the log.
+    /// When the ticket is refused; the reason is in the log.
     pub(crate) fn admit_ticket(
         self: &Arc<Self>,
         text: &str,
@@ -83,7 +84,8 @@ impl Guard {
         })
     }
 
-    /// The recently revoked tokens, by the list here and by reports of others, to be passed on.
+    /// Recently revoked tokens, from the local list and from reports of other nodes, for
+    /// forwarding.
     #[must_use]
     pub fn revoked(&self) -> String {
         let tokens = self.in_force();
@@ -91,8 +93,8 @@ impl Guard {
         self.revocations.read().text(own)
     }
 
-    /// Takes a report of revoked tokens from a client whose token reads everything. False where it
-    /// is refused.
+    /// Accepts a report of revoked tokens from a client whose token reads everything. False when
+    /// the report is refused.
     pub fn take_revoked(&self, access: &Access, text: &str) -> bool {
         let is_trusted = matches!(access, Access::Token { .. }) && access.reads_all();
         is_trusted && self.take_revoked_of_cloud(text)
@@ -109,7 +111,7 @@ impl Guard {
         Timestamp::from_nanos(i64::try_from(ns).unwrap_or(i64::MAX))
     }
 
-    /// The subject of a ticket with its rules, if it has any still.
+    /// Subject of a ticket with its rules, if any rights remain.
     fn subject(&self, ticket: &Ticket) -> Option<Arc<Grant>> {
         let tokens = self.in_force()?;
         let revoked = self.revocations.read().since(&ticket.subject);
@@ -127,14 +129,14 @@ impl Guard {
         }
     }
 
-    /// Whether a ticket that was admitted still holds.
+    /// True while an admitted ticket is still valid.
     pub(super) fn holds_ticket(&self, ticket: &Ticket) -> bool {
         !self.is_open() && ticket.holds_at(self.time()) && self.subject(ticket).is_some()
     }
 
-    /// A ticket for the subject of this access, for reading on a route of a database: of some
-    /// streams, or of all that it may read where none are named. `None` where there are no tokens,
-    /// so that none is needed, or there is nothing to be read.
+    /// A ticket for the subject of this access, for reading on a route of a database: some streams,
+    /// or all readable streams if `streams` is empty. `None` where tokens are not in use, so that a
+    /// ticket is not needed, or no stream is readable.
     #[must_use]
     pub fn ticket(
         &self,
@@ -183,7 +185,7 @@ mod tests {
     };
     const ROUTE: &str = "/api/v1/tiles";
 
-    /// A node with the same tokens as another, with a clock of its own.
+    /// A node with the same tokens as another, with a separate clock.
     struct Node {
         guard: Arc<Guard>,
         file: TokenFile,
@@ -286,7 +288,7 @@ mod tests {
         let access = desk.access(&reader);
         let elsewhere = desk.guard.ticket(&key, &access, (other, ROUTE), &[]);
         assert!(node.take(&elsewhere.unwrap()).is_none());
-        // Clocks two minutes apart do no harm, ten minutes do.
+        // Clocks that differ by two minutes are tolerated; ten minutes are not.
         for (seconds, holds) in [(120, true), (600, false)] {
             for sign in [1, -1] {
                 let node = Node::new(Some(&desk.file.path()), seconds * sign);
@@ -321,7 +323,8 @@ mod tests {
         let narrow = make(&desk.file, "narrow", &["read pumps"]);
         let own = make(&desk.file, "desk again", &["read *"]);
         desk.guard.refresh();
-        // A list of its own that is newer than a ticket would refuse who is not in it.
+        // A local list that is newer than the ticket would refuse subjects that are missing in the
+        // list.
         let node = Node::new(Some(&desk.file.path()), 0);
         assert!(node.guard.trust(&node.access(&own), key.public()));
         let ticket = issue(&desk, &key, &reader, &[pump("1")]);
@@ -341,7 +344,7 @@ mod tests {
         assert_eq!(node.guard.revoked(), told);
         let again = Guard::new(desk.file.clone()).unwrap();
         assert_eq!(again.revoked(), told);
-        // Who gets a token under that name again has tickets.
+        // A new token under the same name has tickets again.
         let back = make(&desk.file, "reader", &["read pumps"]);
         desk.guard.refresh();
         let ticket = issue(&desk, &key, &back, &[pump("1")]);
@@ -360,7 +363,8 @@ mod tests {
         desk.guard.refresh();
         let ticket = issue(&desk, &key, &young, &[pump("1")]);
         assert!(node.take(&ticket).unwrap().may_read_stream(&pump("1")));
-        // Once the list is newer than the ticket, and does not have it, it was revoked.
+        // A list that is newer than the ticket and does not contain the subject means that the
+        // subject was revoked.
         for name in ["a", "b"] {
             make(&node.file, name, &[]);
         }

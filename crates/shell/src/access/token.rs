@@ -31,7 +31,7 @@ fn random_bytes<const N: usize>() -> std::io::Result<[u8; N]> {
 /// Fills in random bytes from the system's generator, which cannot be guessed.
 ///
 /// # Errors
-/// When the system gives none.
+/// When the system cannot supply random bytes.
 pub fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
     rustls::crypto::ring::default_provider()
         .secure_random
@@ -42,7 +42,7 @@ pub fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
 /// Random bytes from the system's generator, as hexadecimal text.
 ///
 /// # Errors
-/// When the system gives none.
+/// When the system cannot supply random bytes.
 pub fn random_hex<const N: usize>() -> std::io::Result<String> {
     random_bytes::<N>().map(|bytes| hex(&bytes))
 }
@@ -66,11 +66,11 @@ pub fn from_hex(text: &str) -> Option<Hash> {
 /// The token a request carries.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Carried {
-    /// There is no such header.
+    /// The header is missing.
     Nothing,
-    /// There is one that is not understood.
+    /// The header is malformed.
     Garbled,
-    /// This one.
+    /// The header has this token.
     Token(String),
 }
 

@@ -3,14 +3,14 @@
 //! Purpose: `headwater token` changes the file; a running server reads it again within a second.
 //! The page is `docs/operate/security.md`.
 //!
-//! Invariants: the file has hashes, never tokens. Once there is a file, tokens are in use, also
-//! when it lists none: revoking the last token locks the server and never opens it.
+//! Invariants: the file has hashes, never tokens. While the file exists, tokens are in use, even if
+//! the list is empty: revoking the last token locks the server and never opens it.
 //!
-//! Concurrency: commands take turns by a lock on `DIR/tokens.lock`. Readers see the old file or the
-//! new one, since the new one is synced and then renamed over it.
+//! Concurrency: commands are serialised by a lock on `DIR/tokens.lock`. Readers see the old file or
+//! the new one, since the new file is synced and then renamed over it.
 //!
-//! Failure: a file that cannot be read or understood stops a start; while a server runs, the tokens
-//! read last stay in force and the log says so.
+//! Failure: a file that cannot be read or parsed prevents the start; while a server runs, the
+//! tokens read last stay valid, with a message in the log.
 
 use super::Access;
 use super::revocations::{REVOKED_MAX, Revocations};
@@ -29,17 +29,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// Most tokens of a database: each request is compared with all of them.
+/// Maximum tokens of a database: each request is compared with all of them.
 pub const TOKENS_MAX: usize = 1000;
 /// Longest name of a token in bytes.
 const NAME_MAX: usize = 200;
 const FILE: &str = "tokens.json";
 const LOCK: &str = "tokens.lock";
 const VERSION: u32 = 1;
-/// For how long the file says who was taken out: longer than a ticket holds, with clocks apart.
+/// Time for which the file lists removed tokens: longer than the validity of a ticket plus the
+/// clock difference.
 const REVOKED_KEPT: jiff::SignedDuration = jiff::SignedDuration::from_mins(15);
 
-/// Why tokens cannot be read or changed.
+/// Reason why tokens cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -51,7 +52,7 @@ pub enum TokenError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The file is not what `headwater token` writes.
+    /// The file does not have the format of `headwater token`.
     #[error("{path}: {reason}; correct it, or move it away and make new tokens")]
     Damaged {
         /// The file.
@@ -62,13 +63,13 @@ pub enum TokenError {
     /// The name cannot be taken.
     #[error("a token's name is 1 to {NAME_MAX} bytes without control characters")]
     Name,
-    /// There is one of this name.
+    /// A token with this name exists.
     #[error("there is a token named `{0}`; take another name, or revoke it first")]
     Taken(String),
-    /// None has this name or id.
+    /// No token has this name or id.
     #[error("there is no token with the name or id `{0}`; `headwater token list` names them")]
     Unknown(String),
-    /// There are too many.
+    /// The maximum number of tokens is reached.
     #[error("there are {TOKENS_MAX} tokens, which is the most; revoke some first")]
     TooMany,
 }
@@ -76,21 +77,21 @@ pub enum TokenError {
 /// A token in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Names it in logs; random.
+    /// Identifies the token in logs; random.
     pub id: String,
-    /// Names it for people.
+    /// Name for people.
     pub name: String,
-    /// When it was made.
+    /// Creation time.
     pub created: Timestamp,
-    /// From when on it is worth nothing.
+    /// Instant from which on the token is invalid.
     pub expires: Option<Timestamp>,
-    /// Its rights. Without rules it only allows `/metrics`.
+    /// Rights of the token. Without rules it allows only `/metrics`.
     pub rules: Vec<Rule>,
     hash: Hash,
 }
 
 impl Grant {
-    /// The subject of a ticket, with the rights in it: it is no token.
+    /// The subject of a ticket, with the rights in the ticket: not a token.
     pub(super) fn of_subject(id: &str, rules: Vec<Rule>) -> Grant {
         Grant {
             id: id.to_owned(),
@@ -102,7 +103,7 @@ impl Grant {
         }
     }
 
-    /// Whether its time has passed, by the clock of this machine.
+    /// True when the token has expired by the clock of this machine.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over_at(now(&SystemClock::new()))
@@ -123,11 +124,11 @@ fn now(clock: &dyn Clock) -> Timestamp {
 /// Settings of a new token.
 #[derive(Debug, Clone)]
 pub struct NewToken {
-    /// Its name, of which there is no other.
+    /// Name, unique in the list.
     pub name: String,
-    /// Its rights.
+    /// Rights of the token.
     pub rules: Vec<Rule>,
-    /// When it ends.
+    /// Time of expiry.
     pub expires: Option<Timestamp>,
 }
 
@@ -140,28 +141,28 @@ struct Revoked {
     at: Timestamp,
 }
 
-/// The tokens of one state of the file.
+/// The tokens of one version of the file.
 #[derive(Debug, Default)]
 pub struct Tokens {
     grants: Vec<Arc<Grant>>,
     revoked: Vec<Revoked>,
-    /// Goes up with every change; 0 = of before there was such a number.
+    /// Increases with every change; 0 = from before versions existed.
     list: u64,
 }
 
 impl Tokens {
-    /// The tokens, in the order they were made.
+    /// The tokens, in the order of creation.
     #[must_use]
     pub fn grants(&self) -> &[Arc<Grant>] {
         &self.grants
     }
 
-    /// The version of the list, which goes up with every change.
+    /// Version of the list, which increases with every change.
     pub(super) fn list(&self) -> u64 {
         self.list
     }
 
-    /// The token of an id, if it has not ended by `now`.
+    /// The token with this id, if it has not expired by `now`.
     pub(super) fn of_id(&self, id: &str, now: Timestamp) -> Option<&Arc<Grant>> {
         let found = self.grants.iter().find(|grant| grant.id == id);
         found.filter(|grant| !grant.is_over_at(now))
@@ -186,13 +187,13 @@ impl Tokens {
         self.revoked.drain(..beyond);
     }
 
-    /// Whether there is a token of an id, also one that has ended.
+    /// True when a token with this id exists, even an expired one.
     pub(super) fn has_id(&self, id: &str) -> bool {
         self.grants.iter().any(|grant| grant.id == id)
     }
 
-    /// Finds a token that has not ended by `now`. Takes the same time wherever it stands, and
-    /// whether it is there or not.
+    /// Finds a token that has not expired by `now`, in a time that does not depend on its position
+    /// or presence.
     fn find(&self, token: &str, now: Timestamp) -> Option<&Arc<Grant>> {
         let hash = hash(token);
         let mut found = None;
@@ -285,7 +286,7 @@ impl TokenFile {
         }
     }
 
-    /// The same, whose tokens begin and end by this clock.
+    /// The same file, whose tokens begin and expire by this clock.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> TokenFile {
         TokenFile { clock, ..self }
@@ -296,16 +297,16 @@ impl TokenFile {
         now(self.clock.as_ref())
     }
 
-    /// Where it is.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.dir.join(FILE)
     }
 
-    /// Reads it; `None` when there is no file, and so no token was ever made.
+    /// Reads the file; `None` when it does not exist, so that no token was ever created.
     ///
     /// # Errors
-    /// When it cannot be read or is not what [`TokenFile::create`] writes.
+    /// When the file cannot be read or does not have the format of [`TokenFile::create`].
     pub fn read(&self) -> Result<Option<Tokens>, TokenError> {
         let path = self.path();
         let text = match std::fs::read(&path) {
@@ -345,8 +346,8 @@ impl TokenFile {
         }))
     }
 
-    /// Makes a token and returns its text, which is stored nowhere. The first one makes the file,
-    /// and with it tokens are in use from then on.
+    /// Creates a token and returns its text, which is not stored. The first token creates the file,
+    /// and from then on tokens are in use.
     ///
     /// # Errors
     /// When the name cannot be taken, or the file not be read or written.
@@ -378,13 +379,14 @@ impl TokenFile {
         Ok(token)
     }
 
-    /// Takes a token out, by its name or id. A running server forgets it within a second.
+    /// Removes a token, by its name or id. A running server stops accepting the token within a
+    /// second.
     ///
     /// # Errors
-    /// When there is none, or the file cannot be read or written.
+    /// When no such token exists, or the file cannot be read or written.
     pub fn revoke(&self, name_or_id: &str) -> Result<(), TokenError> {
         self.change(|grants| {
-            // A name goes before an id that happens to be the same text.
+            // A name precedes an id that happens to be the same text.
             let by_name = grants.iter().position(|g| g.name == name_or_id);
             let place = by_name.or_else(|| grants.iter().position(|g| g.id == name_or_id));
             grants.remove(place.ok_or_else(|| TokenError::Unknown(name_or_id.to_owned()))?);
@@ -461,15 +463,15 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-/// The tokens in force, and the file they come from.
+/// The valid tokens, and their file.
 #[derive(Debug)]
 pub struct Guard {
     file: TokenFile,
-    /// `None` as long as there is no file.
+    /// `None` while the file does not exist.
     tokens: RwLock<Option<Arc<Tokens>>>,
-    /// Of the file that was read, or failed to be, last.
+    /// Stamp of the file at the last read, successful or not.
     stamp: RwLock<Option<Stamp>>,
-    /// Refuses everything but reading, whatever a token allows.
+    /// Refuses everything but reading, regardless of tokens.
     read_only: bool,
     /// Fields of streams, for tokens that may read some streams only.
     pub(super) stream_fields: StreamFields,
@@ -479,10 +481,10 @@ pub struct Guard {
     pub(super) revocations: RwLock<Revocations>,
 }
 
-/// Why a request is not let in.
+/// Reason for refusing a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied {
-    /// The request has no token.
+    /// The request does not have a token.
     Missing,
     /// The request has an invalid token.
     Wrong,
@@ -491,10 +493,10 @@ pub enum Denied {
 }
 
 impl Guard {
-    /// One over the tokens in a file.
+    /// A guard over the tokens in a file.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the file cannot be read.
     pub fn new(file: TokenFile) -> Result<Guard, TokenError> {
         // The stamp is taken before the file is read, so that a change between the two is read by
         // the next look.
@@ -511,7 +513,7 @@ impl Guard {
         })
     }
 
-    /// The same, or one that refuses every change.
+    /// The same guard, or one that refuses every change.
     #[must_use]
     pub fn read_only(self, read_only: bool) -> Guard {
         Guard { read_only, ..self }
@@ -523,13 +525,13 @@ impl Guard {
         self.read_only
     }
 
-    /// Whether no tokens are in use.
+    /// True when tokens are not in use.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.tokens.read().is_none()
     }
 
-    /// Whether a grant is still among the tokens and has not ended.
+    /// True when a grant is still in the list and has not expired.
     #[must_use]
     pub fn holds(&self, grant: &Arc<Grant>) -> bool {
         let tokens = self.tokens.read();
@@ -539,7 +541,7 @@ impl Guard {
         kept && !grant.is_over_at(self.file.now())
     }
 
-    /// The tokens in force; `None` = none are in use.
+    /// The valid tokens; `None` = tokens are not in use.
     pub(super) fn in_force(&self) -> Option<Arc<Tokens>> {
         self.tokens.read().clone()
     }
@@ -552,12 +554,12 @@ impl Guard {
     /// Rights of a request by its token.
     ///
     /// # Errors
-    /// When it is refused.
+    /// When the request is refused.
     pub fn admit(self: &Arc<Self>, carried: &Carried) -> Result<Access, Denied> {
         let tokens = self.tokens.read().clone();
         let guard = Arc::clone(self);
         match (tokens, carried) {
-            // Clients that must send some token may do so where none is needed.
+            // Clients that always send a token may do so where tokens are not needed.
             (None, _) => Ok(Access::Open { guard }),
             (Some(_), Carried::Nothing) => Err(Denied::Missing),
             (Some(_), Carried::Garbled) => Err(Denied::Wrong),
@@ -571,8 +573,9 @@ impl Guard {
         }
     }
 
-    /// Present rights of the token with this id, or of any client where none are in use; `None`
-    /// when it is not in force any more. For work on behalf of a token without a request.
+    /// Present rights of the token with this id, or of any client where tokens are not in use;
+    /// `None` when the token is not valid any more. For work on behalf of a token without a
+    /// request.
     #[must_use]
     pub fn access_of(self: &Arc<Self>, id: Option<&str>) -> Option<Access> {
         let guard = Arc::clone(self);
@@ -587,7 +590,7 @@ impl Guard {
         }
     }
 
-    /// Reads the file again if it has changed. Takes a system call when it has not.
+    /// Reads the file again if it has changed. Costs a system call when it has not.
     pub fn refresh(&self) {
         let stamp = self.file.stamp().ok();
         if *self.stamp.read() == stamp {

@@ -1,4 +1,4 @@
-//! Metrics of every server at `/metrics`, in the OpenMetrics text format, or in the one before it.
+//! Metrics of every server at `/metrics`, in the OpenMetrics text format, or in its predecessor.
 //!
 //! Purpose: requests by route and status, times to answer, connections, and the process; a role
 //! adds its own metrics. Names follow the conventions of Prometheus: base units, `_total` for
@@ -46,7 +46,7 @@ pub(crate) struct Metrics {
     connections: Gauge,
 }
 
-/// Where the requests of one route are counted.
+/// Counters of the requests of one route.
 #[derive(Debug)]
 pub(crate) struct Observed {
     requests: Family<RequestLabels, Counter>,
@@ -70,7 +70,7 @@ impl Observed {
 }
 
 impl Metrics {
-    /// Creates the metrics; `more` registers the ones of the role.
+    /// Creates the metrics; `more` registers the metrics of the role.
     pub(crate) fn new(env: &Env, more: impl FnOnce(&mut Registry)) -> Metrics {
         let mut registry = Registry::with_prefix("headwater");
         // 0.1 ms to 6.6 s.
@@ -111,7 +111,7 @@ impl Metrics {
         }
     }
 
-    /// Where the requests of a route are to be counted.
+    /// Creates the counters of the requests of a route.
     pub(crate) fn observe(&self, endpoint: &Endpoint) -> Observed {
         let timed = matches!(endpoint.needs, Needs::Read | Needs::Write | Needs::Manage);
         let label = RouteLabel {

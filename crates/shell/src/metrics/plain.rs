@@ -1,15 +1,14 @@
-//! Metrics in the text format that came before OpenMetrics, for clients that do not accept the
-//! newer one.
+//! Metrics in the text format before OpenMetrics, for clients that do not accept the newer format.
 //!
 //! Invariant: the samples are the same; only the lines about them differ. Source: Prometheus,
 //! exposition formats, <https://prometheus.io/docs/instrumenting/exposition_formats/>, version
 //! 0.0.4.
 
-/// OpenMetrics text as version 0.0.4: there, the name of a counter has its `_total` everywhere,
-/// `info` and units are not known, and nothing marks the end.
+/// Converts OpenMetrics text to version 0.0.4: there, the name of a counter always has its
+/// `_total`, `info` and units do not exist, and the text has no end marker.
 pub(crate) fn plain(openmetrics: &str) -> String {
     let mut out = String::with_capacity(openmetrics.len());
-    // What is said about a name, until its type is known.
+    // Lines about a name, until its type is known.
     let mut help = None;
     for line in openmetrics.lines() {
         let mut words = line.splitn(4, ' ');

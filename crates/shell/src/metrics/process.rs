@@ -1,5 +1,5 @@
-//! The process: processor time, memory, files. The names are those that every Prometheus client
-//! uses.
+//! Metrics of the process: processor time, memory, files. The names are the usual ones of
+//! Prometheus clients.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};

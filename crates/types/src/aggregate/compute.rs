@@ -52,7 +52,7 @@ pub(super) fn of(times_ns: &[i64], column: &Column, range: Range<usize>) -> Aggr
     out
 }
 
-/// The values whose bit is set; `first` is the bit of the first value.
+/// Values whose bit is set; `first` is the bit of the first value.
 fn present<T: Copy>(values: &[T], bits: &Bitmap, first: usize) -> Vec<T> {
     let mut out = Vec::with_capacity(values.len());
     out.extend(
@@ -65,7 +65,7 @@ fn present<T: Copy>(values: &[T], bits: &Bitmap, first: usize) -> Vec<T> {
     out
 }
 
-/// Exact sum: halves are summed apart, which no slice is long enough to overflow.
+/// Exact sum: the halves are summed separately, which cannot overflow for any slice.
 fn sum_i64(values: &[i64]) -> i128 {
     let mut total = 0i128;
     for block in values.chunks(1 << 20) {
@@ -213,13 +213,13 @@ fn sum_blocks<T>(values: &[T], term: impl Fn(&T) -> f64) -> (f64, f64) {
     (high, low)
 }
 
-/// The sum, or `None` when a value is not finite or a partial sum overflows.
+/// The sum, or `None` if a value is not finite or a partial sum overflows.
 fn sum_of_finite(values: &[f64]) -> Option<(f64, f64)> {
     let (high, low) = sum_blocks(values, |v| *v);
     high.is_finite().then_some((high, low))
 }
 
-/// Finite values whose sum is finite.
+/// Aggregates finite values whose sum is finite.
 fn finite_f64(values: &[f64], (sum, rest): (f64, f64), out: &mut Aggregate) {
     let n = values.len() as f64;
     let (low, high) = extremes(values);
@@ -250,7 +250,7 @@ fn finite_f64(values: &[f64], (sum, rest): (f64, f64), out: &mut Aggregate) {
     };
 }
 
-/// Finite values whose sum overflows: the same at a scale where it does not.
+/// Aggregates finite values whose sum overflows: computed at a scale that does not overflow.
 fn overflowing_f64(values: &[f64], out: &mut Aggregate) {
     const DOWN: f64 = 5.421_010_862_427_522e-20; // 2^-64
     const UP: f64 = 18_446_744_073_709_551_616.0; // 2^64
@@ -264,7 +264,7 @@ fn overflowing_f64(values: &[f64], out: &mut Aggregate) {
     out.carry = Carry::NONE;
 }
 
-/// Smallest and largest by total order; at least one value, none is NaN.
+/// Smallest and largest value by total order; requires at least one value and no NaN.
 fn extremes(values: &[f64]) -> (f64, f64) {
     let mut lows = [f64::INFINITY; LANES];
     let mut highs = [f64::NEG_INFINITY; LANES];
@@ -278,7 +278,7 @@ fn extremes(values: &[f64]) -> (f64, f64) {
     }
     let mut low = lows.into_iter().fold(f64::INFINITY, f64::min);
     let mut high = highs.into_iter().fold(f64::NEG_INFINITY, f64::max);
-    // Comparison holds the two zeros equal, total order does not.
+    // Comparison treats the two zeros as equal, total order does not.
     let has = |bits: u64| values.iter().any(|v| v.to_bits() == bits);
     if low == 0.0 {
         low = if has((-0.0f64).to_bits()) { -0.0 } else { 0.0 };

@@ -1,17 +1,16 @@
-//! From an aggregate to the numbers people ask for: sums, spreads, deviations, extremes.
+//! From an aggregate to results: sums, spreads, deviations, extremes.
 //!
-//! There are two rules for values that are not finite, and this module is the one place that knows
-//! them (docs/aggregates.md):
+//! There are two rules for values that are not finite, and this module is the only implementation
+//! of them (docs/aggregates.md):
 //! - *Finite*, the methods of [`Aggregate`]: NaN and infinities are left out, as if they had not
 //!   been written. So answer the front ends for time series: HTTP, tiles, InfluxQL, OpenTSDB, the
 //!   command line, C, Go and Python.
-//! - *IEEE*, [`Aggregate::ieee`]: what adding up and comparing the rows themselves gives. So
-//!   answers SQL, whether it reads rows or the pyramid.
+//! - *IEEE*, [`Aggregate::ieee`]: the result of summing and comparing the rows themselves. SQL uses
+//!   it, whether it reads rows or the pyramid.
 //!
-//! Invariants: without a value that counts, every answer is `None` and never 0; where all values
-//! are finite both rules give the same numbers.
-//! Accuracy: sums, spreads and extremes of integers are exact; a sum of floats is as exact as the
-//! mean, times the number of values.
+//! Invariants: without a value that counts, every result is `None` and never 0; if all values are
+//! finite, both rules have the same results. Accuracy: sums, spreads and extremes of integers are
+//! exact; a sum of floats is as exact as the mean, times the number of values.
 
 use super::{Aggregate, Extremes};
 use crate::value::Value;
@@ -19,9 +18,9 @@ use crate::value::Value;
 /// A sum or a difference: exact where the values are integers or booleans.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sum {
-    /// Of integers and booleans, exact.
+    /// Exact sum of integers and booleans.
     Integer(i128),
-    /// Of floats. Values near the limits of a double can make it infinite.
+    /// Sum of floats. Values near the limits of a double can make it infinite.
     Float(f64),
 }
 
@@ -59,7 +58,7 @@ impl Extremes {
         })
     }
 
-    /// Both as doubles, for drawing and for what keeps no other numbers.
+    /// Both extremes as doubles, for drawing and for consumers that only support doubles.
     #[must_use]
     pub fn as_f64(self) -> Option<(f64, f64)> {
         match self {
@@ -121,13 +120,13 @@ impl Aggregate {
         self.variance().map(f64::sqrt)
     }
 
-    /// Variance of the finite values as a sample; `None` of fewer than two.
+    /// Sample variance of the finite values; `None` for fewer than two.
     #[must_use]
     pub fn sample_variance(&self) -> Option<f64> {
         self.variance_over(self.finite().saturating_sub(1))
     }
 
-    /// Standard deviation of the finite values as a sample; `None` of fewer than two.
+    /// Sample standard deviation of the finite values; `None` for fewer than two.
     #[must_use]
     pub fn sample_stddev(&self) -> Option<f64> {
         self.sample_variance().map(f64::sqrt)
@@ -153,7 +152,7 @@ impl Aggregate {
 pub struct Ieee<'a>(&'a Aggregate);
 
 impl Ieee<'_> {
-    /// Sum of all values: NaN if one is NaN or both infinities are there, else infinite if one is.
+    /// Sum of all values: NaN if one is NaN or both infinities occur, else infinite if one is.
     #[must_use]
     pub fn sum(&self) -> Option<Sum> {
         match self.not_finite() {
@@ -181,7 +180,7 @@ impl Ieee<'_> {
         self.variance().map(f64::sqrt)
     }
 
-    /// Variance of a sample: `None` of a single value, NaN if one of several is not finite.
+    /// Sample variance: `None` for a single value, NaN if one of several is not finite.
     #[must_use]
     pub fn sample_variance(&self) -> Option<f64> {
         match self.not_finite() {
@@ -197,10 +196,10 @@ impl Ieee<'_> {
         self.sample_variance().map(f64::sqrt)
     }
 
-    /// The lowest and the highest float in the total order, in which `-NaN < -Inf < ... < +Inf <
-    /// NaN`. An aggregate counts NaN and does not know their signs: `nan` says what the lowest and
-    /// the highest NaN are, where somebody has looked at the rows; without it they are taken as
-    /// positive. `None` without a value, and for fields that are not floats.
+    /// Lowest and highest float in the total order, in which `-NaN < -Inf < ... < +Inf < NaN`. An
+    /// aggregate counts NaNs without their signs: `nan` has the lowest and the highest NaN, if
+    /// known from the rows; without it NaNs are assumed positive. `None` without a value, and for
+    /// fields that are not floats.
     #[must_use]
     pub fn extremes(&self, nan: Option<(f64, f64)>) -> Option<(f64, f64)> {
         let a = self.0;
@@ -240,7 +239,7 @@ impl Ieee<'_> {
         if b.total_cmp(&a).is_gt() { b } else { a }
     }
 
-    /// Sum of the values that are not finite; `None` when all are finite.
+    /// Sum of the values that are not finite; `None` if all are finite.
     fn not_finite(&self) -> Option<f64> {
         let a = self.0;
         match (a.nan, a.positive_infinite, a.negative_infinite) {

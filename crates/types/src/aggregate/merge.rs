@@ -1,11 +1,12 @@
 //! Merging of two aggregates: counts add up, extremes widen, mean and M2 follow Chan's rule in
 //! twice the precision of a double.
 //!
-//! Invariant: finite parts give a finite mean between the extremes; M2 is never NaN or negative.
+//! Invariant: finite parts result in a finite mean between the extremes; M2 is never NaN or
+//! negative.
 
 use super::{Aggregate, Extremes};
 
-/// The rounded sum and what rounding took away.
+/// The rounded sum and its rounding error.
 #[inline]
 pub(super) fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
@@ -13,7 +14,7 @@ pub(super) fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - part)) + (b - part))
 }
 
-/// Adds `more` to the pair; a pair that leaves the finite numbers carries nothing.
+/// Adds `more` to the pair; if the result is not finite, the rounding error is 0.
 #[inline]
 pub(super) fn add(high: f64, low: f64, more: f64) -> (f64, f64) {
     let (sum, rest) = two_sum(high, more);

@@ -2,14 +2,13 @@
 //!
 //! Invariants: `count >= nan + positive_infinite + negative_infinite`; `extremes` is
 //! [`Extremes::None`] exactly when no value is finite (or the type has no order); counts, extremes,
-//! `sum` and `time_sum` are exact. Accuracy, for any way of cutting the events into pieces and any
+//! `sum` and `time_sum` are exact. Accuracy, for any division of the events into parts and any
 //! order of merging them: the mean differs from the exact one by at most 1e-12 of the largest
 //! magnitude, the deviation by at most 1e-12·√(mean² + variance), as long as `m2` neither overflows
 //! (deviations above about 1e153; it is then +Inf) nor vanishes (below about 1e-153). Finite input
-//! never gives NaN.
-//! Source: EVENT paper, section 3 (aggregates beside the child pointers of the TAB+-tree); mean and
-//! deviation by Chan's rule, carried in twice the precision of a double so that long chains of
-//! merges do not drift.
+//! never results in NaN. Source: EVENT paper, section 3 (aggregates beside the child pointers of
+//! the TAB+-tree); mean and deviation by Chan's rule, computed in twice the precision of a double
+//! so that long chains of merges do not drift.
 
 mod compute;
 mod finish;
@@ -49,7 +48,7 @@ pub struct Carry {
 }
 
 impl Carry {
-    /// Nothing carried.
+    /// Zero rounding errors.
     pub const NONE: Carry = Carry { mean: 0.0, m2: 0.0 };
 }
 
@@ -62,7 +61,7 @@ impl PartialEq for Carry {
 /// Count, extremes, mean, deviation and mean time of the present values of one field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aggregate {
-    /// Present values, those that are not finite included.
+    /// Number of present values, including those that are not finite.
     pub count: u64,
     /// Values that are NaN.
     pub nan: u64,
@@ -86,7 +85,7 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// Of no value.
+    /// Aggregate of no values.
     pub const EMPTY: Aggregate = Aggregate {
         count: 0,
         nan: 0,
@@ -100,8 +99,8 @@ impl Aggregate {
         carry: Carry::NONE,
     };
 
-    /// Of rows `range` of a column; `times_ns` are the times of all rows of the column. A range
-    /// that goes past the rows is cut to them.
+    /// Aggregate of rows `range` of a column; `times_ns` are the times of all rows of the column. A
+    /// range beyond the rows is cut to them.
     ///
     /// ```
     /// use headwater_types::{Aggregate, Column, Values};
@@ -115,8 +114,8 @@ impl Aggregate {
         compute::of(times_ns, column, range)
     }
 
-    /// Takes in the values of another aggregate of the same field. When one side is of the field
-    /// before it was widened from integers to floats, the result is of floats.
+    /// Merges another aggregate of the same field. If one of the two is from before the field was
+    /// widened from integers to floats, the result is of floats.
     pub fn merge(&mut self, other: &Aggregate) {
         merge::merge(self, other);
     }
@@ -130,7 +129,7 @@ impl Aggregate {
             .saturating_sub(self.negative_infinite)
     }
 
-    /// Mean of the finite values; `None` without one. Strings and bytes have none.
+    /// Mean of the finite values; `None` without a finite value, and for strings and bytes.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         let finite = self.finite();
@@ -172,10 +171,10 @@ impl Aggregate {
         }
     }
 
-    /// The aggregate as it is worth storing: nothing carried, and `m2` rounded to a multiple of a
-    /// power of two so that the deviation moves by at most 2e-13·√(mean² + variance), which no
-    /// merge makes worse. Stored blocks of settled aggregates are smaller; settling twice changes
-    /// nothing.
+    /// The aggregate in the form in which it is stored: without rounding errors, and with `m2`
+    /// rounded to a multiple of a power of two so that the deviation changes by at most
+    /// 2e-13·√(mean² + variance), which merges do not increase. Stored blocks of settled aggregates
+    /// are smaller; settling is idempotent.
     #[must_use]
     pub fn settled(self) -> Aggregate {
         let mean = self.mean().unwrap_or_default();

@@ -1,10 +1,9 @@
 //! Rounds M2 to the precision that the promise about deviations needs.
 //!
 //! Invariant: a pure function of integers and exponents, part of the block format
-//! (docs/format/block.md), so that its results never change; settling a settled value gives it
-//! back.
+//! (docs/format/block.md), so its results never change; it is idempotent.
 
-/// Bits of `n·σ·rms` that are kept.
+/// Retained bits of `n·σ·rms`.
 const KEPT_BITS: i32 = 41;
 
 /// `floor(log2(x))` for positive normal `x`, read from the exponent bits; -1023 for zero and
@@ -24,8 +23,8 @@ pub fn settled_m2(finite: u64, mean: f64, m2: f64) -> f64 {
     if finite == 0 || m2 <= 0.0 || !m2.is_normal() {
         return m2;
     }
-    // A value that is rounded up to the next power of two, and only that, sees another quantum when
-    // it is settled again; it has a single bit and is a multiple of that one too.
+    // Only a value that is rounded up to the next power of two has another quantum when it is
+    // settled again; it has a single bit and is a multiple of that quantum, too.
     let n = exponent(finite as f64);
     let variance = exponent(m2) - n;
     let square = variance.max(2 * exponent(mean));

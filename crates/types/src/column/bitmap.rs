@@ -23,7 +23,7 @@ impl Bitmap {
         bitmap
     }
 
-    /// From whole words; bits past `len` are cleared. `None` when there are too few words.
+    /// Bitmap of whole words; bits past `len` are cleared. `None` if there are too few words.
     #[must_use]
     pub fn from_words(mut words: Vec<u64>, len: usize) -> Option<Self> {
         if words.len() < len.div_ceil(64) {
@@ -57,7 +57,7 @@ impl Bitmap {
         self.len
     }
 
-    /// True when there is no bit.
+    /// Whether the bitmap has no bits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -168,7 +168,7 @@ impl Bitmap {
         self.words.iter().map(|w| w.count_ones() as usize).sum()
     }
 
-    /// Bytes taken in memory, about.
+    /// Approximate bytes of memory.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.words.capacity() * 8

@@ -1,8 +1,8 @@
 //! Typed columns with absent values.
 //!
-//! Invariants: `values.len()` is the row count; when `presence` is there it has that many bits, and
-//! an absent row's slot in `values` holds zero or nothing; no `presence` means every row is
-//! present; text slots are always UTF-8.
+//! Invariants: `values.len()` is the row count; if `presence` is set, it has that many bits, and an
+//! absent row's slot in `values` is zero or empty; without `presence` every row is present; text
+//! slots are always UTF-8.
 
 mod bitmap;
 mod var_bytes;
@@ -81,7 +81,7 @@ impl Values {
         each!(self, v => v.len())
     }
 
-    /// True when there is no slot.
+    /// Whether there are no slots.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -98,7 +98,7 @@ impl Column {
         }
     }
 
-    /// An empty column with room for `rows` values (of text: for their ends).
+    /// An empty column with capacity for `rows` values (for text: for their ends).
     #[must_use]
     pub fn with_capacity(field_type: FieldType, rows: usize) -> Column {
         let mut column = Column::new(field_type);
@@ -120,7 +120,7 @@ impl Column {
         column
     }
 
-    /// From values that are all present.
+    /// Column of values that are all present.
     #[must_use]
     pub fn from_values(values: Values) -> Column {
         Column {
@@ -129,7 +129,7 @@ impl Column {
         }
     }
 
-    /// From values and a bitmap of those present. `None` when the lengths differ or text is not
+    /// Column of values and a bitmap of present rows. `None` if the lengths differ or text is not
     /// UTF-8.
     #[must_use]
     pub fn from_parts(values: Values, presence: Option<Bitmap>) -> Option<Column> {
@@ -170,7 +170,7 @@ impl Column {
         self.values.len()
     }
 
-    /// True when there is no row.
+    /// Whether the column has no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -182,7 +182,7 @@ impl Column {
         &self.values
     }
 
-    /// The bitmap of present rows; `None` when every row is present.
+    /// Bitmap of present rows; `None` if every row is present.
     #[must_use]
     pub fn presence(&self) -> Option<&Bitmap> {
         self.presence.as_ref()
@@ -246,7 +246,7 @@ impl Column {
         }
     }
 
-    /// Appends a value. False, and nothing happens, when its type is another one.
+    /// Appends a value. False, without a change, if its type differs from the column's.
     pub fn push(&mut self, value: ValueRef<'_>) -> bool {
         match (&mut self.values, value) {
             (Values::F64(v), ValueRef::F64(x)) => v.push(x),
@@ -264,7 +264,7 @@ impl Column {
     }
 
     /// Appends rows `range` of `other`, which must have the same type and at least that many rows.
-    /// When one side is of the field before it was widened from i64 to f64, the result is f64.
+    /// If one of the two is from before the field was widened from i64 to f64, the result is f64.
     ///
     /// # Panics
     /// When the types differ in another way, since rows would be lost.
@@ -378,7 +378,7 @@ impl Column {
         }
     }
 
-    /// The same rows as `f64`, for a field that was widened. Columns of other types come back
+    /// The same rows as `f64`, for a field that was widened. Columns of other types are returned
     /// unchanged.
     #[must_use]
     pub fn widened_to_f64(self) -> Column {

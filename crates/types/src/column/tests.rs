@@ -1,4 +1,4 @@
-//! Columns keep values and gaps.
+//! Columns preserve values and absent rows.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

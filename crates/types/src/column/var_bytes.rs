@@ -27,13 +27,13 @@ impl VarBytes {
         }
     }
 
-    /// Makes room for the ends of `strings` more strings, and no more than that.
+    /// Reserves capacity for the ends of exactly `strings` more strings.
     pub fn reserve_exact(&mut self, strings: usize) {
         self.ends.reserve_exact(strings);
     }
 
-    /// From the end of each string in `bytes`. `None` when the ends fall or the last is not the end
-    /// of the bytes.
+    /// Strings from the end of each in `bytes`. `None` if the ends decrease or the last is not the
+    /// end of the bytes.
     #[must_use]
     pub fn from_parts(ends: Vec<u32>, bytes: Vec<u8>) -> Option<Self> {
         let last = ends.last().map_or(0, |end| *end as usize);
@@ -76,7 +76,7 @@ impl VarBytes {
         self.ends.len()
     }
 
-    /// True when there is none.
+    /// Whether there are no strings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -141,7 +141,7 @@ impl VarBytes {
             .push(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
     }
 
-    /// Bytes taken in memory, about.
+    /// Approximate bytes of memory.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         self.ends.capacity() * 4 + self.bytes.capacity()

@@ -1,15 +1,15 @@
-//! Why a CSV file as a whole cannot be read.
+//! Reason why a CSV file as a whole cannot be read.
 
 use std::io;
 
-/// A fault of the file or of the way it is described, not of single lines.
+/// A fault of the file or of its options, not of single lines.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CsvError {
     /// The reader failed.
     #[error("cannot read the input: {0}")]
     Io(#[from] io::Error),
-    /// There is no line at all.
+    /// The input has no line at all.
     #[error("the input is empty: expected a header line with the names of the columns")]
     Empty,
     /// The header line is not UTF-8.
@@ -26,9 +26,9 @@ pub enum CsvError {
     /// A column without a name.
     #[error("column {number} has no name in the header: {headers}")]
     UnnamedColumn {
-        /// Its number, from 1.
+        /// Number of the column, from 1.
         number: usize,
-        /// All names.
+        /// Names of all columns.
         headers: String,
     },
     /// Two columns with one name.
@@ -36,20 +36,20 @@ pub enum CsvError {
     DuplicateColumn {
         /// The name.
         name: String,
-        /// All names.
+        /// Names of all columns.
         headers: String,
     },
-    /// A column that is asked for and not there.
+    /// A requested column that does not exist.
     #[error("there is no column `{name}` for {role}; the header has: {headers}")]
     NoSuchColumn {
         /// The role of the cell: the time, a tag, a field.
         role: &'static str,
         /// The text that was to name it.
         name: String,
-        /// All names.
+        /// Names of all columns.
         headers: String,
     },
-    /// A column asked for twice.
+    /// A column requested twice.
     #[error("column `{name}` is given twice as {role}")]
     GivenTwice {
         /// The role of the column.
@@ -57,10 +57,10 @@ pub enum CsvError {
         /// The column.
         name: String,
     },
-    /// No column is left to be a field.
+    /// No column remains for the fields.
     #[error("no column is left for fields beside the time and the tags; the header has: {headers}")]
     NoFields {
-        /// All names.
+        /// Names of all columns.
         headers: String,
     },
     /// Too many columns are fields.
@@ -80,25 +80,25 @@ pub enum CsvError {
     FieldType {
         /// The column.
         column: String,
-        /// The text that was given.
+        /// The text of the argument.
         text: String,
     },
     /// Not a time format.
     #[error("`{text}` is no time format: {reason}")]
     TimeFormat {
-        /// The text that was given.
+        /// The text of the argument.
         text: String,
-        /// The reason why it is refused.
+        /// Reason for the refusal.
         reason: String,
     },
-    /// No format was given and the values do not tell.
+    /// The format was not specified and cannot be inferred from the values.
     #[error(
         "cannot tell the format of time column `{column}` from {example}; give it as {column}:FORMAT, with s, ms, us, ns, rfc3339 or a pattern such as %Y-%m-%d %H:%M:%S@Europe/Berlin"
     )]
     TimeUnclear {
         /// The column.
         column: String,
-        /// Its first value.
+        /// First value of the column.
         example: String,
     },
 }

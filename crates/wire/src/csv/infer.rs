@@ -1,26 +1,26 @@
 //! Inference of a column's type from its cells.
 //!
-//! Rule: `true` and `false` alone make bool; integers make i64, or u64 when one lies beyond i64 and
-//! none below zero; a point, an exponent, minus zero, NaN or an infinity among numbers makes f64;
-//! everything else, and any mixture, is a string. Texts that lose something as a number (leading
-//! zeros, a plus sign, more digits than u64 holds) are strings. Where the table has the field
-//! already, its type goes before what the cells look like, except that integers may be met by
-//! numbers of another type: whether the field can hold them, or widens, is the table's to say.
+//! Rule: `true` and `false` alone make bool; integers make i64, or u64 when one is beyond i64 and
+//! no other is below zero; a point, an exponent, minus zero, NaN or an infinity among numbers makes
+//! f64; everything else, and any mixture, is a string. Texts that lose information as a number
+//! (leading zeros, a plus sign, more digits than u64 holds) are strings. Where the table has the
+//! field already, its type precedes the inferred type, except that numbers of another type are
+//! allowed for integers: the table decides whether the field can store them, or widens.
 
 use crate::number::{Shape, shape_of};
 use headwater_types::FieldType;
 
-/// Texts longer than this do not look like a mark for absent values.
+/// Longer texts are not treated as a marker for absent values.
 const LONE_TEXT_BYTES_MAX: usize = 12;
 
 /// Knowledge about the type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The user said so.
+    /// Declared by the user.
     Declared(FieldType),
     /// The first rows look so.
     Inferred(FieldType),
-    /// The table has it so, and the first rows do not look so.
+    /// The table has this type, and the first rows look different.
     Known(FieldType),
     /// No value yet.
     Unknown,
@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// The shapes met in one column.
+/// Shapes found in one column.
 #[derive(Debug, Default)]
 pub(super) struct Votes {
     boolean: bool,
@@ -50,7 +50,7 @@ pub(super) struct Votes {
     not_finite: bool,
     text: bool,
     numbers: u64,
-    /// The first text, and whether all were the same.
+    /// The first text, and whether all texts were the same.
     first_text: Vec<u8>,
     has_other_texts: bool,
 }
@@ -76,7 +76,7 @@ impl Votes {
         }
     }
 
-    /// Takes in a cell that is a text, whatever it looks like.
+    /// Counts a cell as text, whatever its shape.
     pub(super) fn add_text(&mut self, cell: &[u8]) {
         if !self.text {
             self.first_text = cell
@@ -88,7 +88,7 @@ impl Votes {
         self.text = true;
     }
 
-    /// The one text among numbers, such as `NA`, when there is exactly one and it is short.
+    /// The only text among numbers, such as `NA`, when it is unique and short.
     pub(super) fn lone_text(&self) -> Option<&str> {
         let is_lone = self.text
             && !self.has_other_texts

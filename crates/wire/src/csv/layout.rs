@@ -1,4 +1,4 @@
-//! Which column is what.
+//! Roles of the columns.
 //!
 //! Invariant: the indices of `time`, `tags` and `fields` are below `cell_count`, the number of
 //! cells of the header.
@@ -89,8 +89,8 @@ impl Layout {
 struct Header<'a>(&'a [String]);
 
 impl Header<'_> {
-    /// The column with the longest name that `text` starts with, followed by nothing or by a colon
-    /// and more text.
+    /// The column with the longest name that `text` starts with, followed by the end of the text,
+    /// or by a colon and more text.
     fn find<'t>(
         &self,
         role: &'static str,

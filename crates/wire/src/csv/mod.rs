@@ -1,8 +1,8 @@
 //! Comma-separated values with a header line.
 //!
-//! Invariants: every good row is stored; a refused row changes nothing, and an open quote costs the
-//! line it stands on and no other; line numbers are those a text editor shows. Memory is bounded by
-//! the batch, the rows looked at for types and the longest record. Format: docs/format/csv.md.
+//! Invariants: every good row is stored; a refused row changes nothing, and an open quote costs
+//! only its own line; line numbers are the same as in a text editor. Memory is bounded by the
+//! batch, the rows inspected for types and the longest record. Format: docs/format/csv.md.
 
 mod error;
 mod infer;

@@ -2,10 +2,10 @@
 
 use headwater_types::FieldType;
 
-/// Roles of the columns of a CSV file. Texts have the form they have on the command line.
+/// Roles of the columns of a CSV file. Texts have the form of the command line.
 #[derive(Clone, Debug)]
 pub struct CsvOptions {
-    /// The table the rows go to.
+    /// Table of the rows.
     pub table: String,
     /// `COLUMN[:FORMAT]`, with `s ms us ns rfc3339` or a pattern for [`jiff::fmt::strtime`], which
     /// may end in `@ZONE`. The longest column name that fits is taken, so names may contain colons.
@@ -14,34 +14,33 @@ pub struct CsvOptions {
     pub tags: Vec<String>,
     /// `COLUMN[:TYPE]` of the columns to store; `None` is every other column.
     pub fields: Option<Vec<String>>,
-    /// `COLUMN:TYPE` of columns whose type is not to be guessed. Does not choose which columns are
-    /// stored.
+    /// `COLUMN:TYPE` of columns with a declared type. Does not choose which columns are stored.
     pub types: Vec<String>,
-    /// Fields that the table has already. Their types count like the rows that were looked at: a
-    /// column of numbers stays one although a text is among them, and refuses the text alone.
+    /// Fields that the table has already. Their types count like the inspected rows: a column of
+    /// numbers remains numeric although a text is among them, and refuses only the text.
     pub known_types: Vec<(String, FieldType)>,
-    /// Texts that mean absent. With one given, an empty cell in a string column is the empty
-    /// string.
+    /// Texts that mean absent. If any is set, an empty cell in a string column is the empty string.
     pub null_texts: Vec<String>,
     /// Between cells.
     pub delimiter: u8,
-    /// Lines in front of everything that are passed over.
+    /// Number of skipped lines at the beginning of the file.
     pub skip_lines: u64,
-    /// The names of the columns, where no line of the file has them.
+    /// Names of the columns, if no line of the file contains them.
     pub names: Option<Vec<String>>,
-    /// Numbers are written with a comma for the point: `12,5`. With a point they are none.
+    /// Numbers are written with a decimal comma: `12,5`. A text with a decimal point is then not a
+    /// number.
     pub decimal_comma: bool,
     /// Longest row, in bytes.
     pub record_bytes_max: usize,
     /// Longest string value, in bytes.
     pub string_bytes_max: usize,
-    /// Most fields.
+    /// Maximum number of fields.
     pub fields_max: usize,
     /// A batch ends when its rows took this much text.
     pub batch_bytes_max: usize,
-    /// Rows looked at to guess types.
+    /// Number of rows inspected to infer types.
     pub rows_inspected: usize,
-    /// Memory for stream names cached from one batch to the next; beyond it all are dropped.
+    /// Memory for stream names cached from one batch to the next; above this limit all are dropped.
     pub cached_name_bytes_max: usize,
 }
 

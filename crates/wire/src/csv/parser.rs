@@ -1,7 +1,7 @@
 //! Turns records into columns per stream.
 //!
 //! Invariants: a row is staged as a whole before any column changes; the type of a column changes
-//! only from unknown to something, and from inferred i64 to f64.
+//! only from unknown to a type, and from inferred i64 to f64.
 
 use super::error::CsvError;
 use super::infer::{Kind, Votes};
@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::Read;
 
-/// Rows inspected for types take at most this much memory.
+/// Maximum memory of the rows inspected for types.
 const INSPECTED_BYTES_MAX: usize = 8 << 20;
 
 /// Reads a CSV file batch by batch.
@@ -55,7 +55,7 @@ pub struct CsvParser<R> {
 }
 
 impl<R: Read> CsvParser<R> {
-    /// Reads the header and the first rows, and settles what each column is.
+    /// Reads the header and the first rows, and determines the role of each column.
     ///
     /// # Errors
     /// When the input cannot be read, the header is malformed, or the options do not match it.
@@ -103,7 +103,7 @@ impl<R: Read> CsvParser<R> {
         Ok(parser)
     }
 
-    /// The names and types of the fields, as far as they are known.
+    /// Names and types of the fields, where already determined.
     pub fn fields(&self) -> impl Iterator<Item = (&str, Option<FieldType>)> {
         self.layout
             .fields
@@ -117,15 +117,15 @@ impl<R: Read> CsvParser<R> {
             })
     }
 
-    /// Columns that would hold numbers if it were not for one text, which then probably means
-    /// absent: column and text.
+    /// Columns that would be numeric except for one text, which then probably means absent: column
+    /// and text.
     pub fn suspects(&self) -> impl Iterator<Item = (&str, &str)> {
         self.suspects
             .iter()
             .map(|(column, text)| (column.as_str(), text.as_str()))
     }
 
-    /// The format of the time column, given or inferred.
+    /// Format of the time column, declared or inferred.
     #[must_use]
     pub fn time_format(&self) -> &TimeFormat {
         &self.time_format
@@ -286,7 +286,7 @@ impl<R: Read> CsvParser<R> {
             .any(|text| text.as_bytes() == cell)
     }
 
-    /// Stores a row, or refuses it and changes nothing. False when it has no value.
+    /// Stores a row, or refuses it without a change. False when the row has no value.
     fn row(&mut self, record: &ByteRecord, line: u64) -> Result<bool, Fault> {
         let time_cell = record.get(self.layout.time.cell).unwrap_or_default();
         let time_text = std::str::from_utf8(time_cell)
@@ -335,7 +335,7 @@ impl<R: Read> CsvParser<R> {
         Ok(true)
     }
 
-    /// A cell as a value of its column, or as a float where integers were seen before.
+    /// A cell as a value of its column, or as a float where previous cells were integers.
     fn value<'r>(&self, kind: Kind, cell: &'r [u8], name: &str) -> Result<ParsedValue<'r>, Fault> {
         match kind {
             Kind::Inferred(FieldType::String)
@@ -347,7 +347,7 @@ impl<R: Read> CsvParser<R> {
             _ => {}
         }
         let Some(number) = self.number_of(cell) else {
-            // A number with the other mark is none, whatever it would be.
+            // A number with the other decimal separator is not a number.
             return match kind {
                 Kind::Unknown => self.string(cell, name),
                 _ => Err(with_a_point(name, cell)),
@@ -369,8 +369,8 @@ impl<R: Read> CsvParser<R> {
         }
     }
 
-    /// A cell as numbers are read: with a point for the comma, where numbers have one. `None` for
-    /// what would be a number, and is written with a point though the file's numbers have commas.
+    /// A cell with a decimal point in place of its comma, where the file has commas. `None` for a
+    /// number that is written with a point though the file has commas.
     fn number_of<'r>(&self, cell: &'r [u8]) -> Option<Cow<'r, [u8]>> {
         if !self.options.decimal_comma {
             return Some(Cow::Borrowed(cell));
@@ -471,7 +471,7 @@ fn with_a_point(name: &str, cell: &[u8]) -> Fault {
     )
 }
 
-/// A cell of a column that was declared to hold no text.
+/// A cell of a column that was declared with a type other than text.
 fn number_of_type(
     field_type: FieldType,
     cell: &[u8],
@@ -519,7 +519,7 @@ fn inferred(
     Ok(ParsedValue::plain(wanted, bits))
 }
 
-/// The fault of a cell that is none of the type that the table has for its field.
+/// Fault of a cell whose type differs from the type of its field in the table.
 fn in_table(fault: Fault, known: FieldType, cell: &[u8], name: &str) -> Fault {
     match shape_of(cell.trim_ascii()) {
         Shape::Text => Fault::new(
@@ -544,7 +544,7 @@ fn first_of_column(cell: &[u8]) -> Option<ParsedValue<'static>> {
     })
 }
 
-/// A cell of a column that was declared to hold bytes.
+/// A cell of a column that was declared as bytes.
 fn declared_bytes<'r>(cell: &'r [u8], name: &str) -> Result<ParsedValue<'r>, Fault> {
     let digits = std::str::from_utf8(cell.trim_ascii())
         .ok()
@@ -555,7 +555,7 @@ fn declared_bytes<'r>(cell: &'r [u8], name: &str) -> Result<ParsedValue<'r>, Fau
     }
 }
 
-/// A cell of a column whose type was given, and is no text: more spellings are taken.
+/// A cell of a column with a declared type other than text: more spellings are accepted.
 fn declared_bits(field_type: FieldType, cell: &[u8]) -> Option<u64> {
     let text = cell.trim_ascii();
     let whole = || match number::scan(text) {

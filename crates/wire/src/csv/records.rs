@@ -1,10 +1,10 @@
 //! Records of a CSV file with the lines they start on, robust against open quotes.
 //!
-//! The `csv` crate splits and unquotes. Around it this module keeps the bytes of the record being
-//! read, so that a record that swallowed several lines because of a stray quote can be taken back:
-//! only its first line is refused and reading goes on at the next.
+//! The `csv` crate splits and unquotes. This module also buffers the bytes of the record being
+//! read, so that a record that swallowed several lines because of a stray quote can be undone: only
+//! its first line is refused and reading continues at the next.
 //!
-//! Invariants: `kept` holds the input from `kept_at` on, and never much more than the longest
+//! Invariants: `kept` contains the input from `kept_at` on, and never much more than the longest
 //! record; the line `line` starts at or before the end of the last record; offsets count from the
 //! start of the input, after a byte order mark.
 
@@ -13,13 +13,13 @@ use csv::{ByteRecord, ReaderBuilder};
 use memchr::{memchr, memchr_iter};
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Bytes handed to the `csv` crate at once.
+/// Bytes passed to the `csv` crate at once.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Outcome of reading the next record.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// In the caller's record; it starts on this line.
+    /// The record is in the caller's buffer; it starts on this line.
     Record { line: u64, bytes: usize },
     /// Not a record of the right shape.
     Refused {
@@ -40,12 +40,12 @@ pub(super) struct Records<R> {
     line: u64,
 }
 
-/// Hands bytes to the `csv` crate and keeps those of the record it is in.
+/// Passes bytes to the `csv` crate and buffers the bytes of its current record.
 struct Keeper<R> {
     inner: R,
     kept: Vec<u8>,
     kept_at: u64,
-    /// The part of `kept` that was handed out.
+    /// Length of the part of `kept` that was delivered.
     delivered: usize,
     /// Bytes before this offset are not needed again.
     needed_from: u64,
@@ -74,7 +74,7 @@ impl<R: Read> Read for Keeper<R> {
     }
 }
 
-/// Only what the `csv` crate needs to go back: a start within the buffered bytes.
+/// Minimal implementation for the rewinds of the `csv` crate: a start within the buffered bytes.
 impl<R> Seek for Keeper<R> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         if let SeekFrom::Start(offset) = to
@@ -92,7 +92,8 @@ impl<R> Seek for Keeper<R> {
 }
 
 impl<R: Read> Keeper<R> {
-    /// Drops the rest of a line that is not buffered in full, and gives the offset of the next one.
+    /// Drops the rest of a line that is not buffered completely, and returns the offset of the next
+    /// line.
     fn skip_line(&mut self) -> io::Result<u64> {
         loop {
             self.kept_at = self.kept_end();
@@ -107,7 +108,7 @@ impl<R: Read> Keeper<R> {
         }
     }
 
-    /// Drops the first line before anything was handed out: offsets count from behind it. False at
+    /// Drops the first line before any bytes were delivered: offsets count from its end. False at
     /// the end of the input.
     fn drop_line(&mut self) -> io::Result<bool> {
         loop {
@@ -143,7 +144,7 @@ impl<R: Read> Keeper<R> {
         read.map(|_| ())
     }
 
-    /// The buffered bytes from one offset to another.
+    /// Buffered bytes between two offsets.
     fn slice(&self, from: u64, to: u64) -> &[u8] {
         let index = |offset: u64| usize::try_from(offset.saturating_sub(self.kept_at)).ok();
         match (index(from), index(to)) {
@@ -152,14 +153,14 @@ impl<R: Read> Keeper<R> {
         }
     }
 
-    /// The offset behind the last buffered byte.
+    /// Offset after the last buffered byte.
     fn kept_end(&self) -> u64 {
         self.kept_at + self.kept.len() as u64
     }
 }
 
 impl<R: Read> Records<R> {
-    /// Begins behind so many lines.
+    /// Starts after a number of skipped lines.
     pub(super) fn new(
         inner: R,
         delimiter: u8,
@@ -202,7 +203,7 @@ impl<R: Read> Records<R> {
         self.line - 1
     }
 
-    /// Reads the next record; with `cells` given, one of another length is refused.
+    /// Reads the next record; with `cells`, refuses a record of another length.
     ///
     /// # Errors
     /// When the input cannot be read.
@@ -233,7 +234,7 @@ impl<R: Read> Records<R> {
         let found = record.len();
         let line_end = memchr(b'\n', body);
         let is_long = line_end.is_some_and(|end| end < body.trim_ascii_end().len());
-        // The `csv` crate lets a quote end anywhere, so a stray one would swallow good lines.
+        // The `csv` crate allows a quote to end anywhere, so a stray one would swallow good lines.
         let is_last = keeper.is_at_end && end == keeper.kept_end();
         let is_torn = memchr(b'"', body).is_some()
             && match quotes_of(body, self.delimiter) {

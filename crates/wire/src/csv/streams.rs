@@ -1,7 +1,7 @@
 //! The streams of a file and the rows collected for the batch being built.
 //!
-//! Invariants: a stream's `columns` are indexed like the fields of the layout; one that is `None`
-//! has no value in this batch, one shorter than `times` has none at its end.
+//! Invariants: a stream's `columns` are indexed like the fields of the layout; a column that is
+//! `None` has no value in this batch, a column shorter than `times` has no values at its end.
 
 use crate::column_builder::{ColumnBuilder, ParsedValue};
 use crate::parsed_batch::ParsedBatch;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Ends a tag in a key; no UTF-8 text contains it.
 const KEY_END: u8 = 0xFF;
 
-/// Every stream met in the file.
+/// All streams found in the file.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     by_key: HashMap<Arc<[u8]>, usize>,
@@ -35,7 +35,7 @@ struct Stream {
 }
 
 impl Streams {
-    /// The stream of a record's tag cells. `name_of` is asked for names not met before.
+    /// The stream of a record's tag cells. `name_of` is called for new names.
     pub(super) fn find<E>(
         &mut self,
         record: &ByteRecord,
@@ -108,7 +108,7 @@ impl Streams {
         rows.lines.push(line);
     }
 
-    /// True when every integer of a field in this batch survives the way to f64.
+    /// True when f64 represents every integer of a field in this batch exactly.
     pub(super) fn is_exact_in_f64(&self, field: usize) -> bool {
         self.columns_of(field)
             .all(|c| c.field_type() != FieldType::I64 || c.is_exact_in_f64())
@@ -131,8 +131,7 @@ impl Streams {
         }
     }
 
-    /// Moves the collected rows into `parsed`. Names stay known, unless they take more than
-    /// `bytes_max`.
+    /// Moves the collected rows into `parsed`. Names stay cached, unless they exceed `bytes_max`.
     pub(super) fn take_rows<'n>(
         &mut self,
         field_name: impl Fn(usize) -> &'n str,

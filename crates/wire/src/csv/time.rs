@@ -1,8 +1,8 @@
 //! The time column: how its cells are read and written.
 //!
-//! Invariants: reading is exact, in integers; a cell that holds a whole RFC 3339 instant is taken
-//! under a unit too, since it can mean only one thing; a local time that its zone has twice means
-//! the first, and one that it has not is refused.
+//! Invariants: reading is exact, in integers; a cell with a complete RFC 3339 instant is also
+//! accepted where a unit is configured, since it is unambiguous; a local time that its zone has
+//! twice means the first, and a local time that its zone skips is refused.
 
 use super::error::CsvError;
 use crate::instant::{self, InstantError, Rfc3339};
@@ -34,7 +34,7 @@ pub enum TimeFormat {
     Pattern {
         /// The pattern.
         pattern: String,
-        /// The zone of local times; UTC when none was named.
+        /// Zone of local times; UTC by default.
         zone: TimeZone,
     },
 }
@@ -71,7 +71,7 @@ impl TimeFormat {
     /// ```
     ///
     /// # Errors
-    /// When the text is none of these, or the zone is not known.
+    /// When the text is not a format, or the zone is unknown.
     pub fn parse(text: &str) -> Result<TimeFormat, CsvError> {
         let unit = match text {
             "s" => TimeUnit::Seconds,
@@ -135,7 +135,7 @@ impl TimeFormat {
     /// Reads one cell.
     ///
     /// # Errors
-    /// `E_TIME` when the cell does not follow the format or lies outside the range of instants.
+    /// `E_TIME` when the cell does not follow the format or is outside the range of instants.
     pub fn read(&self, text: &str) -> Result<Timestamp, Fault> {
         let text = text.trim_ascii();
         let read = match self {
@@ -260,7 +260,8 @@ fn read_decimal(unit: TimeUnit, text: &[u8]) -> Result<i64, InstantError> {
 /// time.
 fn read_pattern(pattern: &str, zone: &TimeZone, text: &str) -> Result<i64, Fault> {
     let at = read_with_59(pattern, zone, text)?;
-    // The calendar library takes 60 for 59. Where 60 stands for seconds, 58 is a second before.
+    // The calendar library parses 60 as 59. Where 60 is a number of seconds, parsing with 58
+    // returns a second less.
     let is_60 = text.match_indices("60").any(|(place, _)| {
         let mut other = text.to_owned();
         other.replace_range(place..place + 2, "58");

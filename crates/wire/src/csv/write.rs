@@ -1,8 +1,8 @@
 //! Writes rows as CSV.
 //!
-//! Invariants: what is written, [`super::CsvParser`] reads back to the same bits (but for the
-//! payload of a NaN) when the types are declared; a column's cells stand at one index in every row;
-//! bytes are `0x` and base-16 digits.
+//! Invariants: [`super::CsvParser`] reads the output back to the same bits (except the payload of a
+//! NaN) when the types are declared; a column's cells have one index in every row; bytes are `0x`
+//! and base-16 digits.
 
 use super::time::TimeFormat;
 use crate::free_name;
@@ -54,8 +54,8 @@ pub struct CsvWriter {
 }
 
 impl CsvWriter {
-    /// Columns `time`, `tags`, `fields`, in this order. A name that is taken gets `_1`, `_2`, …
-    /// behind it.
+    /// Columns `time`, `tags`, `fields`, in this order. A duplicate name gets the suffix `_1`,
+    /// `_2`, ….
     pub fn new<T: AsRef<str>, F: AsRef<str>>(
         tags: &[T],
         fields: &[F],
@@ -90,7 +90,7 @@ impl CsvWriter {
         out.push(b'\n');
     }
 
-    /// Sets the stream of the rows to come.
+    /// Sets the stream of the following rows.
     pub fn start_stream(&mut self, name: &StreamName) {
         self.tag_cells.clear();
         for tag in &self.tags {
@@ -108,7 +108,7 @@ impl CsvWriter {
         }
     }
 
-    /// Appends a row. `values` come in the order of the fields; `None` is absent.
+    /// Appends a row. `values` are in the order of the fields; `None` is absent.
     pub fn write_row<'v>(
         &mut self,
         out: &mut Vec<u8>,
@@ -128,7 +128,7 @@ impl CsvWriter {
         out.push(b'\n');
     }
 
-    /// Values that read back as absent, since their text is the one for absent values.
+    /// Number of values that read back as absent, since their text is the text for absent values.
     #[must_use]
     pub fn ambiguous_values(&self) -> u64 {
         self.ambiguous

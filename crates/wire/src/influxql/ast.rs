@@ -32,17 +32,17 @@ pub enum Statement {
     DropPolicy {
         /// The policy.
         name: String,
-        /// Of which database.
+        /// Database of the policy.
         database: String,
     },
 }
 
-/// Condition of `DELETE` and `DROP SERIES`: `[FROM …] [WHERE …]`, of which one must be there.
+/// Condition of `DELETE` and `DROP SERIES`: `[FROM …] [WHERE …]`; one of the two is required.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Removal {
-    /// Of which measurements; none = of all.
+    /// Measurements; empty = all.
     pub sources: Vec<Source>,
-    /// Of which series, and when.
+    /// Condition on series and times.
     pub condition: Option<Expression>,
 }
 
@@ -51,7 +51,7 @@ pub struct Removal {
 pub struct Policy {
     /// The policy.
     pub name: String,
-    /// Of which database.
+    /// Database of the policy.
     pub database: String,
     /// Retention in ns; 0 = without end (`INF`).
     pub duration_ns: Option<i64>,
@@ -59,7 +59,7 @@ pub struct Policy {
     pub replication: Option<u64>,
     /// The span of time of a shard, in ns; 0 = the default (`INF`).
     pub shard_duration_ns: Option<i64>,
-    /// The policy is the one of requests that name none.
+    /// The policy is the default for requests that do not name one.
     pub is_default: bool,
 }
 
@@ -83,23 +83,23 @@ pub struct CreateDatabase {
 pub struct Select {
     /// The selected fields.
     pub fields: Vec<SelectField>,
-    /// Where the rows of the answer are written to, instead of being returned.
+    /// Target of the rows, instead of returning them.
     pub into: Option<Target>,
-    /// Of which measurements, or of the answers of subqueries.
+    /// Measurements or subqueries to read.
     pub sources: Vec<SelectSource>,
-    /// Of which rows.
+    /// Condition on the rows.
     pub condition: Option<Expression>,
-    /// The dimensions by which rows are put together.
+    /// Dimensions by which rows are grouped.
     pub group_by: Vec<Dimension>,
     /// Values of intervals without rows.
     pub fill: Fill,
     /// Newest rows first.
     pub descending: bool,
-    /// Most rows of a series.
+    /// Maximum rows of a series.
     pub limit: Option<u64>,
     /// Rows of a series left out before.
     pub offset: Option<u64>,
-    /// Most series.
+    /// Maximum number of series.
     pub slimit: Option<u64>,
     /// Series left out before.
     pub soffset: Option<u64>,
@@ -112,11 +112,11 @@ pub struct Select {
 pub struct SelectField {
     /// The selected expression.
     pub expression: Expression,
-    /// Under which name, if said.
+    /// Alias, if present.
     pub alias: Option<String>,
 }
 
-/// Where rows come from.
+/// Source of the rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SelectSource {
     /// A stored measurement.
@@ -125,34 +125,34 @@ pub enum SelectSource {
     Query(Box<Select>),
 }
 
-/// A measurement, or all whose name fits, `"db"."policy"."name"`.
+/// A measurement, or all measurements with a matching name, `"db"."policy"."name"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The database, if said.
+    /// Database, if present.
     pub database: Option<String>,
-    /// The retention policy, if said; empty in `db..name`.
+    /// Retention policy, if present; empty in `db..name`.
     pub policy: Option<String>,
-    /// Which measurement it is.
+    /// Name of the measurement.
     pub name: MeasurementName,
 }
 
-/// Where `INTO` writes: `"db"."policy"."name"`, or `"db"."policy".:MEASUREMENT`.
+/// Target of `INTO`: `"db"."policy"."name"`, or `"db"."policy".:MEASUREMENT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The database, if said.
+    /// Database, if present.
     pub database: Option<String>,
-    /// The retention policy, if said; empty in `db..name`.
+    /// Retention policy, if present; empty in `db..name`.
     pub policy: Option<String>,
-    /// The measurement; `None` for `:MEASUREMENT`, the one that the rows come from.
+    /// The measurement; `None` for `:MEASUREMENT`, the measurement of the source rows.
     pub name: Option<String>,
 }
 
 /// Names of measurements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MeasurementName {
-    /// This one.
+    /// The measurement with this name.
     Exact(String),
-    /// The measurements whose names match a regular expression.
+    /// Measurements whose names match a regular expression.
     Matching(String),
 }
 
@@ -163,14 +163,14 @@ pub enum Dimension {
     Time {
         /// Width in ns, above 0.
         every_ns: i64,
-        /// By how much the beginnings are moved, in ns.
+        /// Offset of the beginnings, in ns.
         offset_ns: i64,
-        /// And so that one of them is now: `time(15m, now())`.
+        /// True when one of the intervals begins now: `time(15m, now())`.
         from_now: bool,
     },
     /// A tag.
     Tag(String),
-    /// Tags whose key a regular expression finds.
+    /// Tags whose key matches a regular expression.
     Matching(String),
     /// `*`: all tags.
     All,
@@ -179,7 +179,7 @@ pub enum Dimension {
 /// Values of intervals without rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Fill {
-    /// Nothing, where intervals are asked for at all.
+    /// Null, where the query groups by intervals at all.
     #[default]
     Null,
     /// The interval is left out.
@@ -209,13 +209,13 @@ pub struct Show {
     pub key: Option<KeyFilter>,
     /// `WHERE …`.
     pub condition: Option<Expression>,
-    /// In falling order.
+    /// In descending order.
     pub descending: bool,
-    /// Most rows of a series.
+    /// Maximum rows of a series.
     pub limit: Option<u64>,
     /// Rows left out before.
     pub offset: Option<u64>,
-    /// Most series.
+    /// Maximum number of series.
     pub slimit: Option<u64>,
     /// Series left out before.
     pub soffset: Option<u64>,
@@ -247,7 +247,7 @@ pub enum ShowWhat {
 }
 
 impl ShowWhat {
-    /// With the words that ask for it. A longer text stands before its beginning.
+    /// Subjects with their keywords. A longer keyword sequence precedes its own prefix.
     pub(super) const ALL: [(ShowWhat, &'static [&'static str]); 19] = [
         (ShowWhat::Databases, &["DATABASES"]),
         (ShowWhat::Measurements, &["MEASUREMENTS"]),
@@ -321,7 +321,7 @@ pub enum Literal {
     Regex(String),
 }
 
-/// Which columns `*` stands for.
+/// Kinds of columns that `*` stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is what it is named for")]
 pub enum WildcardKind {
@@ -330,7 +330,7 @@ pub enum WildcardKind {
     Tags,
 }
 
-/// Kind of a column behind `::`.
+/// Kind of a column after `::`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is what it is named for")]
 pub enum Cast {
@@ -404,7 +404,7 @@ impl Operator {
         entry.map_or("", |(_, text)| text)
     }
 
-    /// True for those that compare.
+    /// True for comparisons.
     #[must_use]
     pub fn is_comparison(self) -> bool {
         !matches!(
@@ -417,7 +417,7 @@ impl Operator {
         ) && !self.is_bitwise()
     }
 
-    /// True for those of bits.
+    /// True for operators on bits.
     #[must_use]
     pub fn is_bitwise(self) -> bool {
         matches!(self, Operator::BitAnd | Operator::BitOr | Operator::BitXor)
@@ -441,23 +441,23 @@ impl Operator {
 pub enum Expression {
     /// A value.
     Literal(Literal),
-    /// All fields or tags: `*`.
+    /// `*`: all fields or tags.
     Wildcard(WildcardKind),
     /// A field or a tag, or `time`.
     Reference {
-        /// Its name.
+        /// Name of the field or tag.
         name: String,
-        /// The kind behind `::`.
+        /// Kind after `::`.
         cast: Option<Cast>,
     },
     /// A function, its name in small letters.
     Call {
-        /// Its name in the statement.
+        /// Name of the function in the statement.
         name: String,
-        /// Of what.
+        /// Arguments of the call.
         arguments: Vec<Expression>,
     },
-    /// Two expressions and what stands between them.
+    /// Two expressions and the operator between them.
     Binary {
         /// The operator.
         operator: Operator,
@@ -466,9 +466,9 @@ pub enum Expression {
         /// Behind it.
         right: Box<Expression>,
     },
-    /// All of two or more hold: `… AND …`.
+    /// True when all of two or more operands are: `… AND …`.
     All(Vec<Expression>),
-    /// One of two or more holds: `… OR …`.
+    /// True when one of two or more operands is: `… OR …`.
     Any(Vec<Expression>),
 }
 

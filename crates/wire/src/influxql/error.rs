@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("error parsing query: {message} at line {line}, char {column}")]
 pub struct ParseError {
-    /// The text that was found, and what was expected.
+    /// Names the found text, and the expected one.
     pub message: String,
     /// The line, from 1.
     pub line: usize,

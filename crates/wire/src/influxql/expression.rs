@@ -32,7 +32,7 @@ impl Parser<'_> {
         Ok(one_or(parts, Expression::All))
     }
 
-    /// Operands with operators between them that bind at least so tightly, from the left.
+    /// Operands with operators between them of at least this strength, from the left.
     pub(super) fn operation(&mut self, least: u8) -> Result<Expression, ParseError> {
         let mut left = self.operand()?;
         loop {
@@ -57,13 +57,13 @@ impl Parser<'_> {
                 right: Box::new(right),
             };
             if operator.is_comparison() {
-                // One comparison is not compared with another.
+                // Comparisons do not chain.
                 return Ok(left);
             }
         }
     }
 
-    /// Each may be one more level of what is said.
+    /// Counts an operator, which may add one level of depth.
     fn count_operator(&mut self, at: usize) -> Result<(), ParseError> {
         self.operators += 1;
         if self.operators > OPERATORS_MAX {
@@ -94,7 +94,7 @@ impl Parser<'_> {
             .ok_or_else(|| self.error(at, format!("missing parameter: {name}")))
     }
 
-    /// Goes one level deeper.
+    /// Parses one level deeper.
     fn deeper<T>(
         &mut self,
         at: usize,
@@ -155,7 +155,7 @@ impl Parser<'_> {
             Token::Word(word)
                 if word.eq_ignore_ascii_case("distinct") && self.is_name_next()? =>
             {
-                // Without parentheses it takes a name and no more.
+                // Without parentheses, a single name.
                 let name = self.name()?;
                 return Ok(Expression::Call {
                     name: "distinct".to_owned(),
@@ -184,7 +184,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Reads the operand of a minus. The minus of a number becomes part of it, and is no operation.
+    /// Reads the operand of a minus. The minus of a number becomes part of the number, and is not
+    /// an operation.
     fn negated(&mut self, at: usize) -> Result<Expression, ParseError> {
         let inner = match self.peek()? {
             (Token::Integer(_) | Token::Float(_) | Token::Duration(_), _) => self.operand()?,
@@ -215,7 +216,7 @@ impl Parser<'_> {
         Ok(Expression::Literal(literal))
     }
 
-    /// Behind the opening parenthesis, up to and with the closing one.
+    /// Arguments after the opening parenthesis, including the closing one.
     fn arguments(&mut self) -> Result<Vec<Expression>, ParseError> {
         let mut arguments = Vec::new();
         if self.take_symbol(")")? {

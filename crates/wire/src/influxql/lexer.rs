@@ -1,7 +1,7 @@
 //! The words of a text.
 //!
-//! Invariant: every token ends behind where it begins, but the last, so that reading ends. A `/`
-//! begins a regular expression only where the parser says that one may stand.
+//! Invariant: every token except the last has at least one byte, so that reading ends. A `/` begins
+//! a regular expression only where the parser says that one is allowed.
 
 use super::error::ParseError;
 use crate::durations::parse_duration_ns;
@@ -46,7 +46,7 @@ impl Token {
     }
 }
 
-/// Longer ones first.
+/// Sorted so that a longer symbol precedes its prefix.
 const SYMBOLS: [&str; 24] = [
     "::", "=~", "!~", "!=", "<>", "<=", ">=", "<", ">", "=", "+", "-", "*", "/", "%", "(", ")",
     ",", ";", ".", "&", "|", "^", ":",
@@ -71,7 +71,7 @@ impl<'a> Lexer<'a> {
         Err(ParseError::at(self.text, offset, message))
     }
 
-    /// Skips blanks and comments.
+    /// Skips spaces and comments.
     fn skip(&mut self) -> Result<(), ParseError> {
         loop {
             let rest = self.rest();
@@ -91,7 +91,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next token and where it begins.
+    /// The next token and its offset.
     pub(super) fn next(&mut self, regex_allowed: bool) -> Result<(Token, usize), ParseError> {
         self.skip()?;
         let start = self.at;
@@ -190,7 +190,7 @@ impl<'a> Lexer<'a> {
         self.error(start, "a regular expression without its closing /")
     }
 
-    /// A number, or a length of time: digits with units behind them.
+    /// A number, or a duration: digits with units after them.
     fn number(&mut self) -> Result<Token, ParseError> {
         let start = self.at;
         let rest = self.rest();

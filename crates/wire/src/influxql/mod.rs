@@ -1,15 +1,14 @@
-//! InfluxQL: `SELECT`, `EXPLAIN`, `SHOW …`, what removes, and the statements clients send before
-//! they write.
+//! InfluxQL: `SELECT`, `EXPLAIN`, `SHOW …`, statements that remove data, and the statements that
+//! clients send before a write.
 //!
-//! A text is read into [`Statement`]s by [`parse`]; what they mean is the server's business.
-//! [`Statement`]s print as text that reads back to the same statements.
+//! [`parse`] reads a text into [`Statement`]s; the server evaluates them. [`Statement`]s print as
+//! text that reads back to the same statements.
 //!
 //! Invariants: no text makes the reader panic; nesting, also of subqueries, statements and
 //! operators are bounded ([`STATEMENTS_MAX`], [`NESTING_MAX`], [`OPERATORS_MAX`]), so that a caller
-//! that walks an [`Expression`] may recurse.
-//! Failure: the first mistake ends the reading and comes back as a [`ParseError`] that says where
-//! it is, what was found and what was expected.
-//! Page: docs/http/influxql.md.
+//! that walks an [`Expression`] may recurse. Failure: the first mistake ends the reading and is
+//! returned as a [`ParseError`] with its position, the found text and the expected text. Page:
+//! docs/http/influxql.md.
 
 mod ast;
 mod error;

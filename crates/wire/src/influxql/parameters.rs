@@ -1,14 +1,14 @@
 //! Values for the `$names` of a text, from a JSON object.
 //!
-//! Invariant: a value stands where a literal may stand and nowhere else, so that no value changes
-//! the meaning of a statement.
+//! Invariant: a value replaces only a literal, so that no value changes the structure of a
+//! statement.
 
 use super::ast::Literal;
 use crate::durations::parse_duration_ns;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A JSON object that gives no values.
+/// A text that is not a JSON object of literals.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
@@ -17,7 +17,7 @@ pub enum ParameterError {
         "error parsing query parameters: expected a JSON object such as {{\"host\":\"a\"}}: {0}"
     )]
     Shape(String),
-    /// A value that is no literal.
+    /// A value that is not a literal.
     #[error(
         "error parsing query parameters: `{0}`: expected a text, a number, a boolean, or an object with one of the keys string, integer, float, boolean, duration, regex"
     )]
@@ -31,7 +31,7 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Reads the parameter `params` of a request. Nothing and `null` give no values.
+    /// Reads the parameter `params` of a request. An empty text and `null` have no values.
     ///
     /// ```
     /// use headwater_wire::influxql::{Parameters, parse};
@@ -40,9 +40,9 @@ impl Parameters {
     /// ```
     ///
     /// # Errors
-    /// When the text is no JSON object, or a value no literal.
+    /// When the text is not a JSON object, or a value is not a literal.
     pub fn parse(json: &str) -> Result<Parameters, ParameterError> {
-        // Programs that have no values send none, or `null`.
+        // Programs without values send an empty text, or `null`.
         if json.trim().is_empty() {
             return Ok(Parameters::default());
         }

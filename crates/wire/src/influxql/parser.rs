@@ -9,13 +9,13 @@ use super::parameters::Parameters;
 pub const STATEMENTS_MAX: usize = 256;
 /// Parentheses and calls within each other.
 pub const NESTING_MAX: usize = 48;
-/// Operators of arithmetic in a text, and with them the depth of what it says.
+/// Maximum number of arithmetic operators in a text, which also limits its depth.
 pub const OPERATORS_MAX: usize = 256;
 
 /// Words that a text may begin with.
 const STATEMENTS: &str = "SELECT, EXPLAIN, SHOW, DELETE, CREATE DATABASE, DROP DATABASE, DROP MEASUREMENT, DROP SERIES, CREATE RETENTION POLICY, ALTER RETENTION POLICY, DROP RETENTION POLICY";
 
-/// Words that are no names unless they stand in double quotes.
+/// Words that are not names unless they are in double quotes.
 const RESERVED: [&str; 28] = [
     "ALL", "AND", "AS", "ASC", "BY", "CREATE", "DATABASE", "DESC", "DROP", "FROM", "GROUP", "IN",
     "INTO", "KEY", "KEYS", "LIMIT", "OFFSET", "ON", "OR", "ORDER", "SELECT", "SHOW", "SLIMIT",
@@ -91,7 +91,7 @@ impl Parser<'_> {
         self.lexer.next(false)
     }
 
-    /// As [`Parser::next`], where a regular expression may stand.
+    /// As [`Parser::next`], where a regular expression is allowed.
     pub(super) fn next_or_regex(&mut self) -> Result<(Token, usize), ParseError> {
         self.lexer.next(true)
     }
@@ -106,7 +106,7 @@ impl Parser<'_> {
         ahead.next(true)
     }
 
-    /// Takes a symbol if it comes next.
+    /// Consumes a symbol if it is next.
     pub(super) fn take_symbol(&mut self, symbol: &str) -> Result<bool, ParseError> {
         let mut ahead = self.lexer;
         let is = matches!(ahead.next(false)?.0, Token::Symbol(s) if s == symbol);
@@ -123,12 +123,12 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes a keyword if it comes next.
+    /// Consumes a keyword if it is next.
     pub(super) fn take_word(&mut self, word: &str) -> Result<bool, ParseError> {
         self.take_words(&[word])
     }
 
-    /// Takes keywords if all of them come next.
+    /// Consumes keywords if all of them are next.
     pub(super) fn take_words(&mut self, words: &[&str]) -> Result<bool, ParseError> {
         let mut ahead = self.lexer;
         for word in words {
@@ -163,7 +163,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A count behind a keyword such as `LIMIT`, if the keyword comes next.
+    /// A count after a keyword such as `LIMIT`, if the keyword is next.
     pub(super) fn count(&mut self, word: &str) -> Result<Option<u64>, ParseError> {
         if !self.take_word(word)? {
             return Ok(None);
@@ -184,8 +184,8 @@ impl Parser<'_> {
     }
 
     pub(super) fn source(&mut self) -> Result<Source, ParseError> {
-        // Up to three names with dots between them, of which the last may be a regular expression
-        // and the middle one absent.
+        // Up to three names with dots between them; the last may be a regular expression and the
+        // middle one absent.
         let mut names: Vec<String> = Vec::new();
         loop {
             let (token, at) = self.next_or_regex()?;

@@ -1,9 +1,9 @@
 //! Statements as text.
 //!
-//! Invariant: what is printed reads back to the same statement. Names stand in quotes. Parentheses
-//! stand only where the reader would put something else together without them: then they, or a sign
-//! that is counted like them, stood in what was read. So no text nests deeper printed than read,
-//! has more operators, or leaves the limits of what may be read.
+//! Invariant: printed text reads back to the same statement. Names are quoted. Parentheses are
+//! printed only where the parser would group differently without them: then the source text also
+//! had parentheses, or a sign that counts like them. So a printed text does not nest deeper than
+//! its source, does not have more operators, and does not exceed the limits of the parser.
 
 use super::ast::{
     Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName,
@@ -92,7 +92,7 @@ enum Binding {
     Operand,
 }
 
-/// Precedence of a column and an argument: no comparison without parentheses.
+/// Precedence of a column and an argument: comparisons need parentheses.
 const COMPUTED: Binding = Binding::Operation(strength(Operator::Add));
 
 fn binding(expression: &Expression) -> Binding {
@@ -107,7 +107,8 @@ fn binding(expression: &Expression) -> Binding {
     }
 }
 
-/// An expression where one must hold together at least so tightly, else it stands in parentheses.
+/// An expression in a context that requires this binding or a tighter one; otherwise it is
+/// parenthesised.
 struct Within<'a>(Binding, &'a Expression);
 
 impl Display for Within<'_> {
@@ -150,7 +151,7 @@ impl Display for Expression {
                 left,
                 right,
             } => {
-                // Operators of one strength are read from the left; a comparison is not compared.
+                // Operators of equal strength associate to the left; comparisons do not chain.
                 let own = strength(*operator);
                 let before = if operator.is_comparison() {
                     own + 1
@@ -169,7 +170,7 @@ impl Display for Expression {
     }
 }
 
-/// Writes the database and the retention policy that stand before a measurement.
+/// Writes the database and the retention policy before a measurement.
 fn put_place(f: &mut Formatter<'_>, database: Option<&str>, policy: Option<&str>) -> fmt::Result {
     if let Some(database) = database {
         write!(f, "{}.", name(database))?;

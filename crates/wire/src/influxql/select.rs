@@ -1,4 +1,4 @@
-//! `SELECT`.
+//! Parser of `SELECT`.
 
 use super::ast::{Dimension, Expression, Fill, Literal, Select, SelectField, SelectSource, Target};
 use super::error::ParseError;
@@ -58,8 +58,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Behind the word `INTO`: up to three names with dots between them, the middle one of which
-    /// may be absent, and the last one `:MEASUREMENT`.
+    /// Target after the word `INTO`: up to three names with dots between them; the middle one may
+    /// be absent, and the last one may be `:MEASUREMENT`.
     fn target(&mut self) -> Result<Target, ParseError> {
         let mut names = vec![self.name()?];
         loop {
@@ -176,8 +176,7 @@ impl Parser<'_> {
         }
     }
 
-    /// By how much intervals of a width are moved: a length of time, or an instant at which one of
-    /// them begins.
+    /// Offset of intervals with a width: a duration, or an instant at which one of them begins.
     fn offset(&mut self, every_ns: i64) -> Result<(i64, bool), ParseError> {
         let (token, at) = self.peek()?;
         match self.operation(1)? {

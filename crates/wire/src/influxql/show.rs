@@ -36,7 +36,7 @@ impl Parser<'_> {
             | ShowWhat::Shards
             | ShowWhat::ShardGroups => return Ok(show),
             ShowWhat::Stats | ShowWhat::Diagnostics => {
-                // `FOR 'component'`: there is nothing of any.
+                // `FOR 'component'`: no component has data here.
                 if self.take_word("FOR")? {
                     let (token, at) = self.next()?;
                     if !matches!(token, Token::Text(_)) {

@@ -1,4 +1,4 @@
-//! Meaning of texts, errors of others, and statements that print as themselves.
+//! Meaning of valid texts, errors of invalid texts, and statements that print unchanged.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use super::*;
@@ -15,7 +15,7 @@ fn select(text: &str) -> Select {
     }
 }
 
-/// Texts, and what they print as.
+/// Texts, and their printed forms.
 #[test]
 fn statements_are_read_as_they_are_meant() {
     for (text, printed) in [
@@ -255,7 +255,7 @@ fn depth_and_length_are_bounded() {
     assert_eq!(read(&deepest[0].to_string()), Ok(deepest));
     assert!(read(&within(select::QUERIES_MAX + 1)).is_err());
     assert!(read(&within(100_000)).is_err());
-    // What dashboards make of many chosen values is no depth.
+    // Long conditions over many chosen values in dashboards are not deep.
     let many = format!(
         "SELECT v FROM m WHERE a = 'x'{}",
         " OR a = 'x'".repeat(20_000)
@@ -285,7 +285,7 @@ fn a_long_chain_of_operators_prints_as_text_that_is_read_again() {
     }
 }
 
-/// Ways to put one thing within another, each as deep as may be, one by one and in turns.
+/// Ways to nest one thing within another, each as deep as allowed, separately and alternating.
 #[test]
 fn what_is_read_at_the_bounds_of_depth_prints_within_them() {
     let ways = [
@@ -364,7 +364,7 @@ fn names() -> impl Strategy<Value = String> {
 }
 
 fn patterns() -> impl Strategy<Value = String> {
-    // As the reader makes them: a backslash has a character behind it, and an expression does not
+    // As the parser produces them: a backslash has a character after it, and an expression does not
     // begin like a comment.
     prop::collection::vec(
         prop_oneof![
@@ -522,7 +522,7 @@ fn selects() -> impl Strategy<Value = Statement> {
 }
 
 fn targets() -> impl Strategy<Value = Target> {
-    // Without a name of its own it needs another one before it.
+    // A target without its own name, `:MEASUREMENT`, needs a name before it.
     let before = || (prop::option::of(names()), names());
     prop_oneof![
         (before(), prop::option::of(names())).prop_map(|((database, policy), name)| Target {

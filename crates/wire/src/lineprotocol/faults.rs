@@ -1,4 +1,4 @@
-//! Refusals that more than one part of the parser makes, in the same words.
+//! Refusals that several parts of the parser share.
 
 use crate::refusal::{Fault, RefusalCode, shown};
 

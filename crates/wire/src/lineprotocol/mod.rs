@@ -1,9 +1,8 @@
 //! InfluxDB line protocol: `table,tag=value field=1.5,other=2i 1356998400000000000`.
 //!
-//! Invariants: every good line is stored, whatever the lines around it are; a refused line changes
-//! nothing; the parser remembers names only, so that the same bytes always give the same rows,
-//! whatever it parsed before.
-//! Format, with all deviations: docs/format/lineprotocol.md.
+//! Invariants: every good line is stored, regardless of the lines around it; a refused line changes
+//! nothing; the parser caches only names, so that the same bytes always produce the same rows,
+//! regardless of previous input. Format, with all deviations: docs/format/lineprotocol.md.
 
 mod faults;
 mod options;

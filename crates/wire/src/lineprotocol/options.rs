@@ -48,7 +48,7 @@ impl Precision {
         }
     }
 
-    /// A stamp of this unit as nanoseconds; `None` when they do not fit.
+    /// A stamp of this unit as nanoseconds; `None` when the result does not fit.
     #[inline]
     pub(crate) fn to_nanos(self, stamp: i64) -> Option<i64> {
         let unit_ns = match self {
@@ -72,22 +72,22 @@ impl Precision {
 /// Settings of [`crate::lineprotocol::LineParser`].
 #[derive(Clone, Debug)]
 pub struct ParserOptions {
-    /// The time of the next line that carries none; it moves on by a nanosecond with each.
+    /// Time of the next line without a time; increases by a nanosecond with each such line.
     pub now: Timestamp,
-    /// The source of instants of lines that carry none, `now` or later, where others take instants
-    /// from it at the same time; `None` = nobody does.
+    /// Source of the instants of lines without a time, `now` or later, for several parsers that use
+    /// the source concurrently; `None` = not shared.
     pub instants: Option<Arc<Instants>>,
     /// The unit of the stamps.
     pub precision: Precision,
-    /// Later instants are refused with `E_TIME_FUTURE`; `None` takes all.
+    /// Later instants are refused with `E_TIME_FUTURE`; `None` accepts all.
     pub latest: Option<Timestamp>,
     /// Longest line.
     pub line_bytes_max: usize,
     /// Longest string value.
     pub string_bytes_max: usize,
-    /// Most fields of one stream.
+    /// Maximum fields of one stream.
     pub fields_max: usize,
-    /// Memory for names cached from one call to the next; beyond it all are dropped.
+    /// Memory for names cached from one call to the next; above this limit all are dropped.
     pub cached_name_bytes_max: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Parses lines into columns.
 //!
 //! Invariants: lines are read in order; a line is staged as a whole before any column changes;
-//! `mark` rises with each line.
-//! Speed: a line costs one search for its end, one comparison for the stream's name and one per
-//! field's name, as long as lines repeat their order; nothing is allocated per value.
+//! `mark` increases with each line. Speed: a line costs one search for its end, one comparison for
+//! the stream's name and one per field's name, as long as lines repeat their order; no memory is
+//! allocated per value.
 
 use super::faults::{line_too_long, no_fields, not_utf8};
 use super::options::ParserOptions;
@@ -17,7 +17,7 @@ use crate::parsed_batch::ParsedBatch;
 use crate::refusal::{Fault, RefusalCode, shown};
 use memchr::{memchr, memchr_iter, memchr2};
 
-/// A line-protocol parser that keeps the names it has seen.
+/// A line-protocol parser that caches names.
 ///
 /// ```
 /// use headwater_types::Timestamp;
@@ -37,13 +37,13 @@ pub struct LineParser {
 
 /// Outcome of a line.
 enum Outcome {
-    /// Read in full; a quoted string may have carried it over several physical lines.
+    /// Parsed completely; a quoted string may have extended it over several physical lines.
     Read { bytes: usize, is_long: bool },
     /// A string is open at the end of the input.
     Open,
 }
 
-/// A fault, and whether a longer input could still heal it.
+/// A fault, and whether more input could still resolve it.
 struct Failure {
     fault: Fault,
     is_open: bool,
@@ -59,7 +59,7 @@ impl From<Fault> for Failure {
 }
 
 impl LineParser {
-    /// A parser with nothing remembered.
+    /// A parser with an empty cache.
     #[must_use]
     pub fn new(options: ParserOptions) -> LineParser {
         LineParser {
@@ -70,7 +70,7 @@ impl LineParser {
         }
     }
 
-    /// The settings; they may change between calls.
+    /// The options; may change between calls.
     pub fn options_mut(&mut self) -> &mut ParserOptions {
         &mut self.options
     }
@@ -80,8 +80,8 @@ impl LineParser {
         self.parse_part(bytes, first_line_number, true).0
     }
 
-    /// Parses the lines that are complete in `bytes` and says how many bytes they took.
-    /// With `is_last` the end of the input ends the last line, and all bytes are taken.
+    /// Parses the lines that are complete in `bytes` and returns the number of consumed bytes. With
+    /// `is_last` the end of the input ends the last line, and all bytes are consumed.
     pub fn parse_part(
         &mut self,
         bytes: &[u8],
@@ -95,16 +95,16 @@ impl LineParser {
         (parsed, taken)
     }
 
-    /// Adds a whole input to what is collected; all its lines have the same number.
+    /// Adds a whole input to the collected rows; all its lines have the same number.
     pub(crate) fn add_lines(&mut self, bytes: &[u8], number: u64, parsed: &mut ParsedBatch) {
         self.read(bytes, number, 0, true, parsed);
     }
 
-    /// Adds one row to what is collected: a stream as the front of a line spells it, with the blank
-    /// behind it, and fields whose names are spelled as in a line.
+    /// Adds one row to the collected rows: a stream spelled as at the front of a line, with the
+    /// space after it, and fields whose names are spelled as in a line.
     ///
     /// # Errors
-    /// When a name is empty, or there are too many fields; nothing is added then.
+    /// When a name is empty, or there are too many fields; no row is added then.
     pub(crate) fn add_row(
         &mut self,
         stream: &[u8],
@@ -144,8 +144,8 @@ impl LineParser {
         });
     }
 
-    /// Reads the lines that are complete. Each adds `step` to the number of the next. Gives how
-    /// many lines and bytes it took.
+    /// Parses the complete lines. Each adds `step` to the number of the next. Returns the number of
+    /// lines and of consumed bytes.
     fn read(
         &mut self,
         bytes: &[u8],
@@ -157,7 +157,8 @@ impl LineParser {
         let mut staged = Vec::new();
         let mut rest = bytes;
         if first_line_number == 1 {
-            // The mark that some programs put before UTF-8 is no part of a table's name.
+            // The byte order mark that some programs write before UTF-8 is not part of a table's
+            // name.
             rest = rest.strip_prefix(MARK).unwrap_or(rest);
         }
         let mut line_number = first_line_number;
@@ -191,7 +192,7 @@ impl LineParser {
     }
 
     /// Reads one line. `text` reaches to the end of the input, since a quoted string may cross line
-    /// ends; `line_bytes` is where the first physical line ends.
+    /// ends; `line_bytes` is the length of the first physical line.
     fn line<'a>(
         &mut self,
         text: &'a [u8],
@@ -256,7 +257,7 @@ impl From<Box<Fault>> for Failure {
     }
 }
 
-/// Reads what follows the stream's name.
+/// Reads the line after the stream's name.
 struct Reader<'a, 'o> {
     text: &'a [u8],
     options: &'o ParserOptions,
@@ -265,8 +266,8 @@ struct Reader<'a, 'o> {
 }
 
 impl<'a> Reader<'a, '_> {
-    /// Stages the fields and gives the time, if there is one, and the length of the line without
-    /// its line end.
+    /// Stages the fields and returns the time, if present, and the length of the line without its
+    /// line end.
     #[inline]
     fn fields_and_time(
         &self,
@@ -329,7 +330,7 @@ impl<'a> Reader<'a, '_> {
             .unwrap_or_default()
     }
 
-    /// The index of the field whose key stands at the front of `rest`, and what follows the `=`.
+    /// Index of the field whose key is at the front of `rest`, and the text after the `=`.
     #[inline]
     fn field(
         &self,
@@ -351,7 +352,7 @@ impl<'a> Reader<'a, '_> {
         Ok((stream.field(raw, recent, self.options.fields_max)?, tail))
     }
 
-    /// The string whose first byte is at `start`, and where what follows its closing quote begins.
+    /// The string whose first byte is at `start`, and the offset after its closing quote.
     fn string(&self, start: usize) -> Result<(ParsedValue<'a>, usize), Failure> {
         let longest = self.options.line_bytes_max;
         let window = self.text.get(start..).unwrap_or_default();
@@ -398,7 +399,7 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// Where the line that holds byte `at` ends.
+    /// Offset of the end of the line that contains byte `at`.
     fn line_end(&self, at: usize) -> Result<usize, Failure> {
         let longest = self.options.line_bytes_max;
         let tail = self.text.get(at..).unwrap_or_default();
@@ -418,7 +419,7 @@ impl<'a> Reader<'a, '_> {
         Ok(end)
     }
 
-    /// The time at the end of the line, if there is one.
+    /// The time at the end of the line, if present.
     #[inline]
     fn time(&self, text: &[u8]) -> Result<Option<i64>, Fault> {
         if text.is_empty() {
@@ -442,7 +443,7 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// The instant of a line that carries none: each gets its own, a nanosecond apart, so that none
+/// Instant of a line without a time: each line gets its own, a nanosecond apart, so that no row
 /// replaces another.
 pub(crate) fn next_instant(options: &mut ParserOptions) -> i64 {
     let own = options.now;
@@ -452,7 +453,7 @@ pub(crate) fn next_instant(options: &mut ParserOptions) -> i64 {
     instant
 }
 
-/// An integer with a plus sign, leading zeros or blanks behind it.
+/// An integer with a plus sign, leading zeros or trailing spaces.
 #[cold]
 fn unusual_integer(text: &[u8]) -> Option<i64> {
     match number::scan(text) {

@@ -1,11 +1,10 @@
-//! Finds the ends of names and takes their escapes away.
+//! Finds the ends of names and removes their escapes.
 //!
-//! Rule: in tables, tags and field keys a backslash before `,`, `=`, a blank or a backslash keeps
-//! that character; before anything else it stands for itself. In quoted strings it keeps `"` and
-//! the backslash.
+//! Rule: in tables, tags and field keys a backslash before `,`, `=`, a space or a backslash escapes
+//! that character; before any other character it is a plain backslash. In quoted strings it escapes
+//! `"` and the backslash.
 
-/// The length of the part of `text` before the first byte that `ends` it and has no backslash
-/// before it.
+/// Length of the part of `text` before the first unescaped byte for which `ends` is true.
 pub(super) fn unescaped_end(text: &[u8], ends: impl Fn(u8) -> bool) -> usize {
     let mut bytes = text.iter().enumerate();
     while let Some((at, byte)) = bytes.next() {

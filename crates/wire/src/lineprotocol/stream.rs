@@ -34,7 +34,7 @@ pub struct LineStream<R> {
 }
 
 impl<R: Read> LineStream<R> {
-    /// Nothing is read yet.
+    /// Creates a stream, without reading yet.
     pub fn new(reader: R, options: ParserOptions) -> LineStream<R> {
         LineStream {
             reader,
@@ -96,7 +96,7 @@ impl<R: Read> LineStream<R> {
         true
     }
 
-    /// Refuses a line whose end is out of sight already.
+    /// Refuses a line that exceeds `line_bytes_max` although its end is not read yet.
     fn refuse_endless_line(&mut self) -> ParsedBatch {
         let mut parsed = ParsedBatch {
             line_count: 1,

@@ -1,13 +1,12 @@
 //! The streams a parser has met: their names, their fields, and the rows collected for the batch
 //! being built.
 //!
-//! Invariants: `by_key` maps the exact bytes before the first blank of a line to an index into
+//! Invariants: `by_key` maps the exact bytes before the first space of a line to an index into
 //! `keys`; several spellings may name one stream, and one of them is the canonical: sorted tags, no
 //! needless escapes; a field without a column has no value in this batch, and columns shorter than
-//! `times` lack values at their end, which are filled in when next needed; rows of a stream that
-//! follow each other are in one entry as long as their types agree.
-//! Speed: with many streams of a row each, making and dropping names is what costs, so they are
-//! shared and moved.
+//! `times` have no values at their end, which are filled in when next needed; rows of a stream that
+//! follow each other are in one entry as long as their types agree. Speed: with many streams of a
+//! row each, the main cost is creating and dropping names, so names are shared and moved.
 
 use super::faults::{no_fields, not_utf8};
 use super::scan::{unescaped_end, unescaped_name};
@@ -17,38 +16,38 @@ use headwater_types::{FieldType, StreamName, StreamRows};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Fields up to this many are found by looking at each.
+/// Up to this number of fields, a field is searched linearly.
 const LINEAR_SEARCH_FIELDS_MAX: usize = 12;
 
-/// Bytes of a spelling beside its text, in the list, the map and the allocator, about.
+/// Approximate bytes of a spelling in addition to its text, in the list, the map and the allocator.
 const KEY_BYTES: usize = 150;
-/// Bytes of a stream beside its names and fields, about.
+/// Approximate bytes of a stream in addition to its names and fields.
 const STREAM_BYTES: usize = 400;
 
-/// One spelling of a stream's name.
+/// A spelling of a stream's name.
 #[derive(Debug)]
 struct Key {
     raw: Arc<[u8]>,
     stream: usize,
-    /// The key that followed this one last time.
+    /// The key that followed this key last time.
     successor: usize,
 }
 
-/// Every stream known to a parser.
+/// All streams in the cache of a parser.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     keys: Vec<Key>,
     by_key: HashMap<Arc<[u8]>, usize>,
     streams: Vec<Stream>,
-    /// Streams with rows in this batch, in the order they came.
+    /// Streams with rows in this batch, in the order of their first rows.
     active: Vec<usize>,
     last_key: usize,
     name_bytes: usize,
     recent: RecentFields,
 }
 
-/// The keys of the fields made last, by their index in the line: other streams of the table use the
-/// same.
+/// Keys of the most recently created fields, by their index in the line: other streams of the table
+/// use the same.
 #[derive(Debug, Default)]
 pub(super) struct RecentFields {
     keys: Vec<Arc<FieldKey>>,
@@ -59,7 +58,7 @@ pub(super) struct RecentFields {
 /// The name of a field.
 #[derive(Debug)]
 pub(super) struct FieldKey {
-    /// As it stands in the lines.
+    /// Spelling in the lines.
     pub(super) raw: Box<[u8]>,
     name: String,
 }
@@ -69,11 +68,11 @@ pub(super) struct FieldKey {
 pub(super) struct Stream {
     name: StreamName,
     pub(super) fields: Vec<Field>,
-    /// Made when there are many fields.
+    /// Index of the fields, created when their number is large.
     by_field: Option<HashMap<Box<[u8]>, usize>>,
     times: Vec<i64>,
     lines: Vec<u64>,
-    /// Rows before a field changed its type, as entries of their own.
+    /// Rows before a field changed its type, as separate entries.
     cut: Vec<(StreamRows, Vec<u64>)>,
     /// Rows in the batch before, to reserve memory by.
     rows_hint: usize,
@@ -85,15 +84,15 @@ pub(super) struct Field {
     pub(super) key: Arc<FieldKey>,
     /// `None` until the field has a value in this batch.
     column: Option<ColumnBuilder>,
-    /// The line in which the field was last counted, to find it twice in one line.
+    /// Line in which the field last occurred, to detect duplicates in one line.
     seen_at: u64,
 }
 
 impl Streams {
-    /// The stream whose key stands at the front of `line`, and the length of the key.
+    /// The stream whose key is at the front of `line`, and the length of the key.
     ///
     /// # Errors
-    /// When the key is malformed or not UTF-8, or nothing follows it.
+    /// When the key is malformed or not UTF-8, or is the end of the line.
     #[inline]
     pub(super) fn find(&mut self, line: &[u8]) -> Result<(usize, usize), Fault> {
         let guess = self.keys.get(self.last_key).map_or(0, |k| k.successor);
@@ -111,8 +110,8 @@ impl Streams {
         let end = unescaped_end(line, |b| b == b' ');
         let raw = line.get(..end).unwrap_or_default();
         if end == line.len() {
-            // Never remembered: with a backslash at its end, it would be found again in front of a
-            // blank that belongs to a name.
+            // Never cached: with a backslash at its end, the key would match again in front of a
+            // space that belongs to a name.
             stream_name(raw)?;
             return Err(no_fields());
         }
@@ -167,7 +166,7 @@ impl Streams {
         at
     }
 
-    /// A stream, and the fields it can take over from others.
+    /// A stream, and the fields that it can adopt from others.
     pub(super) fn get_mut(&mut self, stream: usize) -> Option<(&mut Stream, &mut RecentFields)> {
         Some((self.streams.get_mut(stream)?, &mut self.recent))
     }
@@ -177,8 +176,8 @@ impl Streams {
         self.active.push(stream);
     }
 
-    /// Hands over the collected rows with their line numbers. Names stay known, unless they take
-    /// more than `bytes_max`.
+    /// Returns the collected rows with their line numbers. Names stay cached, unless they exceed
+    /// `bytes_max`.
     pub(super) fn take_rows(
         &mut self,
         bytes_max: usize,
@@ -249,10 +248,10 @@ impl RecentFields {
 }
 
 impl Stream {
-    /// The field whose key is `raw`, made when it is new.
+    /// The field whose key is `raw`, created when new.
     ///
     /// # Errors
-    /// When the key is no name, or there would be more than `fields_max`.
+    /// When the key is not a name, or the number of fields would exceed `fields_max`.
     pub(super) fn field(
         &mut self,
         raw: &[u8],
@@ -263,7 +262,7 @@ impl Stream {
             return Ok(at);
         }
         let key = recent.key(self.fields.len(), raw)?;
-        // Two spellings of one name are possible only where there is a backslash.
+        // Two spellings of one name are possible only if one contains a backslash.
         if let Some(at) = self.fields.iter().position(|f| f.key.name == key.name) {
             return Ok(at);
         }
@@ -328,10 +327,10 @@ impl Stream {
         });
     }
 
-    /// Adds a row. True when it is the first of this batch.
+    /// Appends a row. True when it is the stream's first row of this batch.
     ///
-    /// A value that does not fit the rows before it begins an entry of its own: which of the two is
-    /// right, the table knows.
+    /// A value whose type conflicts with previous rows starts a new entry: the table decides
+    /// between the types.
     #[inline]
     pub(super) fn add_row(
         &mut self,
@@ -366,7 +365,7 @@ impl Stream {
         is_first
     }
 
-    /// Lets the rows so far be an entry of their own.
+    /// Closes the rows so far as a separate entry.
     #[cold]
     fn cut_rows(&mut self) {
         let rows_hint = self.rows_hint;
@@ -412,7 +411,8 @@ impl Field {
     }
 }
 
-/// Whether a value of another type may enter the column, after widening one of the two to f64.
+/// True when a value of another type may be appended to the column, after widening one of the two
+/// to f64.
 #[cold]
 fn fits(column: &ColumnBuilder, found: ParsedValue<'_>) -> bool {
     match (column.field_type(), found.field_type()) {
@@ -474,7 +474,7 @@ fn stream_name(raw: &[u8]) -> Result<(StreamName, bool), Fault> {
     Ok((StreamName::new(unescaped_name(table), tags), is_canonical))
 }
 
-/// The spelling of a field's name with backslashes only where they are needed.
+/// Appends the spelling of a field's name with the necessary backslashes only.
 pub(crate) fn push_field(out: &mut Vec<u8>, name: &str) {
     push_escaped(out, name, b",= \\");
 }
@@ -488,7 +488,7 @@ fn push_escaped(out: &mut Vec<u8>, text: &str, special: &[u8]) {
     }
 }
 
-/// The spelling with sorted tags and backslashes only where they are needed.
+/// Appends the spelling with sorted tags and the necessary backslashes only.
 pub(crate) fn push_canonical(out: &mut Vec<u8>, name: &StreamName) {
     let mut push = |text: &str, special: &[u8]| push_escaped(out, text, special);
     push(name.table(), b", \\");

@@ -4,11 +4,11 @@ use crate::number;
 use crate::refusal::{Fault, RefusalCode, shown};
 use headwater_types::FieldType;
 
-/// The type and the bits of a number or a boolean at the front of `text`, and what follows it.
+/// The type and the bits of a number or a boolean at the front of `text`, and the rest of the text.
 /// Strings are read by the caller. Scalars, so that they stay in registers.
 ///
 /// # Errors
-/// When something else stands there, or a number outside the range of its type.
+/// When the text is not such a value, or is a number outside the range of its type.
 #[inline]
 pub(super) fn plain(text: &[u8]) -> Result<(FieldType, u64, &[u8]), Box<Fault>> {
     let found = match text.first() {
@@ -48,7 +48,7 @@ fn word_end(text: &[u8]) -> usize {
         .unwrap_or(text.len())
 }
 
-/// Why [`plain`] found nothing.
+/// Reason why [`plain`] failed.
 #[cold]
 fn fault_of(text: &[u8]) -> Fault {
     let word = text.get(..word_end(text)).unwrap_or_default();

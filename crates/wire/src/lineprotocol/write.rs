@@ -1,13 +1,13 @@
 //! Writes rows as line protocol.
 //!
-//! Invariants: what is written, [`super::LineParser`] reads back to the same bits with precision
-//! `ns`; what line protocol cannot hold (NaN, infinities, bytes, names with line ends, empty names)
-//! is left out and counted, never changed.
+//! Invariants: [`super::LineParser`] reads the output back to the same bits with precision `ns`;
+//! values that line protocol cannot express (NaN, infinities, bytes, names with line ends, empty
+//! names) are left out and counted, never changed.
 
 use headwater_types::{StreamName, Timestamp, ValueRef};
 use std::io::Write;
 
-/// A name that line protocol has no spelling for.
+/// A name that line protocol cannot express.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line protocol cannot hold the {what} {name:?}: {reason}")]
 pub struct UnwritableName {
@@ -31,14 +31,14 @@ pub struct SkippedValues {
 }
 
 impl SkippedValues {
-    /// True when nothing was left out.
+    /// True when no value was left out.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == SkippedValues::default()
     }
 }
 
-/// The mark of UTF-8 that some programs put at the beginning of a text.
+/// The byte order mark of UTF-8 that some programs write at the beginning of a text.
 pub(super) const MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Writes the rows of one stream after another.
@@ -55,11 +55,11 @@ pub(super) const MARK: &[u8] = b"\xEF\xBB\xBF";
 /// ```
 #[derive(Debug, Default)]
 pub struct LineWriter {
-    /// Table and tags with the blank behind them.
+    /// Table and tags with the space after them.
     prefix: Vec<u8>,
-    /// Field keys with the `=` behind them.
+    /// Field keys with the `=` after them.
     keys: Vec<Vec<u8>>,
-    /// Whether the text has a row already.
+    /// True when the text already has a row.
     has_begun: bool,
     skipped: SkippedValues,
 }
@@ -76,7 +76,7 @@ impl LineWriter {
         self.has_begun = false;
     }
 
-    /// Sets the stream and the fields of the rows to come.
+    /// Sets the stream and the fields of the following rows.
     ///
     /// # Errors
     /// When a name cannot be written; rows until the next success are then left out and counted.
@@ -113,7 +113,7 @@ impl LineWriter {
         Ok(())
     }
 
-    /// Appends a row to `out`. `values` come in the order of the stream's fields; `None` is absent.
+    /// Appends a row to `out`. `values` are in the order of the stream's fields; `None` is absent.
     pub fn write_row<'v>(
         &mut self,
         out: &mut Vec<u8>,
@@ -123,7 +123,7 @@ impl LineWriter {
         let start = out.len();
         let mut is_first = true;
         if !self.prefix.is_empty() {
-            // Of a text the first mark is that of its encoding, and no part of the name.
+            // The first byte order mark of a text is part of its encoding, not of the name.
             if !self.has_begun && self.prefix.starts_with(MARK) {
                 out.extend_from_slice(MARK);
             }

@@ -1,9 +1,9 @@
-//! The members of JSON objects, flat, with numbers as they are written.
+//! The members of JSON objects, flat, with numbers as written.
 //!
 //! A number must reach its column exactly, as the nearest `f64` or as an integer of 64 bits, so the
-//! library hands each value over as its text, and only what is no number is read further by it.
-//! Invariants: exactly what RFC 8259 calls JSON is taken, down to [`DEPTH_MAX`] levels; memory is
-//! bounded by the length of the text and the most members that are allowed.
+//! library returns each value as its text, and parses only values that are not numbers. Invariants:
+//! exactly the JSON of RFC 8259 is accepted, down to [`DEPTH_MAX`] levels; memory is bounded by the
+//! length of the text and the maximum number of members.
 
 use crate::refusal::{Fault, RefusalCode, shown};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -50,10 +50,10 @@ impl<'a> Members<'a> {
     }
 }
 
-/// The rows of a text: an object is one, an array of objects is several.
+/// Rows of a text: one for an object, several for an array of objects.
 ///
 /// # Errors
-/// When the text is not JSON, holds something else, or has more than `members_max` values.
+/// When the text is not JSON, is another kind of value, or has more than `members_max` values.
 pub(super) fn rows(text: &str, members_max: usize) -> Result<Vec<Members<'_>>, Fault> {
     let whole = Text { whole: text };
     let value = whole.raw(text)?;
@@ -67,20 +67,20 @@ pub(super) fn rows(text: &str, members_max: usize) -> Result<Vec<Members<'_>>, F
     Ok(vec![whole.row(value, members_max)?])
 }
 
-/// The string that a text is, if it is one.
+/// The string in a text, if the text is a JSON string.
 pub(super) fn string(text: &str) -> Option<Result<Cow<'_, str>, Fault>> {
     text.starts_with('"')
         .then(|| Text { whole: text }.string(text))
 }
 
-/// The text that is read. Parts of it are handed around as they lie in it.
+/// The text being read. Parts are borrowed from it.
 #[derive(Clone, Copy)]
 struct Text<'a> {
     whole: &'a str,
 }
 
 impl<'a> Text<'a> {
-    /// Reads one value that a part of the text is.
+    /// Parses the value in a part of the text.
     fn read<T: Deserialize<'a>>(self, part: &'a str) -> Result<T, Fault> {
         serde_json::from_str(part).map_err(|error| self.malformed(part, &error))
     }
@@ -107,7 +107,7 @@ impl<'a> Text<'a> {
         )
     }
 
-    /// The text of a value without the blanks around it.
+    /// Text of a value without the surrounding spaces.
     fn raw(self, part: &'a str) -> Result<&'a str, Fault> {
         self.read(part).map(RawValue::get)
     }
@@ -196,7 +196,7 @@ fn too_deep() -> Fault {
     )
 }
 
-/// Names and values of an object in the order of the text; a name may come again.
+/// Names and values of an object in the order of the text; a name may be repeated.
 struct Pairs<'a>(Vec<(Unescaped<'a>, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Pairs<'de> {
@@ -223,7 +223,7 @@ impl<'de> Deserialize<'de> for Pairs<'de> {
     }
 }
 
-/// A string without its escapes, borrowed where there are none.
+/// A string without its escapes, borrowed if it has no escapes.
 struct Unescaped<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Unescaped<'de> {
@@ -334,7 +334,7 @@ mod tests {
         })
     }
 
-    /// Counts what is no object and no array.
+    /// Counts values other than objects and arrays.
     fn scalars(value: &serde_json::Value) -> usize {
         match value {
             serde_json::Value::Array(items) => items.iter().map(scalars).sum(),
@@ -369,8 +369,8 @@ mod tests {
             let text = format!("{{{text}");
             let ours = rows(&text, 1000).is_ok();
             let theirs = serde_json::from_str::<serde_json::Value>(&text);
-            // Numbers beyond the largest f64 are refused by them, and by us when they meet their
-            // column.
+            // The library refuses numbers beyond the largest f64 at once, this module when the
+            // column is known.
             let too_large = theirs.as_ref().is_err_and(|e| e.to_string().contains("out of range"));
             prop_assert!(ours == theirs.is_ok() || too_large, "{}: {:?}", text, theirs);
         }

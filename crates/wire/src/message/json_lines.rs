@@ -1,9 +1,8 @@
 //! JSON lines from a reader, batch by batch.
 //!
 //! Invariants: a line is read as a JSON message is, and refused by itself; memory is bounded by the
-//! batch size and the longest line; line numbers count from the start of the input.
-//! Failure: a bad line is data: it comes back as a [`crate::RefusedLine`]. Only the reader's own
-//! errors end it.
+//! batch size and the longest line; line numbers count from the start of the input. Failure: a bad
+//! line is data: it is returned as a [`crate::RefusedLine`]. Only the reader's own errors end it.
 //! Format: docs/format/jsonlines.md.
 
 use super::parser::MessageParser;
@@ -13,9 +12,9 @@ use crate::lineprotocol::{ParserOptions, line_too_long};
 use crate::parsed_batch::ParsedBatch;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// The one topic of the rules.
+/// The only topic of the rules.
 const TOPIC: &str = "lines";
-/// The mark that some programs write in front of UTF-8.
+/// The byte order mark that some programs write in front of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads lines of JSON from any reader: each an object, which is a row, or an array of objects.
@@ -44,8 +43,8 @@ pub struct JsonLines<R> {
 }
 
 impl<R: Read> JsonLines<R> {
-    /// Rules for lines whose rows go into a table, without anything that may be left out. A line
-    /// without a tag, or with `null` for it, leaves the tag out.
+    /// Rules for lines whose rows belong to a table, with defaults for all options. A line without
+    /// a tag, or with `null` for it, leaves the tag out.
     #[must_use]
     pub fn rules(table: &str) -> MessageRules {
         let mut rules = MessageRules::new(TopicPattern::exactly(TOPIC), PayloadForm::Json);
@@ -54,11 +53,11 @@ impl<R: Read> JsonLines<R> {
         rules
     }
 
-    /// Nothing is read yet. Rows without a time of their own get instants from
+    /// Creates a stream, without reading yet. Rows without a time get instants from
     /// [`ParserOptions::now`] on.
     ///
     /// # Errors
-    /// When the rules do not go together.
+    /// When the rules are inconsistent.
     pub fn new(
         reader: R,
         rules: MessageRules,
@@ -84,7 +83,8 @@ impl<R: Read> JsonLines<R> {
         let before = self.lines_read;
         while taken < bytes.max(1) {
             self.line.clear();
-            // One more than allowed, so that too long differs from just as long as allowed.
+            // One more byte than allowed, to distinguish a line that is too long from one of the
+            // maximum length.
             let most = u64::try_from(self.line_bytes_max).unwrap_or(u64::MAX);
             let mut limited = self.reader.by_ref().take(most.saturating_add(2));
             let read = limited.read_until(b'\n', &mut self.line)?;

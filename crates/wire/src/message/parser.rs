@@ -1,7 +1,7 @@
-//! Many messages into one batch.
+//! Parser of many messages into one batch.
 //!
-//! Invariants: what a topic means is worked out once and remembered, within the bound for names;
-//! the rows of a stream stand in the order of the messages.
+//! Invariants: the meaning of a topic is computed once and cached, within the bound for names; the
+//! rows of a stream are in the order of the messages.
 
 use super::json::{self, Members, Scalar};
 use super::rules::{MessageRules, Names, PayloadForm};
@@ -14,7 +14,7 @@ use headwater_types::{StreamName, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of a cached topic beside its names, about.
+/// Approximate bytes of a cached topic in addition to its names.
 const TOPIC_BYTES: usize = 250;
 
 /// Turns messages into rows by rules; the first that match a topic count.
@@ -41,8 +41,7 @@ pub struct MessageParser {
     topics: HashMap<Box<str>, Arc<Topic>>,
     topic_bytes: usize,
     parsed: ParsedBatch,
-    /// The first and the last instant that the message before gave to rows without a time of their
-    /// own.
+    /// First and last instant that the previous message assigned to rows without a time.
     given: (i64, i64),
 }
 
@@ -58,8 +57,8 @@ struct Topic {
 }
 
 impl MessageParser {
-    /// A parser with nothing remembered. Of the options, limits count; times and precision are
-    /// those of messages and rules.
+    /// A parser with an empty cache. Of the options, only limits are used; times and precision
+    /// belong to messages and rules.
     #[must_use]
     pub fn new(rules: Vec<MessageRules>, options: ParserOptions) -> MessageParser {
         MessageParser {
@@ -72,9 +71,10 @@ impl MessageParser {
         }
     }
 
-    /// Reads a message that arrived at an instant, which is the time of what has none of its own;
-    /// of several rows of a message, and of those that follow at once, each gets one a nanosecond
-    /// later. `number` stands for it in refusals, and for its rows in [`ParsedBatch::lines`].
+    /// Reads a message that arrived at an instant, which is the time of rows without a time;
+    /// further rows, of this message or of messages at the same instant, each get a time one
+    /// nanosecond later. `number` identifies the message in refusals, and its rows in
+    /// [`ParsedBatch::lines`].
     pub fn add(&mut self, topic: &str, payload: &[u8], arrived: Timestamp, number: u64) {
         self.parsed.line_count += 1;
         let mut arrived = arrived.as_nanos();
@@ -93,18 +93,18 @@ impl MessageParser {
         }
     }
 
-    /// Counts what is refused before it is read as a message.
+    /// Counts input that is refused before it is parsed as a message.
     pub(super) fn refuse(&mut self, number: u64, fault: Fault, original: &[u8]) {
         self.parsed.line_count += 1;
         self.parsed.refuse(number, fault, original);
     }
 
-    /// The instant that the options say it is.
+    /// Current instant according to the options.
     pub(super) fn now(&mut self) -> Timestamp {
         self.lines.options_mut().now
     }
 
-    /// The time of a row that has none of its own.
+    /// Time of a row without a time.
     fn next_instant(&mut self) -> Timestamp {
         let options = self.lines.options_mut();
         Timestamp::from_nanos(next_instant(options))
@@ -170,7 +170,7 @@ impl MessageParser {
             let added = self.json_row(rules, topic, &members, number);
             match added {
                 Err(fault) if is_one => return Err(fault),
-                // The other rows of an array are good for themselves.
+                // The other rows of an array are stored independently.
                 Err(fault) => self.parsed.refuse(number, fault, payload),
                 Ok(()) => {}
             }
@@ -237,7 +237,7 @@ impl MessageParser {
         self.lines.add_row(stream, &staged, time, number)
     }
 
-    /// The meaning of a topic, from the cache if it is there.
+    /// Meaning of a topic, from the cache if present.
     fn topic(&mut self, topic: &str) -> Result<Arc<Topic>, Fault> {
         if let Some(known) = self.topics.get(topic) {
             return Ok(Arc::clone(known));
@@ -277,7 +277,7 @@ impl MessageParser {
     }
 }
 
-/// A stream as the front of a line spells it, with the blank behind it.
+/// A stream spelled as at the front of a line, with the space after it.
 fn stream_key(table: &str, tags: Vec<(String, String)>) -> Vec<u8> {
     let mut key = Vec::new();
     crate::lineprotocol::push_stream(&mut key, &StreamName::new(table, tags));

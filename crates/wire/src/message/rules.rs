@@ -55,16 +55,16 @@ pub enum TimeReading {
     /// A number in the unit that its size shows, or RFC 3339.
     #[default]
     Auto,
-    /// As this says.
+    /// In this format.
     As(TimeFormat),
 }
 
-/// Rules for messages whose topics match a pattern. Plain data; [`MessageRules::check`] says
-/// whether they make sense.
+/// Rules for messages whose topics match a pattern. Plain data; [`MessageRules::check`] validates
+/// them.
 #[derive(Clone, Debug)]
 pub struct MessageRules {
-    /// Which topics, and what their levels are. Levels called `table` and `field` name those; the
-    /// others are tags.
+    /// Matching topics, and the names of their levels. Levels called `table` and `field` name the
+    /// table and the field; the others are tags.
     pub topic: TopicPattern,
     /// The form of the payload.
     pub payload: PayloadForm,
@@ -72,37 +72,37 @@ pub struct MessageRules {
     pub table: Option<String>,
     /// The field of a single value, if no level of the topic names it.
     pub field: Option<String>,
-    /// Tags that all streams get.
+    /// Tags added to all streams.
     pub tags: Vec<(String, String)>,
-    /// JSON: the path of the member that holds the time. Without it the time of arrival counts.
+    /// JSON: the path of the member with the time. Without a path the time of arrival is used.
     pub time: Option<String>,
     /// The form of the time.
     pub time_format: TimeReading,
-    /// JSON: the path of the one member that is the value of the field which the topic names.
+    /// JSON: path of the only member that is the value of the field which the topic names.
     pub value: Option<String>,
     /// JSON: paths of members that are tags.
     pub tag_members: Vec<String>,
-    /// JSON: a row that has no member of a tag, or `null` for it, leaves the tag out; else it is
-    /// refused.
+    /// JSON: a row without a member for a tag, or with `null` for it, leaves the tag out; otherwise
+    /// such a row is refused.
     pub lacks_tags: bool,
     /// JSON: paths of the members that are fields; `None` = all that are not time or tags.
     pub only: Option<Vec<String>>,
-    /// Types of fields, where numbers are not to be `f64`, or what is written is not the type.
+    /// Types of fields whose numbers are not `f64`, or whose values are written in another type.
     pub types: Vec<(String, FieldType)>,
 }
 
-/// Rules that make no sense.
+/// Rules that are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {reason}")]
 pub struct RulesError {
-    /// The setting that is wrong or missing.
+    /// The wrong or missing setting.
     pub key: &'static str,
-    /// Why, and what to do.
+    /// Reason, and remedy.
     pub reason: String,
 }
 
 impl MessageRules {
-    /// Rules for a pattern, without anything that may be left out.
+    /// Rules for a pattern, with defaults for all options.
     #[must_use]
     pub fn new(topic: TopicPattern, payload: PayloadForm) -> MessageRules {
         MessageRules {
@@ -121,7 +121,7 @@ impl MessageRules {
         }
     }
 
-    /// Whether the parts go together.
+    /// Checks that the parts are consistent.
     ///
     /// ```
     /// use headwater_wire::message::{MessageRules, PayloadForm, TopicPattern};
@@ -133,7 +133,7 @@ impl MessageRules {
     /// ```
     ///
     /// # Errors
-    /// Names the key that is missing, or that means nothing with this payload.
+    /// Names the key that is missing, or that has no meaning with this payload.
     pub fn check(&self) -> Result<(), RulesError> {
         match self.payload {
             PayloadForm::LineProtocol => self.check_line_protocol(),
@@ -217,7 +217,7 @@ impl MessageRules {
         Ok(())
     }
 
-    /// Table, field and tags are each named once.
+    /// Checks that table, field and tags are each named once.
     fn check_names(&self) -> Result<(), RulesError> {
         match (&self.table, self.keeps(TABLE)) {
             (Some(_), true) => {
@@ -291,7 +291,7 @@ impl MessageRules {
         }
     }
 
-    /// The type that a field was given.
+    /// Declared type of a field.
     pub(super) fn type_of(&self, field: &str) -> Option<FieldType> {
         let found = self.types.iter().find(|(name, _)| name == field);
         found.map(|(_, field_type)| *field_type)

@@ -11,19 +11,19 @@ const TOPIC_BYTES_MAX: usize = 65_535;
 /// One level of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Level {
-    /// This word.
+    /// Exactly this word.
     Word(String),
-    /// `+`: any word, which means nothing.
+    /// `+`: any word, which is ignored.
     Any,
     /// `{name}`: any word, which is captured.
     Kept(String),
-    /// `#`: whatever follows, also nothing.
+    /// `#`: the rest of the topic, possibly empty.
     Rest,
     /// `{name#}`: all further levels, at least one, captured with their slashes.
     KeptRest(String),
 }
 
-/// Which topics are taken, and what their levels are called.
+/// Accepted topics, and the names of their levels.
 ///
 /// ```
 /// use headwater_wire::message::TopicPattern;
@@ -40,26 +40,26 @@ pub struct TopicPattern {
     levels: Vec<Level>,
 }
 
-/// A text that is no pattern of topics. The message says what to do.
+/// A text that is not a pattern of topics. The message states the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// Nothing at all, or more than MQTT can carry.
+    /// The text is empty, or longer than MQTT allows.
     #[error("a topic has 1 to {TOPIC_BYTES_MAX} bytes")]
     Length,
-    /// A level that is none of the kinds.
+    /// A level of an unknown kind.
     #[error("level `{0}`: a level is a word, +, or {{name}}; the last may also be # or {{name#}}")]
     Level(String),
     /// `#` before the end.
     #[error("level `{0}` takes all that follows, so nothing may stand behind it")]
     NotLast(String),
-    /// A name that comes twice.
+    /// A name that occurs twice.
     #[error("{{{0}}} comes twice; each name is for one level")]
     Twice(String),
 }
 
 impl TopicPattern {
-    /// The pattern that only this topic of one level matches.
+    /// The pattern that matches only this topic of one level.
     pub(super) fn exactly(word: &str) -> TopicPattern {
         TopicPattern {
             text: word.to_owned(),
@@ -70,7 +70,7 @@ impl TopicPattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// When a level is malformed, a name comes twice, or something follows `#`.
+    /// When a level is malformed, a name occurs twice, or `#` is not the last level.
     pub fn parse(text: &str) -> Result<TopicPattern, PatternError> {
         if text.is_empty() || text.len() > TOPIC_BYTES_MAX {
             return Err(PatternError::Length);
@@ -98,7 +98,7 @@ impl TopicPattern {
         }
     }
 
-    /// The names it keeps, in the order of the levels.
+    /// Names that the pattern captures, in the order of the levels.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.levels.iter().filter_map(|level| match level {
             Level::Kept(name) | Level::KeptRest(name) => Some(name.as_str()),
@@ -132,7 +132,7 @@ impl TopicPattern {
                 return None;
             }
             match level {
-                // Also the level above: `a/#` takes `a`.
+                // Matches the level above too: `a/#` matches `a`.
                 Level::Rest => return Some(kept),
                 Level::KeptRest(name) => {
                     kept.push((name.as_str(), rest?));

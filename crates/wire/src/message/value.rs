@@ -1,7 +1,7 @@
 //! Values of payloads, as the types of fields.
 //!
-//! Invariant: a value becomes a field of the same number, boolean or text, or is refused; nothing
-//! is rounded but decimal fractions to the nearest `f64`.
+//! Invariant: a value becomes a field of the same number, boolean or text, or is refused; only
+//! decimal fractions are rounded, to the nearest `f64`.
 
 use super::json::{self, Scalar};
 use super::rules::TimeReading;
@@ -17,8 +17,8 @@ fn type_fault(message: String) -> Fault {
     Fault::new(RefusalCode::Type, message)
 }
 
-/// The value of a bare payload. `None` when the payload is empty, by which the value that a broker
-/// retains is taken back; and when it is JSON's `null`, which is no value and no text.
+/// The value of a bare payload. `None` when the payload is empty, which removes a retained value at
+/// the broker, and when it is JSON's `null`, which is neither a value nor a text.
 pub(super) fn bare(payload: &[u8]) -> Result<Option<Scalar<'_>>, Fault> {
     let payload = payload.trim_ascii();
     let Ok(text) = std::str::from_utf8(payload) else {
@@ -44,7 +44,7 @@ pub(super) fn bare(payload: &[u8]) -> Result<Option<Scalar<'_>>, Fault> {
     }))
 }
 
-/// The value for a field. `None` when there is none.
+/// The value for a field. `None` when the value is absent.
 pub(super) fn found<'a>(
     field: &str,
     scalar: &'a Scalar<'_>,
@@ -118,10 +118,10 @@ fn number_for<'a>(
     })
 }
 
-/// Whether a float is the whole number that `text` says. Numbers with more digits than `i128` has
-/// are none.
+/// True when a float equals the whole number in `text`. False for numbers with more digits than
+/// `i128` has.
 fn is_exact(text: &str, value: f64) -> bool {
-    // Below 2^53 every whole number is, and none above is rounded to there.
+    // Below 2^53 every whole number is exact, and no larger number is rounded to that range.
     if value.abs() < 9_007_199_254_740_992.0 {
         return true;
     }
@@ -147,7 +147,8 @@ fn text_for<'a>(
     match wanted {
         Some(FieldType::String) => Ok(ParsedValue::text(text, false)),
         Some(FieldType::Bytes) => base16(field, text),
-        // A sensor that says so has no value, and a first `NaN` must not make the field a text.
+        // A sensor that sends such a text has no value, and a first `NaN` must not make the field a
+        // text.
         None if number::not_finite(text.as_bytes()).is_some() => Err(type_fault(format!(
             "field `{field}`: {} is no finite number; send nothing when there is no value",
             shown(text.as_bytes())
@@ -158,7 +159,7 @@ fn text_for<'a>(
             "false" | "False" | "FALSE" => Ok(ParsedValue::plain(FieldType::Bool, 0)),
             _ => Err(other_type(field, FieldType::Bool, text)),
         },
-        // Large integers come in quotes from programs whose numbers are floats.
+        // Programs whose numbers are floats send large integers in quotes.
         Some(number) => number_for(field, text, Some(number)),
     }
 }
@@ -184,7 +185,7 @@ fn other_type(field: &str, wanted: FieldType, text: &str) -> Fault {
     ))
 }
 
-/// The instant that a member says.
+/// The instant in a member.
 pub(super) fn time(
     scalar: Option<&Scalar<'_>>,
     path: &str,

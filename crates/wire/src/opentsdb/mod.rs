@@ -2,11 +2,10 @@
 //!
 //! A metric is a table, its tags are tags, and its value is the field [`VALUE`].
 //!
-//! Invariants: no bytes make a reader panic, or hold more than a bounded number of parts of a
-//! query; a bad point is data and changes nothing but itself.
-//! Failure: a body that is no list of points at all, or no query, is an error that says what was
-//! expected and found.
-//! Page: docs/http/opentsdb.md.
+//! Invariants: no bytes make a reader panic, or store more than a bounded number of parts of a
+//! query; a bad point is data and does not affect other points. Failure: a body that is not a list
+//! of points, or not a query, is an error that states the expected and the found text. Page:
+//! docs/http/opentsdb.md.
 
 mod points;
 mod question;
@@ -21,5 +20,5 @@ pub use question::{
 };
 pub use times::{TimeError, parse_time};
 
-/// The field that holds the value of a point.
+/// Name of the field for the value of a point.
 pub const VALUE: &str = "value";

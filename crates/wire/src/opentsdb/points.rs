@@ -1,7 +1,7 @@
 //! Points as JSON: one object, or an array of them.
 //!
-//! Invariant: the points of a body are found without reading them, so that each is read alone and a
-//! bad one is refused alone.
+//! Invariant: the boundaries of the points of a body are found without parsing them, so that each
+//! point is parsed separately, and refused separately.
 
 use super::VALUE;
 use crate::ParsedBatch;
@@ -11,14 +11,14 @@ use serde::Deserialize;
 use serde_json::{Number, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// A body that is no list of points.
+/// A body that is not a list of points.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PointsError {
     /// Neither an object nor an array.
     #[error("expected a point as a JSON object, or an array of them, found {0}")]
     Shape(String),
-    /// The array is not closed, or something stands between its points.
+    /// The array is not closed, or other text is between its points.
     #[error(
         "the array of points is broken at byte {0}: expected points with commas between them, and a closing ]"
     )]
@@ -42,7 +42,7 @@ pub fn points(body: &[u8]) -> Result<Vec<&[u8]>, PointsError> {
         Some(b'[') => {}
         _ => return Err(PointsError::Shape(shown(trimmed))),
     }
-    // Where `trimmed` begins in the body.
+    // Offset of `trimmed` in the body.
     let skipped = body.len() - body.trim_ascii_start().len();
     let broken = |at: usize| PointsError::Broken(skipped + at);
     let mut out = Vec::new();
@@ -100,7 +100,7 @@ struct Written {
     tags: BTreeMap<String, String>,
 }
 
-/// Reads points; the number of a line in the outcome is that of the point, from 1.
+/// Parses points; the line number of an outcome is the number of the point, from 1.
 ///
 /// ```
 /// let body = br#"{"metric":"sys.load","timestamp":1700000000,"value":0.5,"tags":{"host":"a"}}"#;
@@ -162,8 +162,8 @@ enum Numeric {
     Float(f64),
 }
 
-/// Integers as such if there are only those; otherwise all as floats, and those that no float holds
-/// are refused.
+/// Integers stay integers if all values are; otherwise all become floats, and integers that a float
+/// cannot represent are refused.
 fn columns(
     samples: Vec<Sample>,
     points: &[&[u8]],

@@ -1,4 +1,4 @@
-//! Queries: which metrics, of which tags, put together how.
+//! Queries: metrics, their tags, and the aggregation.
 
 use super::times::{length, parse_time};
 use crate::query::Query;
@@ -45,9 +45,9 @@ pub struct SubQuestion {
     pub downsample: Option<Downsample>,
     /// The change instead of the value.
     pub rate: Option<Rate>,
-    /// Which series.
+    /// Filters of series.
     pub filters: Vec<TagFilter>,
-    /// Only series with the tags of the filters and no others.
+    /// True when only series with exactly the tags of the filters match.
     pub explicit_tags: bool,
 }
 
@@ -64,14 +64,14 @@ pub enum Aggregator {
     MimMax,
     MimMin,
     Min,
-    /// Series are not put together.
+    /// Series are not aggregated.
     None,
     Sum,
     ZimSum,
 }
 
 impl Aggregator {
-    /// All of them, by name.
+    /// All aggregators, by name.
     pub const ALL: [(Aggregator, &'static str); 12] = [
         (Aggregator::Avg, "avg"),
         (Aggregator::Count, "count"),
@@ -100,8 +100,8 @@ impl Aggregator {
         }
     }
 
-    /// True where a series without a value at an instant counts with what lies between its
-    /// neighbours.
+    /// True where a series without a value at an instant counts with a value interpolated between
+    /// its neighbours.
     #[must_use]
     pub fn interpolates(self) -> bool {
         matches!(
@@ -125,7 +125,7 @@ pub struct Downsample {
 /// Values of intervals without any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DownsampleFill {
-    /// Nothing: they are left out.
+    /// Empty intervals are left out.
     #[default]
     None,
     /// A bin without points is `NaN`.
@@ -139,35 +139,35 @@ pub enum DownsampleFill {
 /// Changes per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
-    /// The values are those of a counter, which begins again at 0 behind its largest value.
+    /// The values belong to a counter, which wraps to 0 after its largest value.
     pub counter: bool,
     /// The largest value of the counter.
     pub counter_max: Option<f64>,
-    /// Rates above it are taken for 0.
+    /// Rates above this value count as 0.
     pub reset_value: Option<f64>,
-    /// Falling values of a counter give no rate.
+    /// Decreasing values of a counter produce no rate.
     pub drop_resets: bool,
 }
 
-/// Which values of a tag are meant.
+/// Condition on the values of a tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagFilter {
     /// The tag.
     pub key: String,
     /// The values.
     pub kind: FilterKind,
-    /// Series are put together by the value of this tag.
+    /// Series are grouped by the value of this tag.
     pub group_by: bool,
 }
 
 /// Values of a tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterKind {
-    /// One of these; `true`: in small or capital letters.
+    /// One of these values; `true`: without regard to case.
     Literal(Vec<String>, bool),
-    /// None of these.
+    /// Any value except these.
     NotLiteral(Vec<String>, bool),
-    /// `*` stands for any text.
+    /// `*` matches any text.
     Wildcard(String, bool),
     /// The values that match a regular expression.
     Regexp(String),
@@ -272,10 +272,10 @@ struct WrittenFilter {
     group_by: bool,
 }
 
-/// Reads a query in JSON, as `POST /api/query` gets it.
+/// Reads a query in JSON, as sent to `POST /api/query`.
 ///
 /// # Errors
-/// When it is no JSON of this form, or uses functions that do not exist.
+/// When the body is not JSON of this form, or uses functions that do not exist.
 pub fn parse_question(body: &[u8], now: Timestamp) -> Result<Question, QuestionError> {
     let written: WrittenQuestion = serde_json::from_slice(body).map_err(|error| {
         QuestionError(format!(
@@ -413,7 +413,7 @@ fn downsample(text: &str) -> Result<Downsample, QuestionError> {
 }
 
 impl Question {
-    /// Of the parameters `start`, `end`, `m`, `ms` and `arrays` of an address.
+    /// Parses the parameters `start`, `end`, `m`, `ms` and `arrays` of an address.
     ///
     /// # Errors
     /// As [`parse_question`].
@@ -514,13 +514,14 @@ pub fn parse_metric(text: &str) -> Result<SubQuestion, QuestionError> {
     Ok(out)
 }
 
-/// Where the braces of the tags begin: not those of `rate{…}`, which a colon follows.
+/// Offset at which the braces of the tags begin: not the braces of `rate{…}`, which a colon
+/// follows.
 fn metric_end(text: &str) -> Option<usize> {
     let mut from = 0;
     loop {
         let at = from + text.get(from..)?.find('{')?;
         let Some(length) = text.get(at..)?.find('}') else {
-            // Not closed, which the reader of the tags reports.
+            // The braces are not closed, which the parser of the tags reports.
             return Some(at);
         };
         let close = at + length;
@@ -545,7 +546,7 @@ fn split_outside(text: &str, at: char) -> Vec<&str> {
     .collect()
 }
 
-/// `{counter,MAX,RESET}` or nothing.
+/// `{counter,MAX,RESET}` or an empty text.
 fn rate(options: &str) -> Result<Rate, QuestionError> {
     if options.is_empty() {
         return Ok(Rate::default());

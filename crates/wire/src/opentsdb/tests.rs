@@ -1,4 +1,4 @@
-//! Points and queries as they are written, and what is wrong with others.
+//! Valid points and queries, and the errors of invalid ones.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
@@ -273,7 +273,7 @@ proptest! {
                 let (wanted, value, host) = &rows[*line as usize - 1];
                 prop_assert_eq!(*time, wanted * S);
                 prop_assert_eq!(entry.name.tag("host"), Some(host.as_str()));
-                // The reader of JSON may be wrong in the last bit.
+                // The JSON parser may be wrong in the last bit.
                 let Some(headwater_types::ValueRef::F64(found)) = entry.fields[0].1.get(row) else {
                     return Err(TestCaseError::fail("not a float"));
                 };

@@ -2,7 +2,7 @@
 
 use headwater_types::Timestamp;
 
-/// A text that names no instant.
+/// A text that is not an instant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no time: expected seconds or milliseconds since 1970, 2013/07/04-12:00:00 (UTC), 1h-ago, or now"
@@ -45,7 +45,7 @@ pub(super) fn length(text: &str) -> Option<i64> {
 /// ```
 ///
 /// # Errors
-/// When the text is none of these, or outside the range of instants.
+/// When the text is not a time, or is outside the range of instants.
 pub fn parse_time(text: &str, now: Timestamp) -> Result<Timestamp, TimeError> {
     let wrong = || TimeError(text.chars().take(60).collect());
     let text = text.trim();
@@ -78,7 +78,7 @@ pub fn parse_time(text: &str, now: Timestamp) -> Result<Timestamp, TimeError> {
     Ok(Timestamp::from_nanos(ns.saturating_add(part)))
 }
 
-/// `2013/07/04`, with `-12`, `-12:30` or `-12:30:15` behind it.
+/// `2013/07/04`, with an optional `-12`, `-12:30` or `-12:30:15` after it.
 fn date(text: &str) -> Option<Timestamp> {
     let (day, time) = text.split_once(['-', ' ']).unwrap_or((text, "00:00:00"));
     let mut parts = time.split(':');

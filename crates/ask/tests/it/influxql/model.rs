@@ -2,35 +2,12 @@
 //! looked at, and nothing is known of pyramids, streams or the order in which rows are stored.
 
 use super::{World, f, i};
+use headwater_testing::Dice;
 use serde_json::{Value as Json, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The tags of a series, and its rows.
 type Series = (Vec<String>, Vec<(i64, Option<f64>)>);
-
-/// Numbers from a seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-
-    fn number(&mut self, bound: u64) -> i64 {
-        self.below(bound).cast_signed()
-    }
-
-    fn is(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
-    }
-}
 
 #[derive(Clone, Debug)]
 struct Row {
@@ -51,14 +28,16 @@ fn filled(dice: &mut Dice, world: &World) -> Vec<Row> {
     let mut rows = BTreeMap::new();
     for round in 0..4 {
         for _ in 0..40 {
-            let (host, dc) = dice.one(&SERIES);
+            let (host, dc) = dice.pick(&SERIES);
             let row = Row {
-                time: dice.number(END as u64),
+                time: dice.below(END as u64).cast_signed(),
                 host,
                 dc,
                 // Fourths, so that sums do not depend on their order.
-                v: dice.is(80).then(|| (dice.number(80) - 40) as f64 / 4.0),
-                n: dice.is(60).then(|| dice.number(20) - 10),
+                v: dice
+                    .chance(80)
+                    .then(|| (dice.below(80).cast_signed() - 40) as f64 / 4.0),
+                n: dice.chance(60).then(|| dice.below(20).cast_signed() - 10),
             };
             if row.v.is_none() && row.n.is_none() {
                 continue;
@@ -109,34 +88,36 @@ const TAGS: [&[&str]; 5] = [&[], &["host"], &["dc"], &["dc", "host"], &["host", 
 
 impl Question {
     fn roll(dice: &mut Dice) -> Question {
-        let from = dice.number(200) - 20;
-        let every = dice.is(70).then(|| {
-            let width = dice.one(&[5, 7, 10, 30, 60, 400]);
-            (width, dice.one(&[0, 0, 3, -2]))
+        let from = dice.below(200).cast_signed() - 20;
+        let every = dice.chance(70).then(|| {
+            let width = dice.pick(&[5, 7, 10, 30, 60, 400]);
+            (width, dice.pick(&[0, 0, 3, -2]))
         });
         let hosts: BTreeSet<_> = SERIES.iter().map(|(host, _)| *host).collect();
-        let hosts = hosts.into_iter().filter(|_| dice.is(60)).collect();
+        let hosts = hosts.into_iter().filter(|_| dice.chance(60)).collect();
         Question {
-            function: dice.one(&FUNCTIONS),
-            field: dice.one(&["v", "n"]),
-            range: (from, from + 1 + dice.number(300)),
-            hosts: dice.is(40).then_some(hosts),
-            above: dice.is(30).then(|| dice.number(12) as f64 - 8.0),
+            function: dice.pick(&FUNCTIONS),
+            field: dice.pick(&["v", "n"]),
+            range: (from, from + 1 + dice.below(300).cast_signed()),
+            hosts: dice.chance(40).then_some(hosts),
+            above: dice
+                .chance(30)
+                .then(|| dice.below(12).cast_signed() as f64 - 8.0),
             every,
-            by: dice.one(&TAGS),
+            by: dice.pick(&TAGS),
             fill: match every {
                 None => "",
                 Some(_) => {
-                    dice.one(&["", "fill(null)", "fill(none)", "fill(-3)", "fill(previous)"])
+                    dice.pick(&["", "fill(null)", "fill(none)", "fill(-3)", "fill(previous)"])
                 }
             },
-            descending: dice.is(30),
+            descending: dice.chance(30),
             limit: dice
-                .is(30)
-                .then(|| (dice.one(&[1, 2, 5]), dice.one(&[0, 0, 1, 4]))),
+                .chance(30)
+                .then(|| (dice.pick(&[1, 2, 5]), dice.pick(&[0, 0, 1, 4]))),
             series: dice
-                .is(20)
-                .then(|| (dice.one(&[1, 2]), dice.one(&[0, 0, 1]))),
+                .chance(20)
+                .then(|| (dice.pick(&[1, 2]), dice.pick(&[0, 0, 1]))),
         }
         .usual()
     }
@@ -350,7 +331,8 @@ fn random_questions_have_the_answers_of_a_plain_reading() {
     let seeds = std::env::var("HEADWATER_INFLUXQL_SEEDS").map_or(6, |n| n.parse().unwrap());
     let first = std::env::var("HEADWATER_INFLUXQL_SEED").map_or(1, |n| n.parse().unwrap());
     for seed in first..first + seeds {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ u64::wrapping_mul(seed, 0x2545_f491_4f6c_dd1d));
+        let mut dice =
+            Dice::new(0x9e37_79b9_7f4a_7c15 ^ u64::wrapping_mul(seed, 0x2545_f491_4f6c_dd1d));
         let world = World::new();
         let rows = filled(&mut dice, &world);
         for _ in 0..150 {

@@ -1,4 +1,4 @@
-//! Files that an older backup left in the folder.
+//! Existing files of an older backup in the folder.
 
 use super::each_part;
 use super::manifest::{Entry, Kind};
@@ -36,7 +36,7 @@ impl<'a> EarlierCopy<'a> {
         }
     }
 
-    /// Its file, if that is as long as it was.
+    /// Its file, if that has its recorded length.
     fn whole(&self) -> Result<Option<Arc<dyn File>>> {
         let Some(file) = self.open()? else {
             return Ok(None);
@@ -46,16 +46,16 @@ impl<'a> EarlierCopy<'a> {
         Ok((len >= self.entry.bytes).then_some(file))
     }
 
-    /// True when its bytes, within the compared part, are the front of these.
+    /// True when its bytes, within the compared part, are a prefix of these.
     pub(super) fn is_front_of(&self, source: (&dyn File, &Path)) -> Result<bool> {
         let Some(copied) = self.whole()? else {
             return Ok(false);
         };
         let path = self.entry.path(self.target.dir);
-        // After a restore, or a power cut that took a commit which the backup had seen, the same
-        // name can have other bytes. Every group of a segment ends with a footer that has a
-        // checksum and the sequence of its job, and every record of the log has both: histories
-        // that differ, differ there.
+        // After a restore, or a power cut that lost a commit included in the backup, the same name
+        // can have other bytes. Every group of a segment ends with a footer that has a checksum and
+        // the sequence of its job, and every record of the log has both: different histories differ
+        // there.
         let tail = self.entry.bytes.saturating_sub(TAIL_BYTES);
         let crc = |file: (&dyn File, &Path)| {
             let head = each_part(file, 0, tail.min(64), 0, |_, _| Ok(()))?;
@@ -64,7 +64,7 @@ impl<'a> EarlierCopy<'a> {
         Ok(crc(source)? == crc((&*copied, &path))?)
     }
 
-    /// True when its last footer, by length and checksum, stands at the same offset of these bytes.
+    /// True when its last footer, by length and checksum, is at the same offset of these bytes.
     pub(super) fn ends_alike(&self, source: (&dyn File, &Path)) -> Result<bool> {
         let Some(copied) = self.whole()? else {
             return Ok(false);
@@ -76,7 +76,7 @@ impl<'a> EarlierCopy<'a> {
         Ok(crc(source)? == crc((&*copied, &path))?)
     }
 
-    /// The first difference between its bytes and the ones that were copied.
+    /// The first difference between its bytes and the copied ones.
     pub(super) fn damage(&self) -> Result<Option<Damage>> {
         verify(self.target.files, self.target.dir, &self.entry)
     }

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 7] = *b"HWBACK\x00";
 const VERSION: u8 = 1;
-/// With segments whose rows were freed.
+/// Version with segments whose rows were freed.
 const VERSION_WITH_STUBS: u8 = 2;
-/// A manifest names one file per segment: this bounds the bytes read of a file that claims to be
-/// one.
+/// Maximum bytes of a manifest, which names one file per segment: bounds the read of a file that
+/// claims to be one.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// Kind of the original of a file in a backup.
@@ -54,9 +54,9 @@ pub(crate) struct Entry {
     pub(crate) id: u64,
     /// Name in the folder of its kind.
     pub(crate) name: String,
-    /// Bytes that count; the rest of the file means nothing.
+    /// Valid bytes; the rest of the file has no meaning.
     pub(crate) bytes: u64,
-    /// Length the file has in a database: zeros follow the bytes.
+    /// Length of the file in a database: zeros follow the bytes.
     pub(crate) full_bytes: u64,
     /// CRC-32C of the bytes.
     pub(crate) crc: u32,
@@ -70,11 +70,11 @@ impl Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
-    /// Rising with every backup into the folder.
+    /// Increases with every backup into the folder.
     pub(crate) number: u64,
     /// The identity of the database.
     pub(crate) identity: u64,
-    /// Its newest record.
+    /// Sequence of its newest record.
     pub(crate) sequence: u64,
     /// When it was taken, by the clock of the machine.
     pub(crate) taken: Timestamp,
@@ -180,7 +180,7 @@ impl Manifest {
     /// The newest valid manifest of the backup in `dir`.
     ///
     /// # Errors
-    /// `corrupt` when there are manifests and none is valid.
+    /// `corrupt` when there are manifests and all of them are invalid.
     pub(crate) fn newest(files: &dyn Files, dir: &Path) -> Result<Option<Manifest>> {
         let folder = folder(dir);
         let names = match files.list(&folder) {
@@ -204,8 +204,8 @@ impl Manifest {
                 Err(error) => return Err(error),
             }
         }
-        // The first backup, interrupted while its manifest was written, leaves one that is not
-        // whole, and no backup.
+        // The first backup, interrupted while its manifest was written, leaves an incomplete
+        // manifest, and no backup.
         match first_error {
             Some(error) if largest > 1 => Err(error),
             _ => Ok(None),

@@ -1,16 +1,15 @@
 //! Backup and restore.
 //!
-//! A backup is a folder of its own layout (docs/format/backup.md): copies of the metadata, of
+//! A backup is a folder with its own layout (docs/format/backup.md): copies of the metadata, of
 //! segments up to their committed lengths, and of the log's records, and a manifest that names them
 //! with lengths and checksums. A later backup into the same folder copies only new bytes, and
-//! becomes the backup with its manifest, which is written last.
+//! becomes valid with its manifest, which is written last.
 //!
 //! Invariants: bytes that a valid manifest names are never changed; the newest valid manifest is
-//! the backup; files it does not name mean nothing. A copy whose checksum fails is copied again,
+//! the backup; files it does not name have no meaning. A copy whose checksum fails is copied again,
 //! and a good copy is never replaced by damaged bytes. One backup is one state of the database
-//! ([`crate::metadata::tables::copy`]).
-//! Concurrency: beside an owner or without one; one backup into a folder at a time.
-//! Failure: at any point the older backup is still the backup.
+//! ([`crate::metadata::tables::copy`]). Concurrency: beside an owner or without one; one backup
+//! into a folder at a time. Failure: at any point the older backup is still the backup.
 
 mod front;
 mod manifest;
@@ -43,13 +42,13 @@ impl Database {
         self.backup_with(to, &BackupOptions::default())
     }
 
-    /// As [`Database::backup`], in a way that is chosen.
+    /// Backs up like [`Database::backup`], with options.
     ///
     /// # Errors
     /// As [`crate::admin::backup`].
     pub fn backup_with(&self, to: &Path, how: &BackupOptions) -> Result<BackupReport> {
         let core = self.own_core()?;
-        // Where the log lies by now says `DIR/tier`, as to a process beside this one.
+        // As for a process beside this one, `DIR/tier` names the present location of the log.
         backup_with(&without_tier(&core.env), &core.options, to, how)
     }
 }
@@ -57,7 +56,7 @@ impl Database {
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// Copies bytes `from..to` to the same offsets of another file. Gives the checksum that continues
+/// Copies bytes `from..to` to the same offsets of another file. Returns the checksum that continues
 /// from `crc`.
 fn copy(
     source: (&dyn File, &Path),
@@ -74,7 +73,7 @@ fn copy(
     })
 }
 
-/// Hands bytes `from..to` out in parts. Gives the checksum that goes on from `crc`.
+/// Passes bytes `from..to` on in parts. Returns the checksum that continues from `crc`.
 fn each_part(
     source: (&dyn File, &Path),
     from: u64,

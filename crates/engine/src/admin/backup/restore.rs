@@ -1,4 +1,4 @@
-//! Makes a database of a backup.
+//! Creates a database from a backup.
 
 use super::copy;
 use super::manifest::{Entry, Kind, Manifest};
@@ -12,7 +12,7 @@ use headwater_io::{Env, File, Files, MemoryFiles, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes the database in `options.dir`, which must be empty or not exist, from the backup in
+/// Creates the database in `options.dir`, which must be empty or not exist, from the backup in
 /// `from`, and checks all of it. The metadata are written last: an interrupted restore leaves a
 /// directory that does not open.
 ///
@@ -46,7 +46,8 @@ pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport>
         Ok(())
     };
     part(false)?;
-    // Files after a failed sync look whole until the power fails: no opening may rely on them.
+    // After a failed sync files look complete until the power fails: an opening must not rely on
+    // them.
     part(true).map_err(|error: Error| match remove_meta(env, dir) {
         Ok(()) => error,
         Err(left) => Error::new(
@@ -135,9 +136,9 @@ fn check_crc(crc: u32, entry: &Entry, source: &Path) -> Result<()> {
     }))
 }
 
-/// Restores the metadata as those of another incarnation of the database: its states from here on
-/// are not states of the database that was backed up. The change is made in memory, so that on the
-/// medium they are never the old ones.
+/// Restores the metadata as another incarnation of the database: its states from here on are not
+/// states of the database that was backed up. The change is made in memory, so that the old
+/// metadata are never on the medium.
 fn restore_meta(
     env: &Env,
     dir: &Path,

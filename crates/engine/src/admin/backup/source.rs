@@ -9,7 +9,7 @@ use crate::metadata::tables::PartitionRecord;
 use crate::storage::segment::{Partition, Store};
 use crate::{Error, ErrorKind, Result};
 
-/// A segment as the metadata name it.
+/// A segment with its record in the metadata.
 pub(super) struct SegmentSource<'a> {
     pub(super) store: &'a Store,
     pub(super) id: SegmentId,
@@ -29,14 +29,13 @@ fn damage_of(result: Result<()>) -> Result<Option<Damage>> {
 }
 
 impl SegmentSource<'_> {
-    /// Bytes of the file that count; fewer than committed if it is truncated, `None` = there is no
-    /// file.
+    /// Valid bytes of the file; fewer than committed if it is truncated, `None` = there is no file.
     pub(super) fn bytes(&self) -> Result<Option<u64>> {
         let len = self.store.file_bytes(self.id)?;
         Ok(len.map(|len| len.min(self.record.committed_bytes)))
     }
 
-    /// Whether the file is there, long enough, and the one it should be.
+    /// Damage of the file's existence, length or header.
     pub(super) fn damage_at_front(&self) -> Result<Option<Damage>> {
         let found = match self.bytes()? {
             Some(bytes) if bytes == self.record.committed_bytes => {
@@ -53,7 +52,7 @@ impl SegmentSource<'_> {
         }))
     }
 
-    /// As [`SegmentSource::damage_at_front`], of one whose rows were freed.
+    /// Damage like [`SegmentSource::damage_at_front`], of a segment whose rows were freed.
     pub(super) fn damage_of_stub(&self) -> Result<Option<Damage>> {
         match self.damage_at_front() {
             Err(error) if error.kind() == ErrorKind::Corrupt => damage_of(Err(error)),
@@ -61,13 +60,13 @@ impl SegmentSource<'_> {
         }
     }
 
-    /// Whether its footers can be read.
+    /// Damage in its footers.
     pub(super) fn damage_in_footers(&self) -> Result<Option<Damage>> {
         let covers = self.store.covers(self.id, self.record, Sequence(0));
         damage_of(covers.map(drop))
     }
 
-    /// Whether all of it can be read: footers, checkpoints, leaves, blocks.
+    /// Damage in any part: footers, checkpoints, leaves, blocks.
     pub(super) fn damage_anywhere(&self) -> Result<Option<Damage>> {
         damage_of(self.read_all())
     }

@@ -1,7 +1,7 @@
 //! The folder that backups go to.
 //!
-//! Invariants: files that no valid manifest names are removed, older manifests before their files.
-//! Concurrency: one backup into a folder at a time, by a lock.
+//! Invariants: files that are not in a valid manifest are removed, older manifests before their
+//! files. Concurrency: one backup into a folder at a time, by a lock.
 
 use super::manifest::{self, Kind, Manifest};
 use crate::device::layout::meta_path;
@@ -80,12 +80,13 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Removes files that `manifest` does not name: left over from an interrupted backup, or part
-    /// of an older one.
+    /// Removes files that `manifest` does not name: leftovers of an interrupted backup, or parts of
+    /// an older one.
     pub(super) fn remove_unnamed(&self, manifest: Option<&Manifest>) -> Result<()> {
         let number = manifest.map(|m| m.number);
         let folder = manifest::folder(self.dir);
-        // Older manifests are removed before their files: no valid one ever names a removed file.
+        // Older manifests are removed before their files: a valid manifest never names a removed
+        // file.
         self.remove_from(&folder, |name| {
             name.strip_suffix(".manifest").and_then(|n| n.parse().ok()) == number
                 && number.is_some()

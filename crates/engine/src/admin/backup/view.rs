@@ -1,4 +1,4 @@
-//! A backup as if it were a database: files to read, so that it can be checked without being
+//! A backup presented as a database: files to read, so that it can be checked without being
 //! restored.
 
 use super::each_part;
@@ -86,7 +86,7 @@ impl Manifest {
 struct View {
     files: Arc<dyn Files>,
     backup: PathBuf,
-    /// Where the database seems to be.
+    /// Virtual folder of the database.
     root: PathBuf,
     manifest: Manifest,
 }
@@ -102,7 +102,7 @@ impl View {
 }
 
 impl Entry {
-    /// Where the file belongs in a database.
+    /// Path of the file in a database.
     pub(super) fn restored_path(&self) -> PathBuf {
         match self.kind {
             Kind::Meta => PathBuf::from("meta.redb"),
@@ -169,7 +169,7 @@ impl Files for View {
     }
 }
 
-/// The front of a file, and zeros behind it.
+/// The copied part of a file, followed by zeros.
 #[derive(Debug)]
 struct ViewFile {
     file: Arc<dyn File>,

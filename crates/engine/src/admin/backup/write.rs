@@ -30,39 +30,39 @@ pub struct BackupReport {
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,
-    /// Of these, the bytes that had to be copied: the rest was in the folder already.
+    /// Number of these bytes that had to be copied: the rest was already in the folder.
     pub bytes_copied: u64,
-    /// Files that were in the folder already, and whose checksums were compared.
+    /// Files that were already in the folder, and whose checksums were compared.
     pub files_verified: u64,
-    /// Of these, the files that were damaged or missing, and were copied again.
+    /// Number of these files that were damaged or missing, and were copied again.
     pub files_mended: u64,
-    /// Damage of the database: unreadable parts of these files are not in the backup, or only as an
-    /// older backup has them.
+    /// Damage of the database: unreadable parts of these files are not in the backup, or only in
+    /// the version of an older backup.
     pub damages: Vec<Damage>,
 }
 
 /// Options of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupOptions {
-    /// Compares the checksums of all files that are in the folder already, and copies damaged ones
-    /// again. Otherwise of an eighth of them, another one each time, and of those that grow.
+    /// Compares the checksums of all files that are already in the folder, and copies damaged ones
+    /// again. Otherwise only an eighth of them, in rotation, and the growing files.
     pub verify: bool,
 }
 
 /// Backs the database in `options.dir` up into the folder `to`: one state of it, with everything
 /// acknowledged before this call. Works beside the owner of the database, in its process or in
 /// another, and without one. Into a folder with an older backup of the same database, only new
-/// bytes are copied; the older one counts until the new one is whole.
+/// bytes are copied; the older one is valid until the new one is complete.
 ///
 /// # Errors
-/// `not_found` without a database, `invalid` when the folder holds something else, `locked` while
+/// `not_found` without a database, `invalid` when the folder has other contents, `locked` while
 /// another backup into it runs, `busy` when the owner changes the database too fast, `corrupt`,
 /// `full`, `io`. The older backup is still good then.
 pub fn backup(env: &Env, options: &Options, to: &Path) -> Result<BackupReport> {
     backup_with(env, options, to, &BackupOptions::default())
 }
 
-/// As [`backup`], in a way that is chosen.
+/// Backs up like [`backup`], with options.
 ///
 /// # Errors
 /// As [`backup`].
@@ -75,10 +75,9 @@ pub fn backup_with(
     options.validate()?;
     let target = Target::open(env, to)?;
     let path = meta_path(&options.dir);
-    // Files that do not fit together are copied again; those that fitted are then found in the
-    // folder.
+    // Files that do not fit together are copied again; the others are then found in the folder.
     let mut writing = look(env, &options.dir, |meta, meta_copy| {
-        // With each look: the owner may have moved the log since the one before.
+        // At each attempt: the owner may have moved the log since the last one.
         let env = &located(env, &options.dir)?;
         let identity = meta.identity()?;
         target.check_identity(identity)?;
@@ -141,10 +140,10 @@ impl Segments {
     }
 }
 
-/// Of a backup: leaves are read once, if at all.
+/// Cache bytes of a backup: leaves are read once, if at all.
 const CACHE_BYTES: usize = 1 << 20;
 
-/// A backup being written: everything but its manifest.
+/// A backup being written: everything except its manifest.
 struct Writing<'a> {
     target: &'a Target<'a>,
     identity: u64,
@@ -172,7 +171,7 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// The copy in the folder that these bytes go on with, if it is good.
+    /// The copy in the folder that these bytes continue, if it is good.
     fn front(
         &mut self,
         kind: Kind,
@@ -190,12 +189,12 @@ impl<'a> Writing<'a> {
         Ok((fits && is_good).then_some(copied.entry))
     }
 
-    /// Every file has its turn once in so many backups.
+    /// True for one file in each [`TURNS`] consecutive numbers, in rotation.
     fn is_turn_of(&self, id: u64) -> bool {
         id.wrapping_add(self.target.number).is_multiple_of(TURNS)
     }
 
-    /// Compares the checksum of a copy that was taken before.
+    /// Compares the checksum of an earlier copy.
     fn verified(&mut self, copied: &EarlierCopy<'_>) -> Result<bool> {
         self.files_verified += 1;
         let damage = copied.damage()?;
@@ -231,7 +230,7 @@ impl<'a> Writing<'a> {
                     .files
                     .open(&path, OpenMode::Write)
                     .map_err(io(&path, "open"))?;
-                // Bytes behind those the older backup counts are left over from an interrupted one.
+                // Bytes after the end in the older backup are leftovers of an interrupted one.
                 file.set_len(front.bytes).map_err(io(&path, "truncate"))?;
                 let crc = copy(source, (&*file, &path), front.bytes, bytes, front.crc)?;
                 file.sync_data().map_err(io(&path, "sync"))?;
@@ -252,7 +251,7 @@ impl<'a> Writing<'a> {
                 };
                 let name = format!("{id}-{}.{ending}", target.number);
                 let path = target.dir.join(kind.folder()).join(&name);
-                // Left there by the look before this one.
+                // A leftover of the previous attempt.
                 match target.files.remove(&path) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                         return Err(Error::io("remove", &path, error));
@@ -280,8 +279,8 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// A segment. Where it is damaged, and the folder has a good copy of an earlier state of it,
-    /// that stays.
+    /// Backs up a segment. If it is damaged, and the folder has a good copy of an earlier state of
+    /// it, that copy stays.
     fn segment(&mut self, source: &SegmentSource<'_>) -> Result<()> {
         if source.store.stubs().is_freed(source.id) {
             return self.freed_segment(source);
@@ -319,7 +318,7 @@ impl<'a> Writing<'a> {
         )
     }
 
-    /// Copies the remaining parts of a segment whose rows were freed, and the groups it got since.
+    /// Copies the remaining parts of a segment whose rows were freed, and its groups added since.
     fn freed_segment(&mut self, source: &SegmentSource<'_>) -> Result<()> {
         let stubs = source.store.stubs();
         let path = stubs.stub_path(source.id);
@@ -344,7 +343,7 @@ impl<'a> Writing<'a> {
         self.file(Kind::Stub, source.id.0, from, bytes, bytes, front)
     }
 
-    /// A segment with damage: the good copy of an earlier state, or the remaining bytes.
+    /// Backs up a segment with damage: the good copy of an earlier state, or the remaining bytes.
     fn damaged_segment(
         &mut self,
         source: &SegmentSource<'_>,
@@ -393,7 +392,7 @@ impl<'a> Writing<'a> {
         self.file(Kind::Meta, 0, (file, path), bytes, bytes, None)
     }
 
-    /// The records of a log file, without bytes of a torn tail behind them.
+    /// Copies the records of a log file, without bytes of a torn tail after them.
     fn log(&mut self, files: &dyn Files, log_dir: &Path, end: &LogEnd) -> Result<()> {
         let path = log_path(log_dir, end.number);
         let file = files
@@ -406,7 +405,7 @@ impl<'a> Writing<'a> {
         end.check_current(&*file, &path)
     }
 
-    /// Makes the written files the backup.
+    /// Makes the written files the valid backup.
     fn finish(&mut self, env: &Env) -> Result<BackupReport> {
         let target = self.target;
         for folder in Kind::folders() {
@@ -442,5 +441,6 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// A file of the folder has its checksum compared at least once in so many backups.
+/// Number of backups within which the checksum of each file in the folder is compared at least
+/// once.
 const TURNS: u64 = 8;

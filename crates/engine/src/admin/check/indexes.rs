@@ -1,11 +1,10 @@
 //! Compares indexes with the rows.
 //!
-//! Of every leaf that the segment still has, the entries are counted and summed up as hashes, once
-//! from the run and once from the rows: so a run of any size is compared in a few bytes for each of
-//! its leaves.
+//! For every leaf that the segment still has, the entries are counted and their hashes summed, once
+//! from the run and once from the rows: so a run of any size is compared in a few bytes per leaf.
 //!
-//! Failure: a disagreement is damage of the run's file. A missing file is not: its owner may just
-//! have dropped it, and makes it again.
+//! Failure: a disagreement is damage of the run's file. A missing file is not damage: its owner may
+//! just have dropped it, and makes it again.
 
 use super::Checker;
 use crate::common::error::Damage;
@@ -18,7 +17,7 @@ use headwater_codec::checksum::crc32c;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// Entries of a leaf: how many, and the sum of their hashes.
+/// Entries of a leaf: their number, and the sum of their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     entries: u64,
@@ -103,7 +102,7 @@ impl Checker<'_> {
         Ok(leaves)
     }
 
-    /// Compares a run with the rows of those of its leaves that the partition has.
+    /// Compares a run with the rows of its leaves that the partition has.
     fn run(
         &mut self,
         definition: &IndexDefinition,

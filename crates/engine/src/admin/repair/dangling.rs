@@ -1,5 +1,5 @@
-//! Removes references to tables and fields whose definitions are lost: the next one that is defined
-//! gets the same number, and is another one.
+//! Removes references to tables and fields whose definitions are lost: the next definition gets the
+//! same number, for a different table or field.
 
 use super::log::highest_named;
 use super::plan::{Planning, damage};
@@ -11,7 +11,7 @@ use crate::storage::index::{IndexDefinition, IndexId};
 use crate::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// Why an index means nothing any more.
+/// Reason why an index has lost its meaning, if it has.
 fn lost_of(index: &IndexDefinition, table: Option<&Arc<Table>>) -> Option<String> {
     let Some(table) = table else {
         return Some(format!("table number {}", index.table.0));
@@ -23,12 +23,12 @@ fn lost_of(index: &IndexDefinition, table: Option<&Arc<Table>>) -> Option<String
 
 impl Planning<'_> {
     /// Plans the end of indexes, and of their policies, over definitions that are lost with the
-    /// log; and that no number of a record is given again that the metadata name. True when the log
-    /// is changed for it.
+    /// log; and ensures that no record number named in the metadata is reused. True when the log is
+    /// changed for this.
     pub(super) fn without_dangling(&mut self) -> Result<bool> {
         let core = match open_core(&self.overlay(), self.options) {
             Ok((core, _)) => core,
-            // The damage is reported already.
+            // The damage is already reported.
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(false),
             Err(error) => return Err(error),
         };

@@ -1,7 +1,7 @@
 //! Repair of segments whose rows were freed.
 //!
-//! Without metadata the files say which these are. Where both are there, the one with the rows
-//! counts, unless the other one has got something since.
+//! Without metadata the files show which segments these are. Where both files exist, the one with
+//! the rows is used, unless the other one has grown since.
 
 use super::plan::{Planning, damage};
 use crate::common::ids::SegmentId;
@@ -13,7 +13,7 @@ use headwater_io::{Files, OpenMode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of a file; `None` = there is none.
+/// Bytes of a file; `None` = there is no file.
 fn bytes_of(files: &dyn Files, path: &Path) -> Result<Option<u64>> {
     let file = match files.open(path, OpenMode::Read) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -24,8 +24,8 @@ fn bytes_of(files: &dyn Files, path: &Path) -> Result<Option<u64>> {
 }
 
 impl Planning<'_> {
-    /// The files of segments to look for footers in, with the files of freed segments in their
-    /// place.
+    /// The files of segments in which to search for footers, with the files of freed segments in
+    /// their place.
     pub(super) fn segment_files(&self) -> StubFiles {
         let bare = Arc::clone(self.env.segment_files());
         let stubs = StubFiles::new(bare, &segment_dir(self.dir)).with_zeros();
@@ -33,7 +33,7 @@ impl Planning<'_> {
         stubs
     }
 
-    /// Which segments were freed, as their files say it.
+    /// The freed segments, according to their files.
     pub(super) fn freed_by_files(&self) -> Result<Vec<SegmentId>> {
         let dir = segment_dir(self.dir);
         let bare = self.env.segment_files();
@@ -75,8 +75,8 @@ impl Planning<'_> {
         }
     }
 
-    /// Offset in the file of a position behind an offset of a segment; `None` = it is below the
-    /// remaining parts, and nothing can be stored there.
+    /// Offset in the file of a position after an offset of a segment; `None` = it is below the
+    /// remaining parts, where nothing can be stored.
     pub(super) fn place_in_file(&self, id: SegmentId, offset: u64) -> Result<Option<u64>> {
         let files = self.segment_files();
         let tail = files.tail(id);
@@ -107,7 +107,7 @@ impl Planning<'_> {
         change.removed.push(id);
     }
 
-    /// The file that stands for a segment file.
+    /// The file on the medium that represents a segment file.
     pub(super) fn on_medium(&self, path: PathBuf) -> PathBuf {
         let freed = self.freed.iter().find(|id| {
             let name = path.file_name().and_then(|name| name.to_str());

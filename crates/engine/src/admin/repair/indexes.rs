@@ -1,14 +1,14 @@
 //! Repair of indexes: forgets all their runs, which are built again.
 //!
-//! Invariants: no run outlives a repair that changes anything, since its rows may be taken out of
-//! its segment, and other rows come to stand there. Definitions stay where the metadata do.
+//! Invariants: no run survives a repair with changes, since its rows may be removed from its
+//! segment and their location reused. Definitions are kept if the metadata are.
 
 use super::plan::Dangling;
 use super::{RepairFinding, RepairReport};
 use crate::Result;
 use crate::metadata::tables::{IndexChange, Meta};
 
-/// Damaged runs are findings, and nothing that is left afterwards.
+/// Reports damaged runs as findings; they are not damage after the repair.
 pub(super) fn find(report: &mut RepairReport) {
     let (runs, left) = std::mem::take(&mut report.after.damages)
         .into_iter()
@@ -23,7 +23,7 @@ pub(super) fn find(report: &mut RepairReport) {
         }));
 }
 
-/// Forgets all runs, and indexes that mean nothing any more; the next opening removes the files.
+/// Forgets all runs, and indexes that have lost their meaning; the next opening removes the files.
 pub(super) fn forget_runs(meta: &Meta, dangling: &Dangling) -> Result<()> {
     let runs = meta.index_runs()?;
     if runs.is_empty() && dangling.is_empty() {

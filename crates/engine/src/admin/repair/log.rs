@@ -1,4 +1,4 @@
-//! Reads everything that can be read of a damaged log.
+//! Reads everything readable in a damaged log.
 
 use crate::common::ids::Sequence;
 use crate::metadata::catalog::{AddedFields, StreamRecord, Table};
@@ -18,7 +18,7 @@ use headwater_types::invariant::wide;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A record as it was found.
+/// A record with its location.
 #[derive(Clone)]
 pub(super) struct FoundRecord {
     pub(super) generation: u64,
@@ -26,18 +26,18 @@ pub(super) struct FoundRecord {
     pub(super) payload: Vec<u8>,
 }
 
-/// Everything that can be read of the log files.
+/// Everything readable in the log files.
 #[derive(Default)]
 pub(super) struct LogScan {
     pub(super) records: BTreeMap<Sequence, FoundRecord>,
     pub(super) files: Vec<PathBuf>,
-    /// Where the oldest file needed begins, if its header can be read.
+    /// The sequence after which the oldest needed file begins, if its header can be read.
     pub(super) begins_after: Option<Sequence>,
     pub(super) newest_generation: u64,
     pub(super) newest_number: u64,
-    /// No smaller generation is given again.
+    /// Smaller generations are never reused.
     pub(super) known_generation: u64,
-    /// Generations that are needed, and of which nothing can be read.
+    /// Needed generations that are completely unreadable.
     pub(super) gone: Vec<u64>,
     /// Possible losses without a number, in words.
     pub(super) unknown: Vec<String>,
@@ -45,8 +45,8 @@ pub(super) struct LogScan {
     pub(super) proven: Sequence,
 }
 
-/// The newest record that can be read in the log of a folder, in files from a generation on; `None`
-/// without any.
+/// The newest readable record in the log of a folder, in files from a generation on; `None` without
+/// any.
 pub(super) fn newest_record(
     files: &dyn Files,
     dir: &Path,
@@ -61,7 +61,7 @@ struct Raw {
     header: Option<FileHeader>,
 }
 
-/// Lists the generations that a file with a damaged header may be of, ascending.
+/// Lists the possible generations of a file with a damaged header, ascending.
 fn candidates(known: &[u64], (first_generation, known_generation): (u64, u64)) -> Vec<u64> {
     let newest = known.iter().copied().max().unwrap_or(0);
     let oldest = known.iter().copied().min().unwrap_or(0);
@@ -75,7 +75,7 @@ fn candidates(known: &[u64], (first_generation, known_generation): (u64, u64)) -
 }
 
 /// Sorts files by generation, and leaves out those before `first_generation`. A file whose header
-/// is damaged is known by its records, wherever they stand: their checksums cover the generation.
+/// is damaged is identified by its records, at any offset: their checksums cover the generation.
 fn by_generation(
     raws: Vec<Raw>,
     (first_generation, known_generation): (u64, u64),
@@ -108,7 +108,7 @@ fn by_generation(
 
 impl LogScan {
     /// Reads every log file of a generation from `first_generation` on; files up to
-    /// `known_generation` were begun.
+    /// `known_generation` were started.
     pub(super) fn read(
         files: &dyn Files,
         dir: &Path,
@@ -130,7 +130,7 @@ impl LogScan {
         Ok(scan)
     }
 
-    /// Reads the log files of a folder, in the order in which it lists them.
+    /// Reads the log files of a folder, in the order of the directory listing.
     fn read_files(&mut self, files: &dyn Files, dir: &Path) -> Result<Vec<Raw>> {
         let mut raws: Vec<Raw> = Vec::new();
         let names = match files.list(dir) {
@@ -159,8 +159,8 @@ impl LogScan {
         Ok(raws)
     }
 
-    /// Takes the records of a file, which follows on the files taken before, and notes what may be
-    /// lost of it.
+    /// Adds the records of a file, which follows the files added before, and records its possible
+    /// losses.
     fn take_file(&mut self, generation: u64, raw: &Raw, is_oldest: bool) {
         let bytes = raw.content.len() as u64;
         if let Some(header) = raw.header {
@@ -171,7 +171,7 @@ impl LogScan {
                     header.bytes
                 ));
             }
-            // Numbers from here on were given again, if they had been given before.
+            // Numbers from here on were reused, if they had been used before.
             drop(self.records.split_off(&Sequence(header.previous.0 + 1)));
             self.proven = self.proven.max(header.previous);
             if self.begins_after.is_none() && self.records.is_empty() {
@@ -192,7 +192,7 @@ impl LogScan {
         }
     }
 
-    /// Generations up to this one were given, whether a file of them is found or not.
+    /// Reserves generations up to this one: they were used, even if their files are missing.
     pub(super) fn give_no_generation_again(&mut self, generation: u64) {
         self.known_generation = self.known_generation.max(generation);
     }
@@ -215,7 +215,7 @@ impl LogScan {
                 continue;
             };
             first.get_or_insert((offset as u64, header.sequence));
-            // Written after everything up to there was on the medium.
+            // Written after all records up to that one were on the medium.
             self.proven = self.proven.max(header.synced);
             if whole {
                 let found = FoundRecord {
@@ -230,7 +230,7 @@ impl LogScan {
         first
     }
 
-    /// When the rows of the log lie, in stretches.
+    /// Time spans of the rows of the log.
     pub(super) fn spans(&self) -> impl Iterator<Item = EventSpan> {
         self.records.values().flat_map(|record| {
             let rows = match RecordKind::from_number(record.kind) {
@@ -272,7 +272,7 @@ impl LogScan {
     }
 }
 
-/// The producer's number before the rows of a record, and those.
+/// The producer's number before the rows of a record, and the rows.
 pub(super) fn behind_number(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut cursor = Cursor::new(payload);
     cursor.text("producer").ok()?;
@@ -280,7 +280,7 @@ pub(super) fn behind_number(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     payload.split_at_checked(cursor.offset())
 }
 
-/// When the rows of a record lie, for each stream.
+/// Time span of the rows of a record, for each stream.
 fn row_spans(payload: &[u8]) -> Vec<EventSpan> {
     let mut spans = Vec::new();
     let mut cursor = Cursor::new(payload);
@@ -318,7 +318,7 @@ pub(super) fn stream_records(payload: &[u8]) -> Option<Vec<StreamRecord>> {
         .collect()
 }
 
-/// The highest sequence that the metadata name.
+/// The highest sequence in the metadata.
 pub(super) fn highest_named(meta: &Meta) -> Result<Sequence> {
     let mut all: Vec<Sequence> = Vec::new();
     let deletes = meta.newest_deletes()?;

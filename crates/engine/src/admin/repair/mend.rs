@@ -1,7 +1,6 @@
-//! Plans how one segment becomes readable again: without the damaged parts, and with everything
-//! else.
+//! Plans how to make one segment readable again: without the damaged parts, and with all others.
 //!
-//! Nothing is rewritten: one more footer takes damaged leaves and blocks out, the same way as a job
+//! Leaves and blocks are not rewritten: one more footer removes damaged ones, the same way as a job
 //! would.
 
 use super::scan::{Rescue, Whole};
@@ -15,17 +14,17 @@ use crate::storage::segment::{
 };
 use crate::{ErrorKind, Result};
 
-/// Parts that a footer takes out.
+/// Parts that a footer removes.
 #[derive(Default)]
 pub(super) struct Mended {
     pub(super) footer: Option<Vec<u8>>,
     pub(super) record: Option<PartitionRecord>,
     /// Damaged leaves: stream and entry.
     pub(super) lost: Vec<(StreamId, LeafEntry)>,
-    /// Streams whose stored aggregates are abandoned, with whether rows are left to compute them
+    /// Streams whose stored aggregates are discarded, with true if rows are left to compute them
     /// from.
     pub(super) without_pyramid: Vec<(StreamId, bool)>,
-    /// Where damage was met, in words of the reader.
+    /// Locations of the damage, in the reader's words.
     pub(super) damages: Vec<crate::Damage>,
 }
 
@@ -36,7 +35,7 @@ pub(super) fn newest_is_readable(store: &Store, id: SegmentId, whole: &Whole) ->
     };
     let good = |result: Result<()>| match result {
         Ok(()) => Ok(true),
-        // Rows that were freed are elsewhere, as they were.
+        // Freed rows are still elsewhere.
         Err(error) if error.kind() == ErrorKind::Elsewhere => Ok(true),
         Err(error) if error.kind() == ErrorKind::Corrupt => Ok(false),
         Err(error) => Err(error),
@@ -57,8 +56,8 @@ pub(super) fn newest_is_readable(store: &Store, id: SegmentId, whole: &Whole) ->
     Ok(true)
 }
 
-/// Reads everything a segment holds, of the streams that are `known`; `distrusted` says that its
-/// stored aggregates are not to be used at all.
+/// Reads everything in a segment, of the streams that are `known`; with `distrusted` its stored
+/// aggregates are not used at all.
 pub(super) fn mend(
     store: &Store,
     id: SegmentId,
@@ -122,7 +121,7 @@ pub(super) fn mend(
     Ok(mended)
 }
 
-/// One footer lists everything that is left, replacing those that cannot all be read.
+/// One footer lists everything that is left, replacing the footers, some of which cannot be read.
 fn replacement_footer(
     header: &SegmentHeader,
     whole: &Whole,
@@ -159,7 +158,7 @@ fn replacement_footer(
     Ok(mended)
 }
 
-/// Takes out a stream that was dropped: an older state of the segment still had it.
+/// Removes a dropped stream: an older state of the segment still had it.
 fn forget_stream(stream: StreamId, state: &StreamState) -> Option<StreamDelta> {
     let mut delta = StreamDelta {
         stream,
@@ -244,8 +243,8 @@ fn mend_stream(
         }
     }
     let blocks_bad = !bad.is_empty() || (distrusted && !state.blocks.is_empty());
-    // The aggregates count the rows that are lost. Where rows were aged away, the other blocks are
-    // all that is left of them.
+    // The aggregates count the lost rows. Where rows were aged, the other blocks are their only
+    // remains.
     if state.is_aged() {
         if !bad.is_empty() {
             delta.base = state.base;

@@ -1,4 +1,4 @@
-//! Repair of lost or damaged metadata: the plan has new ones, made from segments and log.
+//! Repair of lost or damaged metadata: the plan contains new ones, built from segments and log.
 
 use super::log::LogScan;
 use super::plan::{Planning, damage};
@@ -12,7 +12,7 @@ use crate::{Error, ErrorKind, Result};
 use std::path::Path;
 
 impl Planning<'_> {
-    /// Makes the metadata from segments and log.
+    /// Builds the metadata from segments and log.
     pub(super) fn rebuild_meta(&mut self, error: &Error) -> Result<()> {
         self.give_up_meta(error)?;
         self.freed = self.freed_by_files()?;
@@ -38,7 +38,7 @@ impl Planning<'_> {
         self.save_log(floor, step_sequence, (0, 0), &covers_in(&segments))
     }
 
-    /// Reports the damage of the present metadata, which go to quarantine.
+    /// Reports the damage of the present metadata, which are moved to quarantine.
     fn give_up_meta(&mut self, error: &Error) -> Result<()> {
         let found = error
             .damaged()
@@ -60,7 +60,7 @@ impl Planning<'_> {
         Ok(())
     }
 
-    /// Reads the files of all segments but those that only named snapshots kept.
+    /// Reads the files of all segments except those kept only for named snapshots.
     fn scan_segments(&mut self) -> Result<Vec<ScannedSegment>> {
         let files = self.segment_files();
         let mut segments = Vec::new();
@@ -112,7 +112,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Plans the quarantine of segments that are not in force, with why.
+    /// Plans the quarantine of segments that are not in force, with the reasons.
     fn without_superseded(&mut self, superseded: Vec<(SegmentId, String)>) {
         for (id, why) in superseded {
             let path = self.dir.join("segment").join(format!("{}.seg", id.0));
@@ -124,7 +124,7 @@ impl Planning<'_> {
         }
     }
 
-    /// Reads the segments in force, and names in the new metadata what can be read of them.
+    /// Reads the segments in force, and adds their readable parts to the new metadata.
     fn mend_in_force(&mut self, segments: &[ScannedSegment], in_force: &[SegmentId]) -> Result<()> {
         let (tables, named) = {
             let meta = self.open_meta()?;
@@ -148,7 +148,7 @@ impl Planning<'_> {
     }
 }
 
-/// Gathers the covers of all footers that can be read.
+/// Gathers the covers of all readable footers.
 fn covers_in(segments: &[ScannedSegment]) -> Covers {
     let mut covers = Covers::new();
     for footer in segments

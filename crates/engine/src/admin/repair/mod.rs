@@ -1,15 +1,14 @@
-//! Repair: makes a damaged database sound again, with everything in it that can still be read.
+//! Repair: makes a damaged database sound again, with all data that can still be read.
 //!
 //! 1 read everything and plan, in memory; 2 check the planned database as if it existed; 3 only
 //! then, and only on request, write it to the medium. Damaged files are copied to `DIR/quarantine`
 //! first and stay there.
 //!
-//! Invariants: nothing that could be read before is lost; sequences stay the same; one commit of
-//! the metadata makes the repair (where they are rebuilt: the writing of the file).
-//! Concurrency: needs the lock of the owner.
-//! Failure: before that commit the database is as it was; after it, it is repaired. An interrupted
-//! repair is run again; the next owner of the database first makes its output durable
-//! ([`crate::metadata::pending_repairs`]), since it may look well and vanish.
+//! Invariants: data that could be read before is not lost; sequences stay the same; one commit of
+//! the metadata makes the repair (if they are rebuilt: the writing of the file). Concurrency: needs
+//! the lock of the owner. Failure: before that commit the database is unchanged; after it, it is
+//! repaired. An interrupted repair must be run again; the next owner of the database first makes
+//! its output durable ([`crate::metadata::pending_repairs`]), since it may look intact and vanish.
 
 mod dangling;
 mod freed;
@@ -48,13 +47,13 @@ use std::sync::Arc;
 /// Mode of [`repair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairMode {
-    /// Reports the plan, and changes nothing.
+    /// Reports the plan, without changes.
     DryRun,
-    /// Does it.
+    /// Carries out the plan.
     Act,
 }
 
-/// Something damaged, and the action for it.
+/// Damage, and the action for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairFinding {
     /// The damage.
@@ -72,22 +71,22 @@ impl fmt::Display for RepairFinding {
 /// Findings and actions of a repair, done or planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
-    /// The damage found. Empty = the database is sound.
+    /// The damage. Empty = the database is sound.
     pub findings: Vec<RepairFinding>,
-    /// Data that cannot be saved: which rows of which streams, as far as that is known.
+    /// Data that cannot be saved: rows and streams, as far as they are known.
     pub lost: Vec<String>,
     /// Files that are (or would be) saved in `DIR/quarantine`.
     pub quarantined: Vec<PathBuf>,
-    /// The check of the database after the repair; of a dry run: as it would be.
+    /// The check of the database after the repair; for a dry run, of the planned database.
     pub after: CheckReport,
 }
 
-/// Repairs the database in `options.dir`, which must not be open. Damaged leaves and footers, torn
-/// or missing log records, missing files and missing or damaged metadata are dealt with; everything
-/// that can be read stays. Damaged files are copied to `DIR/quarantine` before anything is changed.
+/// Repairs the database in `options.dir`, which must not be open. Handles damaged leaves and
+/// footers, torn or missing log records, missing files and missing or damaged metadata; all
+/// readable data stays. Damaged files are copied to `DIR/quarantine` before any change.
 ///
 /// # Errors
-/// `not_found` when there is nothing of a database, `locked` when it is open, `invalid` when it was
+/// `not_found` when there is no part of a database, `locked` when it is open, `invalid` when it was
 /// written by another version, `full`, `io`.
 pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairReport> {
     options.validate()?;
@@ -95,12 +94,12 @@ pub fn repair(env: &Env, options: &Options, mode: RepairMode) -> Result<RepairRe
     repair_placed(env, options, mode, false)
 }
 
-/// As [`repair`], for a database whose fast tier is lost for good: from then on all of it lies in
-/// bulk, with the copy of the log that was made there ([`Options::log_mirror`]). The report lists
-/// the losses with the tier.
+/// Repairs like [`repair`], a database whose fast tier is lost for good: from then on all of it is
+/// in bulk, with the copy of the log that was made there ([`Options::log_mirror`]). The report
+/// lists the losses with the tier.
 ///
 /// # Errors
-/// As [`repair`]; `invalid` when the database has no fast tier, or it is there.
+/// As [`repair`]; `invalid` when the database has no fast tier, or the tier exists.
 pub fn repair_without_fast_tier(
     env: &Env,
     options: &Options,
@@ -150,8 +149,8 @@ pub fn repair_without_fast_tier(
     Ok(report)
 }
 
-/// With `is_log_lost` something is lost even if no record is missed: numbers that records had are
-/// given again, so that for its copies the database becomes another one.
+/// With `is_log_lost` there is a loss even if no record is missing: record numbers are reused, so
+/// that for its copies the database becomes another one.
 fn repair_placed(
     env: &Env,
     options: &Options,
@@ -175,7 +174,7 @@ fn repair_placed(
         return Ok(report);
     }
     if let Some(tier) = fast_tier(env, dir)? {
-        // It has copies of the segments before the repair.
+        // The tier has copies of the segments before the repair.
         for what in RepeatKind::ALL {
             what.clear(&**env.fast_files(), &tier.folder)?;
         }
@@ -212,7 +211,7 @@ fn require_database(env: &Env, dir: &Path) -> Result<()> {
     )))
 }
 
-/// The files that a plan changes, or makes.
+/// The files that a plan changes or creates.
 fn changed(plan: &RepairPlan) -> Vec<Changed> {
     let mut files = vec![Changed::Metadata];
     let log = plan.log.iter();
@@ -255,7 +254,7 @@ fn put(env: &Env, options: &Options, plan: &RepairPlan) -> Result<()> {
     let dir = options.dir.as_path();
     let (log_dir, segment_dir) = (log_dir(env, dir), segment_dir(dir));
     if matches!(plan.meta, PlannedMeta::Changed(_)) {
-        // Before anything of a segment is changed.
+        // Before any segment is changed.
         indexes::forget_runs(&opened_meta(env, dir)?, &plan.dangling)?;
     }
     let files = &**env.segment_files();
@@ -287,8 +286,8 @@ fn put(env: &Env, options: &Options, plan: &RepairPlan) -> Result<()> {
         let path = log_dir.join(format!("{number}.log"));
         let io = |e| Error::io("write", &path, e);
         let file = files.open(&path, OpenMode::CreateNew).map_err(io)?;
-        // The header last: it says that the records behind it replace the older files, and that the
-        // name stays.
+        // The header last: it declares that the records after it replace the older files, and that
+        // the name stays.
         let (header, records) = content
             .split_at_checked(FILE_HEADER_BYTES as usize)
             .ok_or_else(|| Error::internal("repair: a log file without a header"))?;
@@ -317,12 +316,12 @@ fn put(env: &Env, options: &Options, plan: &RepairPlan) -> Result<()> {
                 .open(&path, OpenMode::CreateNew)
                 .map_err(|e| Error::io("create", &path, e))
                 .and_then(|file| {
-                    // The name first: a file that holds something has a name that stays.
+                    // The name first: a file with contents has a durable name.
                     sync_dir(files, dir)?;
                     copy(&**memory, &path, &*file, &path)
                 });
-            // Files after a failed sync look whole until the power fails: no opening may rely on
-            // them.
+            // After a failed sync files look complete until the power fails: an opening must not
+            // rely on them.
             made.map_err(|error| match remove_if_there(files, &path) {
                 Ok(()) => error,
                 Err(left) => Error::new(
@@ -334,7 +333,7 @@ fn put(env: &Env, options: &Options, plan: &RepairPlan) -> Result<()> {
     }
 }
 
-/// The metadata, to be changed.
+/// Opens the metadata for a change.
 fn opened_meta(env: &Env, dir: &Path) -> Result<Meta> {
     let path = meta_path(dir);
     let files = env.index_files();
@@ -362,7 +361,7 @@ fn fresh_copy(
     (from_files, from): (&dyn Files, &Path),
     (to_files, to): (&dyn Files, &Path),
 ) -> Result<Arc<dyn File>> {
-    // Left by an interrupted repair.
+    // A leftover of an interrupted repair.
     remove_if_there(to_files, to)?;
     let source = from_files
         .open(from, OpenMode::Read)
@@ -370,7 +369,7 @@ fn fresh_copy(
     let target = to_files
         .open(to, OpenMode::CreateNew)
         .map_err(|e| Error::io("create", to, e))?;
-    // The name first: a file that holds something has a name that stays.
+    // The name first: a file with contents has a durable name.
     if let Some(folder) = to.parent() {
         sync_dir(to_files, folder)?;
     }
@@ -398,7 +397,7 @@ fn copy(source: &dyn File, from: &Path, target: &dyn File, to: &Path) -> Result<
     target.sync_data().map_err(|e| Error::io("sync", to, e))
 }
 
-/// Copies a file into quarantine under a name that is free.
+/// Copies a file into quarantine under an unused name.
 fn keep(
     files: &dyn Files,
     path: &Path,

@@ -1,4 +1,5 @@
-//! Repair of the segments that the metadata name: each is read, and goes on without what cannot be.
+//! Repair of the segments that the metadata name: each is read, and continues without its
+//! unreadable parts.
 
 use super::overlay::Patch;
 use super::plan::{Planning, damage, header_of};
@@ -10,14 +11,14 @@ use crate::storage::segment::{Footer, SegmentHeader, Store};
 use crate::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 
-/// A segment that the metadata name, as they have it.
+/// A segment with its record in the metadata.
 struct NamedSegment<'a> {
     store: &'a Store,
     id: SegmentId,
     record: &'a PartitionRecord,
     table: &'a Table,
     path: PathBuf,
-    /// The contents by the metadata, in words.
+    /// The contents according to the metadata, in words.
     held: String,
 }
 
@@ -51,7 +52,7 @@ impl Planning<'_> {
         self.commit(change)
     }
 
-    /// Reads one of them, and plans its repair.
+    /// Reads one segment, and plans its repair.
     fn segment_named(&mut self, named: &NamedSegment<'_>, change: &mut MetaChange) -> Result<()> {
         let Some(segment) = self.scanned(named, change)? else {
             return Ok(());
@@ -71,7 +72,7 @@ impl Planning<'_> {
         self.apply(&named.path, header.id, whole.end(), mended, table, change)
     }
 
-    /// Reads the file of a segment, through its newest checkpoint where it must be; `None` = it is
+    /// Reads the file of a segment, through its newest checkpoint where necessary; `None` = it is
     /// lost.
     fn scanned(
         &mut self,
@@ -104,7 +105,7 @@ impl Planning<'_> {
         Ok(Some(segment))
     }
 
-    /// Drops a segment without a footer that can be read.
+    /// Drops a segment without a readable footer.
     fn lose_unreadable(
         &mut self,
         named: &NamedSegment<'_>,
@@ -130,7 +131,7 @@ impl Planning<'_> {
         change.removed.push(id);
     }
 
-    /// Takes a segment back to the newest footer from which all can be read.
+    /// Resets a segment to the newest footer from which all data can be read.
     fn go_back(
         &mut self,
         named: &NamedSegment<'_>,
@@ -166,15 +167,15 @@ impl Planning<'_> {
                 }
             }
         }
-        // With the sequence of then: deletes that came later are carried out again.
+        // With the sequence of that footer: later deletes are carried out again.
         change
             .partitions
             .push((id, whole.record(&header_of(id, record))));
         Ok(())
     }
 
-    /// Returns the header with which a segment goes on, of a copy where the present one is bad;
-    /// `None` = the segment is lost.
+    /// Returns the header for a segment, of a copy where the present header is bad; `None` = the
+    /// segment is lost.
     fn good_header(
         &mut self,
         named: &NamedSegment<'_>,
@@ -191,7 +192,7 @@ impl Planning<'_> {
             }) != header
         });
         if self.freed.contains(&id) && (is_bad || self.place_in_file(id, whole.end())?.is_none()) {
-            // It can be given neither another header nor an earlier end.
+            // Neither another header nor an earlier end is possible for it.
             let error = Error::damage(damage(
                 &named.path,
                 0,
@@ -209,7 +210,7 @@ impl Planning<'_> {
     }
 
     /// Plans a copy of a segment under a new number, and returns its header. The header is among
-    /// the bytes that never change while a file exists, so only a copy gets a good one.
+    /// the bytes that never change while a file exists, so only a copy can get a correct one.
     fn copy_with_header(
         &mut self,
         named: &NamedSegment<'_>,

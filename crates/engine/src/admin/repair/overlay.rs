@@ -1,4 +1,4 @@
-//! A database as it will be after a repair: its files, with the planned changes in memory.
+//! The future database after a repair: its files, with the planned changes in memory.
 
 use crate::common::ids::SegmentId;
 use crate::device::tiers::path_in;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 /// Changes to a segment file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patch {
-    /// The file whose bytes it has, when it is a copy of another one.
+    /// The source of its bytes, when it is a copy of another file.
     pub(super) copy_of: Option<SegmentId>,
     /// A new header.
     pub(super) header: Option<Vec<u8>>,
     /// New content from an offset on, to the end.
     pub(super) tail: Option<(u64, Vec<u8>)>,
-    /// The patch is of the file of a freed segment, with offsets there.
+    /// The patch is for the file of a freed segment, with offsets in that file.
     pub(super) is_of_stub: bool,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Overlay {
     pub(super) log_dir: PathBuf,
     pub(super) meta: Arc<dyn File>,
     pub(super) patches: BTreeMap<SegmentId, Patch>,
-    /// Number and content of the only log file there will be; `None` = the log stays as it is.
+    /// Number and content of the only future log file; `None` = the log does not change.
     pub(super) log: Option<(u64, Vec<u8>)>,
 }
 
@@ -50,7 +50,7 @@ impl Files for Overlay {
         if mode != OpenMode::Read {
             return read_only();
         }
-        // The environment says already where everything is.
+        // The environment already has the locations of all parts.
         if path == path_in(&self.dir) {
             return Err(io::ErrorKind::NotFound.into());
         }

@@ -1,4 +1,4 @@
-//! Reads everything and decides the actions of a repair. Changes nothing.
+//! Reads everything and decides the actions of a repair, without changes.
 
 use super::log::LogScan;
 use super::mend::{Mended, mend};
@@ -35,13 +35,13 @@ pub(super) struct RepairPlan {
     pub(super) patches: BTreeMap<SegmentId, Patch>,
     /// Number and content of the new log file, if the log is rewritten.
     pub(super) log: Option<(u64, Vec<u8>)>,
-    /// Named snapshots that go, by number.
+    /// Named snapshots to drop, by number.
     pub(super) snapshots: Vec<u64>,
     pub(super) dangling: Dangling,
     pub(super) report: RepairReport,
 }
 
-/// Indexes, and tables that say something of theirs, by number, which mean nothing any more.
+/// Indexes, and tables with index policies, by number, that have lost their meaning.
 #[derive(Debug, Default)]
 pub(super) struct Dangling {
     pub(super) dropped: Vec<u32>,
@@ -54,13 +54,13 @@ impl Dangling {
     }
 }
 
-/// A plan in the making.
+/// A plan that is being made.
 pub(super) struct Planning<'a> {
     pub(super) env: &'a Env,
     pub(super) options: &'a Options,
     pub(super) dir: &'a Path,
     pub(super) meta_path: PathBuf,
-    /// The metadata as they will be, in memory.
+    /// The future metadata, in memory.
     pub(super) file: Arc<dyn File>,
     change: MetaChange,
     pub(super) patches: BTreeMap<SegmentId, Patch>,
@@ -218,8 +218,8 @@ impl Planning<'_> {
         .with_freed(self.freed.iter().copied())
     }
 
-    /// Reads everything a segment holds, of the streams that the planned metadata know. `header` is
-    /// the one it will have.
+    /// Reads everything in a segment, of the streams that the planned metadata know. `header` is
+    /// its future header.
     pub(super) fn mended(
         &self,
         store: &Store,
@@ -322,7 +322,8 @@ impl Planning<'_> {
         log_dir(self.env, self.dir)
     }
 
-    /// Writes the readable part of the log to a new file whose records go up to this one.
+    /// Plans to write the readable part of the log to a new file whose records end at this
+    /// sequence.
     pub(super) fn take_numbers_up_to(&mut self, sequence: Sequence) -> Result<()> {
         let needed = self.log_needed()?;
         let begun = (needed.first_generation, needed.newest_generation);
@@ -349,8 +350,8 @@ impl Planning<'_> {
         })
     }
 
-    /// Checks the database as planned, and deals with the findings: the log, and aggregates that do
-    /// not fit their rows.
+    /// Checks the database as planned, and handles the findings: the log, and aggregates that do
+    /// not match their rows.
     fn log_and_check(&mut self, is_new: bool) -> Result<CheckReport> {
         let mut report = check(self.overlay(), self.options.clone())?;
         let log_dir = log_dir(self.env, self.dir);
@@ -391,7 +392,7 @@ impl Planning<'_> {
         let store = self.store();
         let mut change = MetaChange::default();
         for (id, record) in partitions.iter().filter(|(id, _)| distrusted.contains(id)) {
-            // This one is mended already: its aggregates were taken out with its leaves.
+            // Already mended: its aggregates were removed with its leaves.
             if self.patches.contains_key(id) {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! Makes the metadata again from segments and log alone.
+//! Rebuilds the metadata from segments and log alone.
 //!
 //! A rewritten segment and its replacement may both exist: a rewrite that was interrupted before
-//! its commit, or a segment that was not removed in time after it. Each segment says in its header
-//! which segment it replaces ([`Replaces`]), and with which others; from that follows which are in
+//! its commit, or a segment that was not removed in time after it. Each segment's header names the
+//! segment it replaces ([`Replaces`]), and its sister segments; this determines the segments in
 //! force.
 
 use super::log::LogScan;
@@ -21,34 +21,34 @@ use std::sync::Arc;
 
 const SHARDS_MAX: u16 = 64;
 
-/// The new metadata, and the consequences of making them.
+/// The new metadata, and the consequences of rebuilding them.
 pub(super) struct Rebuilt {
     pub(super) file: Arc<dyn File>,
     /// Log records up to here are not needed for the rows in segments.
     pub(super) floor: Sequence,
     pub(super) step_sequence: Sequence,
-    /// Segments that are not in force, and why.
+    /// Segments that are not in force, with the reasons.
     pub(super) superseded: Vec<(SegmentId, String)>,
     pub(super) in_force: Vec<SegmentId>,
 }
 
-/// Contents of a segment that can be read.
+/// The readable contents of a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadableSegment {
     pub(super) header: SegmentHeader,
     pub(super) footer_offset: u64,
-    /// The rewriting that made it was finished.
+    /// The rewriting that made the segment was finished.
     pub(super) is_whole: bool,
     /// Later jobs added to it.
     pub(super) went_on: bool,
 }
 
-/// Which segments are not in force, and why.
+/// The segments that are not in force, with the reasons.
 pub(super) fn in_force(segments: &[ReadableSegment]) -> BTreeMap<SegmentId, String> {
     let mut superseded: BTreeMap<SegmentId, String> = BTreeMap::new();
     let known: HashMap<SegmentId, &ReadableSegment> =
         segments.iter().map(|f| (f.header.id, f)).collect();
-    // Those written together, by the first of their ids.
+    // Segments written together, by the first of their ids.
     let mut together: BTreeMap<SegmentId, (Replaces, Vec<SegmentId>)> = BTreeMap::new();
     for ReadableSegment { header, .. } in segments {
         if let Some(replaces) = header.replaces {
@@ -57,7 +57,7 @@ pub(super) fn in_force(segments: &[ReadableSegment]) -> BTreeMap<SegmentId, Stri
             slot.1.push(header.id);
         }
     }
-    // The newest first: the replacement of one of several proves that these were committed.
+    // The newest first: the replacement of one of several proves that all of these were committed.
     let mut replaced: BTreeSet<SegmentId> = BTreeSet::new();
     for (first, (replaces, members)) in together.into_iter().rev() {
         let ids = first.0..first.0 + u64::from(replaces.parts);
@@ -66,8 +66,8 @@ pub(super) fn in_force(segments: &[ReadableSegment]) -> BTreeMap<SegmentId, Stri
             .iter()
             .any(|id| known.get(id).is_some_and(|f| f.went_on));
         let one_replaced = ids.clone().any(|id| replaced.contains(&SegmentId(id)));
-        // Without a sign that the rewriting was committed, the old segment counts while it has all
-        // that was rewritten: the new ones may not be whole on the medium.
+        // Without proof that the rewriting was committed, the old segment is used while it has all
+        // of the rewritten data: the new ones may be incomplete on the medium.
         let whole = members.len() == usize::from(replaces.parts)
             && members
                 .iter()
@@ -93,7 +93,7 @@ pub(super) fn in_force(segments: &[ReadableSegment]) -> BTreeMap<SegmentId, Stri
     superseded
 }
 
-/// The number of shards with which every stream is in the shard where it was found.
+/// The number of shards for which every stream belongs to the shard of its segment.
 fn shards(streams: &BTreeMap<StreamId, StreamRecord>, segments: &[&ScannedSegment]) -> Result<u16> {
     let least = segments
         .iter()
@@ -113,7 +113,7 @@ fn shards(streams: &BTreeMap<StreamId, StreamRecord>, segments: &[&ScannedSegmen
         })
 }
 
-/// Picks the parts of segments from which follows which are in force.
+/// Picks the parts of segments that determine the segments in force.
 fn readable(all: &[ScannedSegment]) -> Vec<ReadableSegment> {
     all.iter()
         .filter_map(|s| {
@@ -129,8 +129,8 @@ fn readable(all: &[ScannedSegment]) -> Vec<ReadableSegment> {
         .collect()
 }
 
-/// Chooses the segments in force, by number. Spans never overlap: should they, the one that was
-/// written to last holds, and the other one is superseded too.
+/// Chooses the segments in force, by number. Spans never overlap: if they do, the one with the
+/// newest write wins, and the other one is superseded too.
 fn chosen<'a>(
     all: &'a [ScannedSegment],
     superseded: &mut BTreeMap<SegmentId, String>,
@@ -171,7 +171,7 @@ fn chosen<'a>(
     chosen
 }
 
-/// Gives all definitions the sequence with which they are stored: tables before streams.
+/// Assigns to all definitions the sequence at which they are stored: tables before streams.
 fn stored_at(
     sequence: Sequence,
     tables: BTreeMap<TableId, Table>,
@@ -183,7 +183,7 @@ fn stored_at(
     tables.chain(streams).map(|d| (sequence, d)).collect()
 }
 
-/// Makes metadata that name the segments in force.
+/// Builds metadata that name the segments in force.
 pub(super) fn rebuild(
     path: &Path,
     all: &[ScannedSegment],
@@ -240,7 +240,7 @@ pub(super) fn rebuild(
     })
 }
 
-/// When the events lie that segments in force and the log have, in stretches.
+/// Time spans of the events in segments in force and the log.
 fn spans(segments: &[&ScannedSegment], log: &LogScan) -> Vec<EventSpan> {
     let states = segments.iter().filter_map(|s| s.whole.as_ref());
     let streams = states.flat_map(|whole| whole.state.streams.values());
@@ -252,8 +252,8 @@ fn spans(segments: &[&ScannedSegment], log: &LogScan) -> Vec<EventSpan> {
     stored.chain(log.spans()).collect()
 }
 
-/// Tables and streams as segments and log know them. Table ids are dense: a table that left no
-/// trace gets a name that says so.
+/// Tables and streams from segments and log. Table ids are dense: a table without any trace gets a
+/// name that says so.
 fn definitions(
     all: &[ScannedSegment],
     log: &LogScan,
@@ -283,7 +283,7 @@ fn definitions(
     for record in logged.streams {
         streams.entry(record.id).or_insert(record);
     }
-    // Fields are only added: of two versions the one with more of them is newer.
+    // Fields are only added: of two versions the one with more fields is newer.
     versions.sort_by_key(|(sequence, table)| (table.fields.len(), *sequence));
     let mut tables: BTreeMap<TableId, Table> =
         versions.into_iter().map(|(_, t)| (t.id, t)).collect();

@@ -1,7 +1,7 @@
 //! Saves the readable part of a damaged log into one new file.
 //!
-//! Invariants: sequences stay the same, since covers refer to them; where a record is lost, an
-//! empty one takes its number. A record that uses a lost definition is kept without the parts that
+//! Invariants: sequences stay the same, since covers refer to them; a lost record is replaced by an
+//! empty one with its number. A record that uses a lost definition is kept without the parts that
 //! depend on it.
 
 use super::log::{LogScan, behind_number, highest_named, stream_records};
@@ -32,7 +32,7 @@ pub(super) struct SavedLog {
     pub(super) lost: Vec<String>,
 }
 
-/// Puts the records after `floor` into a new file that follows on `step_sequence`.
+/// Writes the records after `floor` into a new file that follows `step_sequence`.
 pub(super) fn save(
     scan: &LogScan,
     meta: &Meta,
@@ -52,7 +52,7 @@ pub(super) fn save(
         (Some(first), _) => first.0,
         (None, _) => step_sequence.max(floor).0 + 1,
     };
-    // Numbers that the metadata name were given, though no record of them is found.
+    // Numbers in the metadata were used, even if their records are missing.
     let end = last
         .unwrap_or(Sequence(start - 1))
         .max(step_sequence)
@@ -87,12 +87,12 @@ pub(super) fn save(
 /// Records that may have been acknowledged.
 struct Acknowledged {
     records: BTreeMap<Sequence, (RecordKind, Vec<u8>)>,
-    /// The number of the newest one.
+    /// The number of the newest record.
     last: Option<Sequence>,
 }
 
 impl Acknowledged {
-    /// Takes the records after `floor`, each without references to a definition that is lost.
+    /// Collects the records after `floor`, each without references to a lost definition.
     fn of(
         scan: &LogScan,
         mut known: KnownDefinitions<'_>,
@@ -126,7 +126,7 @@ impl Acknowledged {
     }
 }
 
-/// Appends a record for every number, an empty one where none is known.
+/// Appends a record for every number, an empty one for each missing record.
 fn put_records(
     content: &mut Vec<u8>,
     generation: u64,
@@ -136,7 +136,7 @@ fn put_records(
 ) -> Result<()> {
     let mut gap: Option<(u64, u64)> = None;
     for number in numbers {
-        // An empty batch takes the number of a record that is lost.
+        // An empty batch takes the number of a lost record.
         let empty = (RecordKind::Write, vec![0u8]);
         let known = records.remove(&Sequence(number));
         gap = match (&known, gap) {
@@ -167,7 +167,7 @@ fn put_records(
     Ok(())
 }
 
-/// Reports records whose content is not known.
+/// Reports records with unknown content.
 fn missing(lost: &mut Vec<String>, from: u64, to: u64) {
     lost.push(if from == to {
         format!("log record {from}: its content is not known, unless a segment has it")
@@ -184,14 +184,14 @@ fn fields_in(rows: &Rows) -> usize {
         .count()
 }
 
-/// Definitions as they are when a record is read.
+/// Definitions in force when a record is read.
 struct KnownDefinitions<'a> {
     meta: &'a Meta,
     /// Fields by table.
     tables: Vec<usize>,
     streams: HashMap<StreamId, Option<usize>>,
     covers: &'a Covers,
-    /// Streams that were dropped, with the newest sequence at which.
+    /// Streams that were dropped, with the newest sequence of their drop.
     ended: HashMap<StreamId, Sequence>,
 }
 
@@ -233,7 +233,7 @@ impl<'a> KnownDefinitions<'a> {
         Ok(table)
     }
 
-    /// The payload, without references to a definition that is lost.
+    /// The payload, without references to a lost definition.
     fn still_meant(
         &mut self,
         kind: RecordKind,
@@ -364,7 +364,7 @@ impl<'a> KnownDefinitions<'a> {
             };
             let before = rows.columns.len();
             let before_of_fields = fields_in(&rows);
-            // The expiries of a field stay and go with it.
+            // The expiries of a field are kept or removed with it.
             let is_known = |field: FieldId| (owner_of(field).unwrap_or(field).0 as usize) < fields;
             rows.columns.retain(|(field, _)| is_known(*field));
             changed |= rows.columns.len() < before;

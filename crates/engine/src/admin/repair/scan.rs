@@ -1,4 +1,4 @@
-//! Finds the whole parts of a segment file: footers, from the end of the file, without the
+//! Finds the complete parts of a segment file: footers, from the end of the file, without the
 //! metadata.
 
 use crate::common::ids::{SegmentId, Sequence, StreamId};
@@ -21,11 +21,11 @@ pub(super) struct ScannedSegment {
     pub(super) id: SegmentId,
     pub(super) path: PathBuf,
     pub(super) header: Option<SegmentHeader>,
-    /// The file is of another segment: nothing in it belongs to this one.
+    /// The file is of another segment: none of its contents belong to this one.
     pub(super) is_other: bool,
-    /// The newest footer from which all footers before can be read.
+    /// The newest footer before which all footers can be read.
     pub(super) whole: Option<Whole>,
-    /// Whole footers above that one, newest first: one before them is damaged.
+    /// Complete footers above that one, newest first: one before them is damaged.
     pub(super) cut_off: Vec<Footer>,
 }
 
@@ -39,15 +39,16 @@ pub(super) struct Whole {
     pub(super) rescue: Option<Rescue>,
 }
 
-/// Parts of a footer that is to replace all before it, besides the contents of the segment.
+/// Parts of a footer that will replace all previous ones, in addition to the contents of the
+/// segment.
 pub(super) struct Rescue {
     pub(super) keys: BTreeMap<StreamId, Box<[u8]>>,
     /// Covers that replay may need.
     pub(super) covers: Vec<(StreamId, Cover)>,
 }
 
-/// Reads a segment through its newest checkpoint, as a reader does, though a footer before that is
-/// damaged; `None` when there is no such checkpoint. `after` = replay needs no cover up to it.
+/// Reads a segment through its newest checkpoint, as a reader does, although a footer before that
+/// is damaged; `None` when there is no such checkpoint. Replay does not need covers up to `after`.
 pub(super) fn through_checkpoint(
     store: &Store,
     id: SegmentId,
@@ -73,7 +74,7 @@ pub(super) fn through_checkpoint(
         Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(None),
         found => found?,
     };
-    // Of more streams one group would not be a whole rewriting.
+    // With more streams one group would not be a complete rewriting.
     if state.streams.len() >= GROUP_STREAMS {
         return Ok(None);
     }
@@ -99,7 +100,7 @@ pub(super) fn through_checkpoint(
 }
 
 impl Rescue {
-    /// Changes that add all that a segment holds.
+    /// Changes that add the whole contents of a segment.
     pub(super) fn all_of(&self, state: &Fold) -> Vec<StreamDelta> {
         let streams = state.streams.iter().map(|(stream, held)| StreamDelta {
             stream: *stream,
@@ -125,9 +126,9 @@ impl Whole {
         self.offset + u64::from(self.bytes)
     }
 
-    /// Of a segment that was written by a rewriting: whether all of that is there, and whether
-    /// later jobs added to it. Each group of a rewriting but the last has [`GROUP_STREAMS`] streams
-    /// or more.
+    /// For a segment that was written by a rewriting: true if it is complete, and true if later
+    /// jobs added to it. Each group of a rewriting but the last has [`GROUP_STREAMS`] streams or
+    /// more.
     pub(super) fn rewriting(&self) -> (bool, bool) {
         let last = self
             .footers
@@ -175,7 +176,8 @@ fn read(file: &dyn File, path: &Path, offset: u64, bytes: u64) -> Result<Option<
     Ok(Some(out))
 }
 
-/// The footer there and all before it, oldest first; `None` when one of them is damaged.
+/// The footer at this offset and all previous ones, oldest first; `None` when one of them is
+/// damaged.
 pub(super) fn chain(
     file: &dyn File,
     path: &Path,
@@ -210,8 +212,8 @@ pub(super) fn chain(
     }))
 }
 
-/// Hands out every whole footer that ends at or below `limit`, from the last on, until `each` says
-/// stop.
+/// Passes every complete footer that ends at or below `limit` to `each`, from the last on, until it
+/// stops.
 fn footers_backwards(
     file: &dyn File,
     path: &Path,
@@ -256,7 +258,7 @@ fn footers_backwards(
 }
 
 impl ScannedSegment {
-    /// Reads the file of a segment; `None` = there is none. Nothing above `limit` is read.
+    /// Reads the file of a segment up to `limit`; `None` = there is no file.
     pub(super) fn open(
         files: &dyn Files,
         dir: &Path,

@@ -1,4 +1,4 @@
-//! Repair of named snapshots: damaged ones are dropped, and rebuilt metadata have none.
+//! Repair of named snapshots: damaged ones are dropped, and rebuilt metadata have no snapshots.
 
 use super::plan::Planning;
 use crate::admin::check::{CheckReport, check};
@@ -11,7 +11,7 @@ use crate::{Error, Result};
 use std::collections::BTreeSet;
 
 impl Planning<'_> {
-    /// The segments of which there is a file, by number.
+    /// The segments with a file, by number.
     pub(super) fn segment_ids(&self) -> Result<Vec<SegmentId>> {
         let dir = segment_dir(self.dir);
         let names = match self.env.segment_files().list(&dir) {
@@ -30,7 +30,7 @@ impl Planning<'_> {
         Ok(ids)
     }
 
-    /// Segments that are said to be no part of the database, but for named snapshots.
+    /// Segments that are marked as kept only for named snapshots.
     pub(super) fn kept_for_snapshots(&self) -> Result<BTreeSet<SegmentId>> {
         let dir = segment_dir(self.dir);
         let all = self.segment_ids()?.into_iter();
@@ -48,7 +48,7 @@ impl Planning<'_> {
         Ok(kept)
     }
 
-    /// Plans the end of named snapshots of which something is damaged.
+    /// Plans the end of named snapshots with damage.
     pub(super) fn without_broken_snapshots(&mut self, found: CheckReport) -> Result<CheckReport> {
         if found.damaged_snapshots.is_empty() {
             return Ok(found);

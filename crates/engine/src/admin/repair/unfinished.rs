@@ -1,5 +1,4 @@
-//! Segments of which not every footer can be read, or whose newest group may never have been
-//! committed.
+//! Segments with unreadable footers, or whose newest group may never have been committed.
 
 use super::log::LogScan;
 use super::mend::newest_is_readable;
@@ -13,7 +12,7 @@ use crate::storage::segment::Store;
 use std::collections::BTreeMap;
 
 impl Planning<'_> {
-    /// Contents of a segment whose footers cannot all be read, according to a checkpoint.
+    /// Contents of a segment with unreadable footers, according to a checkpoint.
     pub(super) fn rescued(
         &mut self,
         store: &Store,
@@ -41,8 +40,8 @@ impl Planning<'_> {
         Ok(found)
     }
 
-    /// Without metadata it is unknown whether the newest job of a shard was committed. Where its
-    /// output cannot be read it was perhaps interrupted, and the log has its events: such groups
+    /// Without metadata it is unknown whether the newest job of a shard was committed. If its
+    /// output cannot be read it may have been interrupted, and the log has its events: such groups
     /// are left out. Any later job of the shard proves a commit.
     pub(super) fn without_unfinished(&mut self, segments: &mut [ScannedSegment]) -> Result<()> {
         let sequence_of = |s: &ScannedSegment| Some(s.whole.as_ref()?.newest()?.sequence);

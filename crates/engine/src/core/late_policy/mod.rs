@@ -1,11 +1,10 @@
-//! Late-data policy of shards: when their analyzers evaluate, which policy comes into force, when a
-//! late buffer is merged for its age.
+//! Late-data policy of shards: when their analyzers evaluate, which policy is in force, when a late
+//! buffer is merged because of its age.
 //!
-//! Invariants: a change of policy writes nothing, moves nothing and blocks nobody: events in memory
-//! are divided again when their stream is written to or stored the next time. A policy that is set
-//! by the user never changes.
-//! Concurrency: predictions are made without a lock, between two short locks of the shard.
-//! Failure: none of its own.
+//! Invariants: a change of policy causes no writes, moves no data and blocks no thread: events in
+//! memory are divided again at the next write or flush of their stream. A policy that is set by the
+//! user never changes. Concurrency: predictions are made without a lock, between two short locks of
+//! the shard. Failure: none of its own.
 
 mod report;
 
@@ -19,13 +18,13 @@ use crate::core::Core;
 use crate::core::shard::ShardState;
 use headwater_late::{Analyzer, Candidate, Configuration, Knobs, PolicyChoice, Space};
 
-/// Memory per event, before any can be measured.
+/// Assumed bytes of memory per event, before any can be measured.
 const EVENT_BYTES: f64 = 40.0;
-/// Rewriting more stored events than this per late event is never done at once: a run waits for
-/// company, and for a compaction that would rewrite the leaves anyway.
+/// Maximum of stored events rewritten at once per late event: above it a run waits for further
+/// runs, or for a compaction that would rewrite the leaves anyway.
 const REWRITE_PER_LATE_EVENT_MAX: f64 = 4.0;
-/// After an evaluation a shard does without for so many times as long as it took: it takes 1 % of
-/// the time at most, however fast events arrive.
+/// Pause of a shard after an evaluation, as a multiple of its duration: evaluations take at most 1
+/// % of the time, at any rate of events.
 const REST: u32 = 100;
 
 /// The policy of a new shard.
@@ -34,8 +33,8 @@ pub(crate) fn first_analyzer(options: &Options) -> Analyzer {
     Analyzer::new(first_candidate(options), adaptive)
 }
 
-/// The analyzer of a shard as it was persisted; a new one if the persisted one is of another
-/// version. The owner's settings decide which policy is in force.
+/// The persisted analyzer of a shard; a new one if the persisted one is of another version. The
+/// owner's settings decide which policy is in force.
 pub(crate) fn kept_analyzer(options: &Options, kept: &[u8], is_owner: bool) -> Analyzer {
     let mut analyzer = match Analyzer::decode(kept) {
         Ok(analyzer) => analyzer,
@@ -62,8 +61,8 @@ fn first_candidate(options: &Options) -> Candidate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InForce {
     pub(crate) candidate: Candidate,
-    /// Stored events that may be rewritten at once for each late one; beyond that, late events
-    /// become a run.
+    /// Stored events that may be rewritten at once for each late one; above it, late events become
+    /// a run.
     pub(crate) rewrite_per_late: f64,
 }
 
@@ -101,7 +100,7 @@ fn space(core: &Core, memory_events: f64) -> Space {
     let choice = core.late_choice.get();
     let knobs = match choice {
         PolicyChoice::Adaptive(knobs) => knobs,
-        // Nothing is chosen, but the candidates are shown.
+        // No policy is chosen, but the candidates are reported.
         PolicyChoice::Fixed(policy) => Knobs {
             merge_scope: policy.merge_scope,
             ..Knobs::default()
@@ -132,14 +131,14 @@ fn shard_memory_events(core: &Core, state: &ShardState) -> f64 {
     core.memory.flush_bytes() as f64 / core.shards.len().max(1) as f64 / event_bytes.max(8.0)
 }
 
-/// Enough has arrived, and enough time has passed. Exact conditions count events only, so that they
-/// can be repeated.
+/// True when enough events have arrived, and enough time has passed. Exact engine mode counts only
+/// events, so that results can be repeated.
 fn evaluation_is_due(core: &Core, state: &ShardState) -> bool {
     state.analyzer.is_due()
         && (core.mode.is_exact() || core.env.clock.monotonic() >= state.evaluate_from)
 }
 
-/// Evaluates the policies for a shard when it is time.
+/// Evaluates the policies for a shard when due.
 pub(crate) fn decide_if_due(core: &Core, index: ShardIndex) -> Result<()> {
     let shard = core.shards.get(index)?;
     let evaluation = {
@@ -172,14 +171,14 @@ pub(crate) fn decide_if_due(core: &Core, index: ShardIndex) -> Result<()> {
     Ok(())
 }
 
-/// Takes account of the newest events before the database is closed, so that the next opening goes
-/// on from them.
+/// Includes the newest events before the database is closed, so that the next opening continues
+/// with them.
 pub(crate) fn settle_analyzers(core: &Core) {
     for shard in &core.shards {
         let mut state = shard.state.lock();
         if state.analyzer.recent_events() > 0 {
             let memory = shard_memory_events(core, &state);
-            // Nothing is ranked: that is up to the caller.
+            // No ranking here: the caller ranks.
             let _evaluation = state.analyzer.evaluation(memory);
             state.unsaved_analyzer = true;
         }
@@ -216,7 +215,7 @@ pub(crate) fn late_buffer_is_due(core: &Core, index: ShardIndex) -> Result<bool>
     Ok(core.env.clock.monotonic().saturating_sub(since) >= longest)
 }
 
-/// Something of a shard waits for the clock or for an evaluation: for databases without threads.
+/// True when a shard waits for the clock or for an evaluation: for databases without threads.
 pub(crate) fn late_work_is_due(core: &Core) -> bool {
     let longest = core.options.late_merge_interval;
     core.shards.iter().any(|shard| {

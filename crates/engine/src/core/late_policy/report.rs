@@ -5,7 +5,7 @@ use crate::core::Core;
 use headwater_late::{Algorithm1, Candidate, Decision, PaperModel, PolicyChoice, Ranked};
 use std::time::Duration;
 
-/// The paper's formulas are shown for a memory of at most so many events.
+/// Maximum memory, in events, for which the paper's formulas are reported.
 const PAPER_MEMORY_MAX: u32 = 1024;
 
 /// Statistics of late events and decisions, shard by shard.
@@ -58,7 +58,7 @@ pub(crate) fn late_report(core: &Core) -> LateReport {
     }
 }
 
-/// Shares for which the report gives the lateness.
+/// Shares for which the report has the lateness.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 
 /// Statistics of late events, and decisions about them.
@@ -66,9 +66,9 @@ const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 pub struct LateReport {
     /// The origin of the policy.
     pub choice: PolicyChoice,
-    /// Late events are merged after this time at the latest.
+    /// Maximum time until late events are merged.
     pub late_merge_interval: Option<Duration>,
-    /// One for each shard.
+    /// One report for each shard.
     pub shards: Vec<ShardLateReport>,
 }
 
@@ -77,13 +77,13 @@ pub struct LateReport {
 pub struct ShardLateReport {
     /// The policy in force, and the leaf size with it.
     pub in_force: Candidate,
-    /// The policy may change.
+    /// True when the policy may change.
     pub adaptive: bool,
-    /// Events seen.
+    /// Number of events analyzed.
     pub events: u64,
-    /// Share of the events seen lately that were not the newest of their stream.
+    /// Share of recent events that were not the newest of their stream.
     pub late_share: f64,
-    /// Memory of the streams that bring the events, in events of one; 0 before the first
+    /// Memory of the streams that bring the events, in events per stream; 0 before the first
     /// evaluation.
     pub memory_events: f64,
     /// Write amplification measured since the policy came into force, or since opening, and the
@@ -96,8 +96,8 @@ pub struct ShardLateReport {
     /// Histogram of the lateness of recent events, in events of their stream: as
     /// [`headwater_late::Histogram::buckets`].
     pub histogram: Vec<(u64, f64)>,
-    /// Shares of the events seen lately, and how late they are at most, in events of their stream.
+    /// Shares of recent events, and their maximum lateness, in events of their stream.
     pub quantiles: Vec<(f64, f64)>,
-    /// Result of Algorithm 1 of the paper with that many events of memory.
+    /// Result of Algorithm 1 of the paper with this many events of memory.
     pub paper: Option<(u32, Algorithm1)>,
 }

@@ -1,11 +1,11 @@
 //! A shard: streams that share memory and one flush worker.
 //!
-//! Invariants: a stream stays in its shard; `version` rises with every published job; `partitions`
-//! is the set as of `version`; snapshots are registered under the same lock that publishes, so a
-//! job knows which older versions are read; `bytes` are those of events not yet stored, and memory
-//! that only older snapshots see counts in `pinned`; a stream with nothing in memory but a
-//! watermark takes 16 bytes and its slot in a map, nothing else.
-//! Concurrency: one lock, for short work in memory only; one job at a time ([`Shard::stepping`]).
+//! Invariants: a stream stays in its shard; `version` increases with every published job;
+//! `partitions` is the set as of `version`; snapshots are registered under the same lock that
+//! publishes, so a job knows which older versions are read; `bytes` counts events not yet stored,
+//! and memory that only older snapshots see counts in `pinned`; a stream with only a watermark in
+//! memory uses 16 bytes and its slot in a map. Concurrency: one lock, for short work in memory
+//! only; one job at a time ([`Shard::stepping`]).
 
 use crate::memory::chunk::Chunk;
 mod parked;
@@ -42,7 +42,7 @@ pub(crate) struct StepScratch {
 
 #[derive(Debug, Default)]
 pub(crate) struct ShardState {
-    /// Streams with something in memory, and those whose watermark is not known or not there.
+    /// Streams with events in memory, and streams with an unknown or no watermark.
     streams: NumberMap<StreamId, Box<ShardStream>>,
     /// Watermarks of the other streams used since opening.
     idle: NumberMap<StreamId, Timestamp>,
@@ -53,34 +53,34 @@ pub(crate) struct ShardState {
     pub(crate) partitions: Arc<PartitionSet>,
     /// Deletes not yet carried out in every partition and in memory, by sequence.
     pub(crate) tombstones: Arc<Vec<Tombstone>>,
-    /// Something of a table may have ended: a sweep has to look.
+    /// Data of a table may have ended: a sweep has to check.
     pub(crate) ending: bool,
-    /// Every delete up to here has been carried out but in partitions of which nothing can be read.
+    /// Every delete up to here has been carried out, except in unreadable partitions.
     pub(crate) swept: Sequence,
     /// Events of the spans of such partitions.
     pub(crate) parked: Parked,
     /// Sequence of the newest published job.
     pub(crate) step_sequence: Sequence,
     pub(crate) snapshots: OpenSnapshots,
-    /// Streams of which older snapshots see events in memory that were stored since.
+    /// Streams with events in memory that were stored since, and that older snapshots see.
     pinned_streams: BTreeSet<StreamId>,
     pinned: PinTotals,
-    /// Partitions a compaction is rewriting: they take no groups.
+    /// Partitions a compaction is rewriting: they accept no groups.
     pub(crate) busy: HashSet<SegmentId>,
     /// Statistics of late events, and the policy in force.
     pub(crate) analyzer: Analyzer,
-    /// The analyzer learnt something since the last commit.
+    /// The analyzer has changed since the last commit.
     pub(crate) unsaved_analyzer: bool,
-    /// No evaluation before this moment of the monotonic clock, so that evaluating takes little of
+    /// No evaluation before this moment of the monotonic clock, so that evaluations take little of
     /// the time.
     pub(crate) evaluate_from: Duration,
     /// The policy was changed: the next job first divides memory by the new one.
     pub(crate) repartition: bool,
-    /// When the first of the late events in memory came, by the monotonic clock.
+    /// Arrival of the first of the late events in memory, by the monotonic clock.
     pub(crate) late_since: Option<Duration>,
 }
 
-/// Memory of a stream with events besides these: its [`ShardStream`] and its slot in a map.
+/// Memory of a stream with events in addition to these: its [`ShardStream`] and its slot in a map.
 const ACTIVE_BYTES: usize = size_of::<ShardStream>() + 48;
 
 /// A snapshot's view of a shard.
@@ -91,7 +91,7 @@ pub(crate) struct ShardSnapshot {
     pub(crate) tombstones: Arc<Vec<Tombstone>>,
 }
 
-/// A stream with something in memory.
+/// A stream with data in memory.
 #[derive(Debug)]
 pub(crate) struct ShardStream {
     pub(crate) table: TableId,
@@ -121,7 +121,7 @@ impl PinTotals {
     }
 }
 
-/// Memory of a stream's events, and of the stream for having any.
+/// Memory of a stream's events, and of the stream's own entry.
 fn bytes_of(memory: &StreamMemory) -> usize {
     let active = if memory.rows() > 0 { ACTIVE_BYTES } else { 0 };
     memory.bytes + memory.front_bytes() + active
@@ -144,7 +144,7 @@ impl Shard {
 }
 
 impl ShardState {
-    /// Changes one stream's memory and keeps the shard's sums right. Returns the change in bytes.
+    /// Changes one stream's memory and updates the shard's sums. Returns the change in bytes.
     pub(crate) fn with_stream<T>(
         &mut self,
         stream: StreamId,
@@ -175,7 +175,7 @@ impl ShardState {
         (result, bytes_now as isize - bytes as isize)
     }
 
-    /// True when the policy in force gives late events a buffer of their own.
+    /// True when the policy in force has a separate buffer for late events.
     pub(crate) fn separates(&self) -> bool {
         matches!(
             self.analyzer.in_force().policy.split,
@@ -183,7 +183,7 @@ impl ShardState {
         )
     }
 
-    /// Keeps only the watermark of a stream when there is nothing else to it.
+    /// Keeps only the watermark of a stream without other data in memory.
     fn rest(&mut self, stream: StreamId) {
         let memory = self.streams.get(&stream).map(|s| &s.memory);
         if let Some(memory) = memory
@@ -193,14 +193,14 @@ impl ShardState {
         {
             self.streams.remove(&stream);
             self.idle.insert(stream, watermark);
-            // A table for many streams is not retained for few.
+            // A map for many streams is not retained for few.
             if self.streams.len() < self.streams.capacity() / 8 {
                 self.streams.shrink_to(self.streams.len() * 2);
             }
         }
     }
 
-    /// The watermark of a stream, if it is known: `Some(None)` = nothing is stored.
+    /// The watermark of a stream, if it is known: `Some(None)` = no stored rows.
     pub(crate) fn known_watermark(&self, stream: StreamId) -> Option<Option<Timestamp>> {
         if let Some(watermark) = self.idle.get(&stream) {
             return Some(Some(*watermark));
@@ -214,14 +214,14 @@ impl ShardState {
         self.streams.get(&stream).map(|s| &s.memory)
     }
 
-    /// Streams with events in memory, in no order.
+    /// Streams with events in memory, in no particular order.
     pub(crate) fn active(&self) -> impl Iterator<Item = (StreamId, &ShardStream)> {
         let all = self.streams.iter().map(|(stream, slot)| (*stream, &**slot));
         all.filter(|(_, slot)| slot.memory.rows() > 0)
     }
 
-    /// Streams of a table of which memory may hold something for some snapshot, by number, each
-    /// with the span of it.
+    /// Streams of a table for which memory may have rows visible to some snapshot, by number, each
+    /// with the span of the rows.
     pub(crate) fn streams_of(&self, table: TableId) -> Vec<(StreamId, ClosedRange)> {
         let of_table = self.streams.iter().filter(|(_, slot)| slot.table == table);
         let mut out: Vec<(StreamId, ClosedRange)> = of_table
@@ -257,12 +257,12 @@ impl ShardState {
         }
     }
 
-    /// Forgets a snapshot, and chunks that only it sees. Gives the files of those, to be dropped
-    /// without the lock.
+    /// Forgets a snapshot, and chunks that only it sees. Returns their files, to be dropped without
+    /// the lock.
     pub(crate) fn close_snapshot(&mut self, closed: SnapshotPoint) -> Vec<Arc<PinFile>> {
         self.snapshots.close(closed);
         let mut files = Vec::new();
-        // Only a job that was published while it was open can have pinned anything for it.
+        // Only a job that was published while it was open can have pinned chunks for it.
         if self.pinned_streams.is_empty() || closed.version == self.version {
             return files;
         }
@@ -292,7 +292,7 @@ impl ShardState {
         !self.snapshots.is_empty()
     }
 
-    /// True when a sweep has something to look for.
+    /// True when a sweep has work to do.
     pub(crate) fn has_ended(&self) -> bool {
         self.ending || self.tombstones.iter().any(|t| t.sequence > self.swept)
     }
@@ -302,7 +302,7 @@ impl ShardState {
         self.pinned.rows
     }
 
-    /// Bytes of pinned chunks in memory, and of the entries of all of them.
+    /// Bytes of pinned chunks in memory, and of the entries of all pinned chunks.
     pub(crate) fn pinned_bytes(&self) -> usize {
         self.pinned.rows + self.pinned.count * PIN_BYTES + self.pinned_streams.len() * ACTIVE_BYTES
     }
@@ -315,7 +315,7 @@ impl ShardState {
             .collect()
     }
 
-    /// The rows of a pinned chunk are in a file now.
+    /// Records that the rows of a pinned chunk are in a file now.
     pub(crate) fn pin_moved(&mut self, stream: StreamId, chunk: &Arc<Chunk>, place: &PinLocation) {
         if let Some(slot) = self.streams.get_mut(&stream) {
             let before = PinTotals::of(&slot.memory);
@@ -324,7 +324,7 @@ impl ShardState {
         }
     }
 
-    /// The chunks of a stream that a snapshot of this version sees and that may hold something in a
+    /// The chunks of a stream that a snapshot of this version sees and that may have rows in a
     /// range.
     pub(crate) fn visible(
         &self,

@@ -1,5 +1,5 @@
-//! Events of spans of unreadable partitions: in memory as far as it suffices, otherwise in the log
-//! only ("parked").
+//! Events of spans of unreadable partitions: in memory as far as it suffices, otherwise only in the
+//! log ("parked").
 //!
 //! Invariants, failure: see [`crate::read::unreadable`].
 
@@ -14,23 +14,23 @@ use std::sync::Arc;
 /// State of the spans of a shard's unreadable partitions.
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
-    /// Bytes of events that memory holds, about.
+    /// Approximate bytes of these events in memory.
     held_bytes: usize,
-    /// Bytes of events accepted since opening that stand in the log only, about.
+    /// Approximate bytes of events accepted since opening that are only in the log.
     bytes: usize,
-    /// These events.
+    /// Number of these events.
     pub(crate) events: u64,
-    /// The first record of which events stand in the log only.
+    /// The first record with events that are only in the log.
     pub(crate) first: Option<Sequence>,
 }
 
 impl Parked {
-    /// Bytes of events accepted since opening that stand in the log only, about.
+    /// Approximate bytes of events accepted since opening that are only in the log.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// From this record on, events stand in the log only.
+    /// Records that events from this record on are only in the log.
     pub(crate) fn from(&mut self, sequence: Sequence) {
         self.first = Some(self.first.map_or(sequence, |first| first.min(sequence)));
     }
@@ -38,22 +38,22 @@ impl Parked {
 
 /// Division of rows that are in the log.
 pub(crate) struct AdmittedRows {
-    /// Rows that go into memory.
+    /// Rows to put into memory.
     pub(crate) rows: Rows,
-    /// Number of rows that do not.
+    /// Number of the other rows.
     pub(crate) parked: usize,
     parked_bytes: usize,
 }
 
-/// Maximum of these events in a shard's memory: it has to be small beside the limit at which
+/// Maximum bytes of these events in a shard's memory: small in comparison with the limit at which
 /// workers flush.
 pub(crate) fn held_max(options: &Options, shards: usize) -> usize {
     options.memory_budget_bytes / 4 / shards.max(1)
 }
 
 impl ShardState {
-    /// Decides which rows of a record go into memory. The others stay in the log, which is kept
-    /// from that record on.
+    /// Decides which rows of a record are put into memory. The others stay in the log, which is
+    /// kept from that record on.
     pub(crate) fn admit(
         &mut self,
         table: TableId,
@@ -99,21 +99,21 @@ impl ShardState {
         }
     }
 
-    /// Counts events that were accepted just now and stand in the log only.
+    /// Counts events that were accepted just now and are only in the log.
     pub(crate) fn count_parked(&mut self, admitted: &AdmittedRows) {
         self.parked.events += admitted.parked as u64;
         self.parked.bytes += admitted.parked_bytes;
     }
 
-    /// From now on nothing of the partition can be read.
+    /// Marks a partition as unreadable from now on.
     pub(crate) fn set_unreadable(&mut self, partition: &Partition, error: Error) {
         let (record, file) = (partition.record.clone(), Arc::clone(&partition.file));
         let unreadable = Partition::with(record, file, Some(error));
         Arc::make_mut(&mut self.partitions).put(Arc::new(unreadable));
     }
 
-    /// Leaves the events of a span to the log if they are too many for memory. Gives the change of
-    /// memory in bytes.
+    /// Leaves the events of a span to the log if they are too many for memory. Returns the change
+    /// of memory in bytes.
     pub(crate) fn park(&mut self, table: TableId, span: &ClosedRange, held_max: usize) -> isize {
         let inside = |time: Timestamp| span.contains(time);
         let mut found = Vec::new();

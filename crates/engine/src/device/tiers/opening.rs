@@ -1,4 +1,5 @@
-//! Which tier a database is to be opened with, and whether that is the one it was closed with.
+//! Determines the tier for an opening of a database, and checks that the database was closed with
+//! it.
 
 use super::owned::{BulkLog, OwnedTier, Records};
 use super::record::{TierRecord, path_in};
@@ -13,8 +14,8 @@ use std::sync::Arc;
 /// Attempts of a reader to read two files that an owner may be writing.
 const LOOKS: usize = 5;
 
-/// The environment in which the parts of the database in `dir` are found where they lie. For
-/// readers that change nothing, and for the holder of the locks.
+/// The environment that resolves the locations of the parts of the database in `dir`. For readers
+/// that change nothing, and for the owner of the locks.
 pub(crate) fn located(env: &Env, dir: &Path) -> Result<Env> {
     let mut looks = 0;
     loop {
@@ -23,7 +24,7 @@ pub(crate) fn located(env: &Env, dir: &Path) -> Result<Env> {
             return Ok(env.clone());
         };
         match its_own(env, dir, &ours) {
-            // The owner may just have opened the database between the two looks.
+            // The owner may just have opened the database between the two reads.
             Err(error) if error.kind() == ErrorKind::Tier && looks < LOOKS => {}
             Err(error) => return Err(error),
             Ok(_) => return Ok(with_tier(env, &ours, Arc::clone(env.fast_files()))),
@@ -31,8 +32,8 @@ pub(crate) fn located(env: &Env, dir: &Path) -> Result<Env> {
     }
 }
 
-/// The environment with all parts of a tier in bulk. An owner's is that of its opening: the log may
-/// have moved since.
+/// The environment with all parts of a tier in bulk. An owner's environment is that of its opening:
+/// the log may have moved since.
 pub(crate) fn without_tier(env: &Env) -> Env {
     let mut plain = env.clone();
     if plain.media.log_root.take().is_some() {
@@ -44,15 +45,15 @@ pub(crate) fn without_tier(env: &Env) -> Env {
     plain
 }
 
-/// For the owner, which has the lock of `dir`: takes the lock of its fast tier too, and gives both
-/// a new token. `fast_files` are those of the tier's folder, which the guard does not know yet.
+/// For the owner, which has the lock of `dir`: takes the lock of its fast tier too, and sets a new
+/// token in both. `fast_files` are the files of the tier's folder, without the guard.
 pub(crate) fn take(
     env: &mut Env,
     dir: &Path,
     fast_files: &Arc<dyn Files>,
     guard: &Arc<Guard>,
 ) -> Result<Option<OwnedTier>> {
-    // Also where it says that there is no tier: another process may just have left one.
+    // Also when the record names no tier: another process may just have left one.
     let ours = TierRecord::take_over(&*env.files, dir)?;
     let Some(mut ours) = ours.filter(|record| !record.parts.is_empty()) else {
         return Ok(None);
@@ -74,7 +75,7 @@ pub(crate) fn take(
         )));
     }
     ours.token = theirs.token;
-    // From now on rows may be acknowledged that lie in the tier alone.
+    // From now on acknowledged rows may be in the tier alone.
     ours.unsettled |= ours.parts.log;
     ours.next = env.chance.next_u64();
     ours.write(&*env.files, dir)?;
@@ -117,7 +118,7 @@ fn with_tier(env: &Env, record: &TierRecord, files: Arc<dyn Files>) -> Env {
     env
 }
 
-/// The record of the tier that `ours` names, if it is the one that the database was closed with.
+/// The record of the tier that `ours` names, if the database was closed with it.
 fn its_own(env: &Env, dir: &Path, ours: &TierRecord) -> Result<TierRecord> {
     let folder = ours.fast.as_path();
     let theirs = same_set(env, dir, ours, folder)?;
@@ -190,7 +191,7 @@ pub(crate) fn of_another(dir: &Path, folder: &Path, theirs: &TierRecord) -> Erro
     )
 }
 
-/// Fails when one of the two was put back from another time.
+/// Fails when one of the two was restored from another time.
 pub(crate) fn same_time(
     dir: &Path,
     ours: &TierRecord,

@@ -1,12 +1,10 @@
 //! The fast tier of an open database, and its owner's records of the log there.
 //!
-//! Invariants: a log file of the tier takes no record before the tier's own file says that it was
-//! begun; no write to bulk is needed for that. `DIR/tier` says that the log may have records that
-//! bulk does not, from before the first record until the database was closed with nothing left in
-//! the log.
+//! Invariants: a log file of the tier accepts records only after the tier's own file records its
+//! start; this requires no write to bulk. `DIR/tier` records that the log may have records that
+//! bulk does not, from before the first record until the database was closed with an empty log.
 //! Concurrency: one lock, held while a record of the tier is written; no other lock is taken under
-//! it.
-//! Failure: as any write; the previous record stays.
+//! it. Failure: as any write; the previous record stays.
 
 use super::record::TierRecord;
 use super::{FastTier, TierParts};
@@ -18,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Where the log would lie without the tier.
+/// Location of the log without the tier.
 #[derive(Clone, Debug)]
 pub(crate) struct BulkLog {
     pub(crate) files: Arc<dyn Files>,
@@ -35,7 +33,7 @@ pub(crate) struct Prepared {
 }
 
 impl BulkLog {
-    /// For the database in `dir`, also where its log is found in the tier already.
+    /// For the database in `dir`, also if the environment already locates its log in the tier.
     pub(super) fn of(env: &Env, dir: &Path) -> BulkLog {
         let is_placed = env.media.log_root.is_some();
         let files = if is_placed {
@@ -75,7 +73,7 @@ pub(crate) struct OwnedTier {
 }
 
 impl OwnedTier {
-    /// Takes a tier into use for the open database in `dir`. `files` are those of its folder,
+    /// Takes a tier into use for the open database in `dir`. `files` are the files of its folder,
     /// neither guarded nor with a reserve.
     pub(crate) fn begun(
         files: &Arc<dyn Files>,
@@ -124,19 +122,19 @@ impl OwnedTier {
         }
     }
 
-    /// `DIR/tier` says this from now on.
+    /// Notes the present content of `DIR/tier`.
     pub(crate) fn note_named(&self, record: TierRecord) {
         self.records.lock().ours = record;
     }
 
-    /// Records in the tier that its log files up to this generation were begun: from now on they
-    /// must exist for as long as they are needed. `files` are those of the tier.
+    /// Records in the tier that its log files up to this generation were started: from now on they
+    /// must exist for as long as they are needed. `files` are the files of the tier.
     pub(crate) fn note_log_begun(&self, files: &dyn Files, generation: u64) -> Result<()> {
         let mut records = self.records.lock();
         if generation <= records.theirs.begun {
             return Ok(());
         }
-        // It is noted when it is so: a failed write says nothing.
+        // Noted after success: a failed write proves nothing.
         let mut theirs = records.theirs.clone();
         theirs.begun = generation;
         theirs.write(files, &self.tier.folder)?;
@@ -144,8 +142,7 @@ impl OwnedTier {
         Ok(())
     }
 
-    /// Records in bulk that the log has nothing any more that bulk does not have. `files` are those
-    /// of `DIR`.
+    /// Records in bulk that all records of the log are in bulk too. `files` are the files of `DIR`.
     pub(crate) fn note_settled(&self, files: &dyn Files) -> Result<()> {
         let mut records = self.records.lock();
         if !records.ours.unsettled {
@@ -159,8 +156,8 @@ impl OwnedTier {
     }
 }
 
-/// Log files up to this generation were begun in the fast tier, as the tier itself says it; 0
-/// without one. In an environment in which parts are found where they lie.
+/// Log files up to this generation were started in the fast tier, according to the tier itself; 0
+/// without one. For an environment that resolves the location of each part.
 pub(crate) fn log_begun(env: &Env) -> Result<u64> {
     let Some(folder) = &env.media.log_root else {
         return Ok(0);

@@ -1,14 +1,14 @@
-//! The file that says which tiers a database has: `DIR/tier`, and `tier` in the folder of the fast
+//! The file that records the tiers of a database: `DIR/tier`, and `tier` in the folder of the fast
 //! one. See docs/format/tier.md.
 //!
-//! Invariants: two slots, each with a checksum, written in turn, so that one of them is whole at
-//! any time; of those that are whole the one with the greater number counts. A slot is a block of
-//! the medium, so that writing one leaves the other alone. The name is synced before anything is
-//! written, so a file with a record has a durable name. A record that was read is written again as
-//! it is, and synced, before anything relies on it: its writer was perhaps killed before the sync,
-//! or that sync failed.
-//! Failure: a file in which no slot is whole was never finished, and has no record. A write that
-//! failed is made again in the same slot, and never in the slot of the valid record.
+//! Invariants: two slots, each with a checksum, written in turn, so that one of them is complete at
+//! any time; of the complete slots the one with the greater number is valid. A slot is a block of
+//! the medium, so that writing one does not affect the other. The name is synced before the first
+//! write, so a file with a record has a durable name. A record that was read is rewritten
+//! unchanged, and synced, before it is used: its writer may have been killed before the sync, or
+//! that sync may have failed. Failure: a file without a complete slot was never finished, and has
+//! no record. A write that failed is repeated in the same slot, and never in the slot of the valid
+//! record.
 
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
@@ -24,10 +24,10 @@ const MAGIC: [u8; 8] = *b"HWTIER\x00\x01";
 const SLOT_BYTES: usize = 4096;
 /// The same as an offset.
 const SLOT: u64 = 4096;
-/// The longest path that fits.
+/// Maximum bytes of a path.
 const PATH_BYTES_MAX: usize = 3072;
 
-/// Parts of a database that lie in the fast tier.
+/// Parts of a database in the fast tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierParts {
     /// The commit log.
@@ -36,7 +36,7 @@ pub struct TierParts {
     pub buffers: bool,
     /// A copy of the index in segments, which locates their rows, and of the pyramid.
     pub index: bool,
-    /// Copies of the newest segments, so that the newest rows are read there.
+    /// Copies of the newest segments, from which the newest rows are read.
     pub newest: bool,
 }
 
@@ -46,7 +46,7 @@ impl TierParts {
     const INDEX: u8 = 4;
     const NEWEST: u8 = 8;
 
-    /// No part of it.
+    /// No parts.
     pub const NONE: TierParts = TierParts {
         log: false,
         buffers: false,
@@ -54,7 +54,7 @@ impl TierParts {
         newest: false,
     };
 
-    /// True when nothing lies there.
+    /// True without any part.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self == TierParts::NONE
@@ -88,7 +88,7 @@ impl TierParts {
     }
 }
 
-/// The names of the parts, with commas between them; `none` for nothing.
+/// The names of the parts, separated by commas; `none` without parts.
 ///
 /// ```
 /// use headwater_engine::TierParts;
@@ -142,7 +142,7 @@ impl FromStr for TierParts {
 pub(crate) struct TierRecord {
     /// Number of writes of the file.
     pub(crate) serial: u64,
-    /// Of the database, the same in all of its tiers; drawn when the first one was made.
+    /// Number of the database, the same in all of its tiers; drawn when the first one was made.
     pub(crate) set: u64,
     /// Drawn at each opening, the same in all tiers.
     pub(crate) token: u64,
@@ -153,17 +153,17 @@ pub(crate) struct TierRecord {
     pub(crate) bulk: PathBuf,
     /// Folder of the fast tier.
     pub(crate) fast: PathBuf,
-    /// Log files up to this generation were begun in the tier; 0 = none. The value in the tier's
-    /// own file counts.
+    /// Log files up to this generation were started in the tier; 0 = none. The value in the tier's
+    /// own file is valid.
     pub(crate) begun: u64,
-    /// The log in the tier may have records that bulk does not. The value in the database's file
-    /// counts.
+    /// The log in the tier may have records that bulk does not. The value in the database's file is
+    /// valid.
     pub(crate) unsettled: bool,
-    /// No field of the file: this process wrote it, and it stays.
+    /// Not stored: this process wrote and synced the record.
     pub(crate) is_synced: bool,
 }
 
-/// Where a folder has it.
+/// Path of the file in a folder.
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join("tier")
 }
@@ -197,7 +197,7 @@ impl TierRecord {
         Ok(bytes)
     }
 
-    /// `None` = it is not whole.
+    /// `None` = the slot is incomplete.
     pub(crate) fn decode(slot: &[u8]) -> Option<TierRecord> {
         let (content, crc) = slot.split_at_checked(SLOT_BYTES - 4)?;
         if crc != crc32c(content).to_le_bytes() {
@@ -229,7 +229,7 @@ impl TierRecord {
         })
     }
 
-    /// One that nothing was written of yet.
+    /// A record that has not been written yet.
     pub(crate) fn new(
         set: u64,
         token: u64,
@@ -274,7 +274,8 @@ impl TierRecord {
         Ok(newest)
     }
 
-    /// As [`TierRecord::read`], for the owner, which relies on the record: it stays from now on.
+    /// Reads like [`TierRecord::read`], for the owner, which relies on the record: it is durable
+    /// from now on.
     pub(crate) fn take_over(files: &dyn Files, folder: &Path) -> Result<Option<TierRecord>> {
         let mut found = TierRecord::read(files, folder)?;
         if let Some(record) = &mut found {
@@ -283,7 +284,7 @@ impl TierRecord {
         Ok(found)
     }
 
-    /// Makes the record durable: the process that wrote it perhaps did not.
+    /// Makes the record durable, in case the process that wrote it did not.
     pub(crate) fn settle(&mut self, files: &dyn Files, folder: &Path) -> Result<()> {
         // Earlier versions synced the name last.
         files
@@ -301,7 +302,7 @@ impl TierRecord {
         let before = newest.as_ref().map_or(0, |newest| newest.serial);
         match newest {
             None => name_file(files, folder)?,
-            // Its slot has to hold until the other one does.
+            // Its slot must stay valid until the other one is.
             Some(mut newest) if !is_synced || before != self.serial => {
                 newest.settle(files, folder)?;
             }
@@ -325,8 +326,8 @@ impl TierRecord {
     }
 }
 
-/// Makes the file again, without a record: the sync of its name may have failed, which no later one
-/// makes up for.
+/// Recreates the file, without a record: the sync of its name may have failed, and a later sync
+/// does not repair that.
 fn name_file(files: &dyn Files, folder: &Path) -> Result<()> {
     let path = path_in(folder);
     match files.remove(&path) {
@@ -343,7 +344,7 @@ fn name_file(files: &dyn Files, folder: &Path) -> Result<()> {
         .map_err(|e| Error::io("sync", folder, e))
 }
 
-/// Refuses a slot that is whole and of another version.
+/// Refuses a complete slot of another version.
 fn check_version(path: &Path, slot: &[u8]) -> Result<()> {
     let [kind @ .., _] = &MAGIC;
     let whole = slot
@@ -359,7 +360,7 @@ fn check_version(path: &Path, slot: &[u8]) -> Result<()> {
     }
 }
 
-/// Decodes a slot of which these bytes are the beginning.
+/// Decodes a slot that begins with these bytes.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz_record(bytes: &[u8], repair: bool) {
     let mut slot = bytes.to_vec();
@@ -403,7 +404,7 @@ mod tests {
         TierRecord::read(files, folder).unwrap()
     }
 
-    /// As it is read.
+    /// The record after encoding and decoding.
     fn read_as(record: &TierRecord) -> Option<TierRecord> {
         Some(TierRecord {
             is_synced: false,
@@ -418,7 +419,7 @@ mod tests {
             unsettled: true,
             ..record()
         };
-        // The first is the record of versions that knew of no log files in it.
+        // The first is the record of versions without log files in it.
         let mut with_index = in_use.clone();
         with_index.parts.index = true;
         for (name, record) in [

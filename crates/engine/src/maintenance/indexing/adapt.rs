@@ -1,9 +1,9 @@
 //! Indexes that a table makes and drops by itself, and the space budget of its indexes.
 //!
 //! Invariants: an index that a user defined is never dropped here. While the runs of a table's
-//! indexes take as much as it gives them, no further leaves are taken in: they exceed it by one run
-//! at most, and filters read the missing leaves.
-//! Failure: as of every change of indexes; the counts stay.
+//! indexes are at or above the space budget, no further leaves are indexed: the runs exceed it by
+//! one run at most, and filters read the missing leaves. Failure: as of every change of indexes;
+//! the counts stay.
 
 use super::change::{commit, define, drop_indexes};
 use super::space::{bytes_of, of_table, sizes};
@@ -16,9 +16,9 @@ use crate::storage::index::{IndexDefinition, MADE_MAX, PolicyRecord};
 use headwater_types::FieldId;
 use std::sync::Arc;
 
-/// Bytes that an entry takes, about, before there is one.
+/// Assumed bytes of an entry, before there is one.
 const ENTRY_BYTES: u64 = 8;
-/// A table with fewer rows in its segments is read as fast without.
+/// Minimum rows in segments: smaller tables are read as fast without an index.
 const ROWS_MIN: u64 = 1 << 12;
 
 /// Makes or drops an index of a table that does so by itself, if one is due. The caller has begun
@@ -80,7 +80,7 @@ fn adapt_table(core: &Core, table: &Table, record: &PolicyRecord) -> Result<bool
     let fields = [field.name.clone()];
     let definition = match define(core, &name, &table.name, &fields) {
         Ok(definition) => definition,
-        // There are as many as there may be, or such a name cannot be.
+        // The maximum number of indexes is reached, or the name is not valid.
         Err(error) => {
             tracing::debug!(%error, "an index is not made by itself");
             return Ok(false);
@@ -106,8 +106,8 @@ fn adapt_table(core: &Core, table: &Table, record: &PolicyRecord) -> Result<bool
     Ok(true)
 }
 
-/// The index that spares the least: one that spares too little, or any, where all take too much or
-/// none is allowed any more.
+/// The index that spares the least work: one below the threshold, or any, where together they
+/// exceed their space budget or indexes are not allowed any more.
 fn to_drop<'a>(
     core: &Core,
     table: &Table,
@@ -131,7 +131,7 @@ fn to_drop<'a>(
     least.map(|(_, index)| index)
 }
 
-/// A name that no index has: the default name of an index, or the same with a number.
+/// An unused index name: the default name, or the default name with a number.
 fn free_name(core: &Core, table: &str, field: &str) -> Option<String> {
     let known = core.indexes.definitions();
     let is_free = |name: &String| known.iter().all(|index| index.name != *name);

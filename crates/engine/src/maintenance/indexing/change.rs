@@ -1,9 +1,8 @@
 //! Changes of indexes as they are committed.
 //!
 //! Invariants: the definition of an index's table is durable before the index is. Runs are removed
-//! from the metadata before their files are.
-//! Failure: after a failed transaction the database latches, since it may be on the medium all the
-//! same.
+//! from the metadata before their files are. Failure: after a failed transaction the database
+//! latches, since the transaction may be on the medium nevertheless.
 
 use super::space::{IndexSpace, index_space, is_alive};
 use crate::common::ids::SegmentId;
@@ -14,7 +13,7 @@ use crate::storage::index::{FIELDS_MAX, IndexDefinition, IndexId, Run, SegmentRu
 use crate::{Error, Result};
 use headwater_types::invariant::wide;
 
-/// Most indexes of a database.
+/// Maximum number of indexes of a database.
 const INDEXES_MAX: usize = 256;
 
 pub(super) fn commit(core: &Core, change: &IndexChange) -> Result<()> {
@@ -101,7 +100,7 @@ pub(super) fn define(
     })
 }
 
-/// Takes indexes away, with their runs. The caller has begun the change.
+/// Drops indexes with their runs. The caller has begun the change.
 pub(crate) fn drop_indexes(core: &Core, gone: &[IndexId]) -> Result<()> {
     let runs = core.indexes.all_runs();
     let own = runs.iter().filter(|((_, index), _)| gone.contains(index));
@@ -139,7 +138,7 @@ pub(super) fn forget_segments(core: &Core, gone: &[SegmentId]) -> Result<()> {
     Ok(())
 }
 
-/// Replaces runs by another one. The remaining ones promise no more than `complete_to`.
+/// Replaces runs by another one. The remaining runs promise no more than `complete_to`.
 pub(super) fn replace(
     core: &Core,
     place: (SegmentId, IndexId),

@@ -54,7 +54,7 @@ pub(crate) fn next_increment(core: &Core, only: Option<IndexId>) -> Result<Outco
     Ok(Outcome::Nothing)
 }
 
-/// Whether there are leaves that an index does not hold yet.
+/// True when an index does not contain some leaves yet.
 fn misses_leaves(
     core: &Core,
     definition: &IndexDefinition,
@@ -66,8 +66,7 @@ fn misses_leaves(
     matches!(missing, Missing::Leaves)
 }
 
-/// Drops indexes of dropped tables, and forgets runs of removed segments. True when there were
-/// some.
+/// Drops indexes of dropped tables, and forgets runs of removed segments. True when there were any.
 fn let_go(core: &Core) -> Result<bool> {
     let definitions = core.indexes.definitions();
     let gone = definitions.iter().filter(|index| !is_alive(core, index));
@@ -76,7 +75,7 @@ fn let_go(core: &Core) -> Result<bool> {
         drop_indexes(core, &gone)?;
         return Ok(true);
     }
-    // Runs first: a run beside a segment is made after the segment is there.
+    // Runs first: a run beside a segment is made after the segment.
     let with_runs: HashSet<SegmentId> = {
         let runs = core.indexes.all_runs();
         runs.into_iter().map(|((segment, _), _)| segment).collect()
@@ -94,8 +93,7 @@ fn let_go(core: &Core) -> Result<bool> {
     Ok(true)
 }
 
-/// An increment of work beside one segment. A segment that cannot be read is left alone from then
-/// on.
+/// An increment of work beside one segment. A segment that cannot be read is skipped from then on.
 fn increment_of(
     core: &Core,
     definition: &IndexDefinition,
@@ -127,7 +125,7 @@ fn increment_of(
     }
 }
 
-/// Takes leaves in that no run holds, after letting go of runs that are of no use.
+/// Indexes leaves that are in none of the runs, after dropping useless runs.
 fn leaves(
     core: &Core,
     definition: &IndexDefinition,
@@ -156,7 +154,7 @@ fn leaves(
     replace(core, place, &useless, taken.run, complete_to)
 }
 
-/// Merges the smaller runs, or all when they have mostly rows that were removed.
+/// Merges the smaller runs, or all runs when most of their rows were removed.
 fn merge_some(
     core: &Core,
     definition: &IndexDefinition,

@@ -1,8 +1,8 @@
-//! Merges runs of an index beside a segment into one, in memory for a block of each, their fronts,
-//! and the rows of one key: four bytes for each.
+//! Merges runs of an index beside a segment into one. Memory: a block and the front of each run,
+//! and the rows of one key at four bytes a row.
 //!
-//! Invariants: the new run holds those leaves of the old ones that the segment still has, each
-//! once, with all of their entries.
+//! Invariants: the new run holds the leaves of the old ones that the segment still has, each once,
+//! with all of their entries.
 
 use super::plan::all_leaves;
 use crate::common::ids::StreamId;
@@ -15,7 +15,7 @@ use headwater_types::invariant::part_of;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Where a leaf lies.
+/// Location of a leaf.
 type LeafKey = (StreamId, u64, u32);
 
 /// A run that is read from the first entry to the last.
@@ -23,14 +23,14 @@ struct Cursor {
     run: Arc<Run>,
     front: Front,
     next_block: usize,
-    /// The entries of the block at hand that are left, the next one last.
+    /// Entries left in the current block, the next one last.
     left: Vec<(Vec<u8>, u32)>,
-    /// The leaves of which this run's entries count.
+    /// Leaves whose entries this run contributes.
     own: HashSet<LeafKey>,
 }
 
 impl Cursor {
-    /// Makes sure that there is an entry at hand, unless the run is at its end.
+    /// Makes sure that there is a current entry, unless the run is at its end.
     fn fill(&mut self) -> Result<()> {
         while self.left.is_empty() {
             let Some(place) = self.front.blocks.get(self.next_block) else {
@@ -48,7 +48,7 @@ impl Cursor {
     }
 }
 
-/// Writes a run that replaces these; `None` when none of their leaves is left.
+/// Writes a run that replaces these; `None` when the segment has none of their leaves any more.
 pub(super) fn merge(
     core: &Core,
     partition: &Partition,
@@ -109,8 +109,8 @@ pub(super) fn merge(
         .map(Some)
 }
 
-/// Hands the entries of all runs to the writer, in order. Of one key the rows of the new run are in
-/// another order than those of the old ones, so they are gathered first.
+/// Writes the entries of all runs in order. Rows of one key are ordered differently in the new run
+/// than in the old ones, so they are gathered first.
 fn write(
     cursors: &mut [Cursor],
     starts: &HashMap<LeafKey, u32>,
@@ -137,7 +137,7 @@ fn write(
     }
 }
 
-/// Takes the rows of a key out of a run, by their new numbers.
+/// Takes the rows of a key from a run, with their new numbers.
 fn take_key(
     cursor: &mut Cursor,
     key: &[u8],

@@ -1,18 +1,17 @@
 //! Makes runs of indexes, merges them, and drops runs that are not needed any more.
 //!
-//! Work is done in *increments*, each of which ends with a commit: so it can be stopped after any
-//! of them, and continues there later. The remaining work follows from the leaves that a segment
-//! has and no run covers; nothing else is remembered.
+//! Work is done in *increments*, each of which ends with a commit: indexing can be stopped after
+//! any increment and resumed later. The remaining work follows from the leaves of a segment that no
+//! run covers; no other state is stored.
 //!
-//! Tables with such a setting make and drop indexes by themselves, and bound the space of all of
-//! theirs.
+//! Tables with such a setting make and drop indexes by themselves, and limit the space of all their
+//! indexes.
 //!
-//! Invariants: leaves are taken in from a segment's committed bytes; a segment gets no more than
-//! [`plan::RUNS_MAX`] runs for long. Once nothing is missing, nothing is written.
+//! Invariants: leaves are indexed from a segment's committed bytes; a segment has more than
+//! [`plan::RUNS_MAX`] runs only for a moment. Nothing is written once all leaves are indexed.
 //! Concurrency: one increment at a time ([`crate::storage::index::Indexes::begin_change`]); no job,
-//! writer or reader waits for it.
-//! Failure: an increment that fails leaves everything as it was. A segment that cannot be read gets
-//! no runs. After a failed transaction of the metadata the database latches.
+//! writer or reader waits for it. Failure: an increment that fails changes nothing. A segment that
+//! cannot be read gets no runs. After a failed transaction of the metadata the database latches.
 
 mod adapt;
 mod change;

@@ -1,8 +1,7 @@
-//! Determines the missing part of an index beside a segment, and the runs to merge; pure but for
+//! Determines the missing part of an index beside a segment, and the runs to merge; pure except for
 //! reading which leaves exist.
 //!
-//! Invariants: [`to_merge`] names at least two runs where it names any, and leaves at most
-//! [`RUNS_MAX`].
+//! Invariants: [`to_merge`] returns zero runs or at least two, and leaves at most [`RUNS_MAX`].
 
 use crate::Result;
 use crate::common::ids::StreamId;
@@ -11,9 +10,10 @@ use crate::storage::index::{Front, SegmentRuns, Types};
 use crate::storage::segment::{LeafEntry, Partition};
 use std::sync::Arc;
 
-/// Most runs of an index beside a segment, but for the moment until they are merged.
+/// Maximum number of runs of an index beside a segment, exceeded only until a merge.
 pub(super) const RUNS_MAX: usize = 8;
-/// Runs that are at most so many times as large as all smaller ones together are merged with them.
+/// Size ratio: a run is merged if it is at most this many times as large as all smaller ones
+/// together.
 const TIER: u64 = 2;
 
 /// The missing part of an index beside a segment.
@@ -22,11 +22,11 @@ pub(crate) enum Missing {
     Nothing,
     /// Runs have to be made, or rebuilt.
     Leaves,
-    /// There are too many runs, or they have mostly rows that were removed.
+    /// There are too many runs, or most of their rows were removed.
     Merge,
 }
 
-/// The missing part, judged by numbers alone.
+/// The missing part, estimated from counts alone.
 pub(crate) fn missing(partition: &Partition, runs: &SegmentRuns, types: Types) -> Missing {
     let record = &partition.record;
     let is_whole = runs.complete_to == record.committed_bytes;
@@ -44,7 +44,7 @@ pub(crate) fn missing(partition: &Partition, runs: &SegmentRuns, types: Types) -
     }
 }
 
-/// Which of runs of these sizes, which rise, are merged: the first so many.
+/// Number of runs to merge, from the first one; `sizes` are sorted ascending.
 pub(super) fn to_merge(sizes: &[u64]) -> usize {
     if sizes.len() <= RUNS_MAX {
         return 0;
@@ -60,8 +60,8 @@ pub(super) fn to_merge(sizes: &[u64]) -> usize {
     sizes.len()
 }
 
-/// The leaves that a segment has and none of the runs holds, in the order of streams; about so many
-/// rows of them, and whether these are all.
+/// Leaves of a segment that are in none of the runs, in the order of streams: about the given
+/// number of rows, and true when these are all.
 pub(super) fn not_held(
     core: &Core,
     partition: &Partition,

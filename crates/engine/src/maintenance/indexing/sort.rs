@@ -1,12 +1,13 @@
 //! Entries of a run in memory, to be sorted.
 //!
-//! Invariants: entries come out in the order of key and row.
+//! Invariants: entries are written in the order of key and row.
 
 use crate::Result;
 use crate::storage::index::RunWriter;
 use headwater_types::invariant::wide;
 
-/// An entry: where its key lies, and its row. The first bytes of the key decide most comparisons.
+/// An entry: the location of its key, and its row. The first bytes of the key decide most
+/// comparisons.
 #[derive(Clone, Copy)]
 struct Entry {
     first: u64,
@@ -37,12 +38,12 @@ impl Sorter {
         self.keys.extend_from_slice(key);
     }
 
-    /// Bytes of memory, about.
+    /// Approximate memory in bytes.
     pub(super) fn bytes(&self) -> u64 {
         wide(self.keys.len() + self.entries.len() * size_of::<Entry>())
     }
 
-    /// Hands all entries to a run.
+    /// Writes all entries to a run.
     pub(super) fn write(mut self, run: &mut RunWriter) -> Result<()> {
         let keys = &self.keys;
         let key = |e: &Entry| keys.get(e.start..e.start + e.len);

@@ -1,4 +1,4 @@
-//! The space that the indexes of a table take, and may take.
+//! The space that the indexes of a table use, and its limit.
 
 use crate::common::ids::TableId;
 use crate::core::Core;
@@ -7,7 +7,7 @@ use crate::storage::index::IndexDefinition;
 use crate::storage::segment::Partition;
 use std::sync::Arc;
 
-/// True while the index's table is there.
+/// True while the index's table exists.
 pub(crate) fn is_alive(core: &Core, index: &IndexDefinition) -> bool {
     let table = core.catalog.table(index.table);
     table.is_some_and(|table| !table.life.dropped)
@@ -43,7 +43,7 @@ pub(super) fn bytes_of(core: &Core, indexes: &[Arc<IndexDefinition>]) -> u64 {
         .sum()
 }
 
-/// The indexes of a table that are there.
+/// Existing indexes of a table.
 pub(super) fn of_table(core: &Core, table: TableId) -> Vec<Arc<IndexDefinition>> {
     let all = core.indexes.definitions();
     let own = all
@@ -52,7 +52,7 @@ pub(super) fn of_table(core: &Core, table: TableId) -> Vec<Arc<IndexDefinition>>
     own.cloned().collect()
 }
 
-/// Space that the indexes of a table take, and their limit.
+/// Space used by the indexes of a table, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IndexSpace {
     pub(crate) bytes: u64,
@@ -65,7 +65,7 @@ impl IndexSpace {
     }
 }
 
-/// The space budget of a table's indexes; `None` = as much as they need.
+/// The space budget of a table's indexes; `None` = unlimited.
 pub(crate) fn index_space(core: &Core, table: &Table) -> Option<IndexSpace> {
     let policy = core.indexes.policy(table.id)?;
     let budget = policy.policy.budget_in_force()?;
@@ -75,7 +75,7 @@ pub(crate) fn index_space(core: &Core, table: &Table) -> Option<IndexSpace> {
     })
 }
 
-/// Whether an index was made by its table itself.
+/// True when a table made the index by itself.
 pub(crate) fn is_made(core: &Core, index: &IndexDefinition) -> bool {
     let policy = core.indexes.policy(index.table);
     policy.is_some_and(|record| record.has_made(index))

@@ -1,6 +1,6 @@
-//! Makes a run of leaves that none holds yet.
+//! Makes a run of leaves that are not indexed yet.
 //!
-//! Failure: a leaf that cannot be read ends the increment; the segment is left alone then.
+//! Failure: a leaf that cannot be read ends the increment; the segment is skipped from then on.
 
 use super::plan::not_held;
 use super::sort::Sorter;
@@ -13,19 +13,19 @@ use crate::{Error, Result};
 use headwater_types::FieldType;
 use std::sync::Arc;
 
-/// Rows of a run that is made at once, about.
+/// Approximate maximum of rows of a run that is made at once.
 const ROWS_MAX: u64 = 1 << 18;
-/// A share of the memory budget that entries of a run may take while they are sorted.
+/// Share (1/n) of the memory budget for sorting the entries of a run.
 const MEMORY_SHARE: usize = 8;
 
-/// A run that was written, and whether nothing is missing with it.
+/// A run that was written, with true if it completes the index.
 pub(super) struct TakenIn {
-    /// `None` = there was nothing to take in.
+    /// `None` = there were no leaves to index.
     pub(super) run: Option<Run>,
     pub(super) is_all: bool,
 }
 
-/// The fields of an index with the types that they have now.
+/// The fields of an index with their present types.
 fn typed(
     definition: &IndexDefinition,
     table: &Table,
@@ -43,7 +43,7 @@ fn typed(
     typed.collect()
 }
 
-/// Writes a run of leaves that these fronts do not hold.
+/// Writes a run of leaves that these fronts do not contain.
 pub(super) fn take_in(
     core: &Core,
     definition: &IndexDefinition,
@@ -105,7 +105,7 @@ pub(super) fn take_in(
     })
 }
 
-/// In the order in which a front numbers them.
+/// In the numbering order of a front.
 fn leaves_by_place(
     mut leaves: Vec<(
         crate::common::ids::StreamId,

@@ -1,6 +1,6 @@
-//! Writes a stream's events as they are: behind the main run, or as a late run of their own.
+//! Writes a stream's events without rewriting: appended to the main run, or as a separate late run.
 //!
-//! Invariants: nothing that is stored is rewritten; main-run leaves stay ordered and apart (law 2).
+//! Invariants: stored data is not rewritten; main-run leaves stay ordered and disjoint (law 2).
 
 use super::cutter::{Destination, LeafCutter};
 use super::stream_writer::StreamWriter;
@@ -10,7 +10,7 @@ use crate::{ErrorKind, Result};
 use headwater_types::Rows;
 
 impl StreamWriter<'_, '_> {
-    /// Events behind the main run: written once, nothing rewritten.
+    /// Appends events to the main run: written once, no stored data is rewritten.
     pub(super) fn append(&mut self, rows: &Rows) -> Result<()> {
         if rows.is_empty() {
             return Ok(());
@@ -30,8 +30,7 @@ impl StreamWriter<'_, '_> {
                     old.extend_from(rows, 0..rows.len());
                     old
                 }
-                // Without the old rows there is no pyramid yet; their damage is reported where they
-                // are read.
+                // Without the old rows there is no pyramid yet; readers report their damage.
                 Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(()),
                 Err(error) => return Err(error),
             };
@@ -42,14 +41,14 @@ impl StreamWriter<'_, '_> {
         }
     }
 
-    /// As [`StreamWriter::append`], the leaves alone.
+    /// Appends leaves like [`StreamWriter::append`], without the pyramid.
     pub(super) fn append_leaves(&mut self, rows: &Rows) -> Result<()> {
         self.context
             .counters
             .events_written(Cause::Flush, rows.len() as u64);
         self.delta.last_row = last_row(rows);
         if rows.len() <= self.out.shared.rows_max() {
-            // A few rows are as quick to read as their copy here would be.
+            // Reading a few rows is as quick as reading a copy of the newest row here.
             self.delta.last_row = Some(Box::default());
             return self.out.shared.push(
                 self.delta.stream,
@@ -67,7 +66,7 @@ impl StreamWriter<'_, '_> {
         Ok(())
     }
 
-    /// Late events as a run of their own, for a later merge.
+    /// Writes late events as a separate run, for a later merge.
     pub(super) fn write_late_run(&mut self, late: &Rows) -> Result<()> {
         self.context
             .counters
@@ -99,7 +98,7 @@ impl StreamWriter<'_, '_> {
     }
 }
 
-/// The newest row as a delta keeps it.
+/// The newest row as stored in a delta.
 pub(super) fn last_row(rows: &Rows) -> Option<Box<[u8]>> {
     let mut bytes = Vec::new();
     let count = rows.len();

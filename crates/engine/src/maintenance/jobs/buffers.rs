@@ -1,11 +1,11 @@
-//! Decides what a job stores: which streams, and up to which time.
+//! Decides which streams a job stores, and up to which time.
 //!
-//! Invariants: pure functions of hand-made states; a cut never splits equal times.
+//! Invariants: pure functions of their arguments; a cut never splits equal times.
 
 use headwater_late::{LatePolicy, Split, flank_capacity};
 use headwater_types::{ClosedRange, Timestamp};
 
-/// Why a job runs, hence how much it takes.
+/// Reason of a job; determines how many events it takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Urgency {
     /// Memory is used up: whole leaves first, then the largest.
@@ -34,8 +34,8 @@ pub(crate) struct ShardView {
     pub(crate) late_events: usize,
 }
 
-/// Under exact conditions, with a memory of so many events: the buffers that are full, to be stored
-/// right after the insertion that filled them.
+/// In exact engine mode: the buffers that are full, to be stored right after the insertion that
+/// filled them. Memory has a fixed number of events.
 pub(crate) fn full_buffers(
     memory_events: u32,
     policy: &LatePolicy,
@@ -59,13 +59,14 @@ pub(crate) fn full_buffers(
     }
 }
 
-/// Under all other conditions: the buffers to store when memory is used up.
+/// In all other engine modes: the buffers to store when memory is used up.
 pub(crate) fn buffers_to_store(policy: &LatePolicy, shard: ShardView) -> Buffers {
     match policy.split {
         Split::Conventional => Buffers::Both,
         Split::Separate { flank_share } => {
             let total = (shard.flank_events + shard.late_events).max(1) as f64;
-            // The late buffer is merged when it holds its share, else it waits for more.
+            // The late buffer is merged when it has reached its share, otherwise it waits for more
+            // events.
             if shard.late_events as f64 >= (1.0 - flank_share) * total {
                 if shard.flank_events == 0 {
                     Buffers::Late

@@ -1,10 +1,10 @@
-//! Aged buckets, whose rows were removed, when their partition is rewritten.
+//! Aged buckets, whose rows were removed, in the rewriting of their partition.
 //!
-//! Invariants: such buckets stand for acknowledged rows and are the only thing that does, so every
-//! rewriting of a partition copies them; rows beside them stay in late runs, which no bucket
-//! counts, until they are aged too. Earlier versions stored rows among such buckets, which then
-//! count both: the aged part is the difference between a bucket and its rows.
-//! Failure: a damaged block ends the rewriting: the partition stays as it is.
+//! Invariants: such buckets are the only record of acknowledged rows, so every rewriting of a
+//! partition copies them; rows beside them stay in late runs, which buckets do not count, until
+//! they are aged too. Earlier versions stored rows among such buckets, so that the buckets count
+//! both: the aged part is the difference between a bucket and its rows. Failure: a damaged block
+//! ends the rewriting: the partition stays as it is.
 
 use super::cutter::{Destination, LeafCutter};
 use super::rewriting::{Purpose, Rewriting};
@@ -19,7 +19,7 @@ use crate::storage::segment::{Partition, SegmentState, Store, StreamDelta, Strea
 use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Rows};
 
-/// The base buckets of aged rows; none where the rows exist.
+/// The base buckets of aged rows; empty where the rows exist.
 fn aged_buckets(
     store: &Store,
     table: &Table,
@@ -59,7 +59,7 @@ fn aged_buckets(
     Ok(buckets)
 }
 
-/// The ranges where a partition has aged buckets, neighbours as one range.
+/// The ranges where a partition has aged buckets; adjacent ranges are joined.
 pub(super) fn spans(
     core: &Core,
     table: &Table,
@@ -108,7 +108,7 @@ pub(super) fn is_wider_than(
 }
 
 /// The aged buckets, where an earlier version stored rows among them; `None` elsewhere, and where
-/// damage hides it.
+/// damage hides them.
 pub(super) fn mixed(context: &StoreContext<'_>, state: &StreamState) -> Result<Option<Buckets>> {
     match aged_buckets(context.store, context.table, context.segment, state) {
         Ok(buckets) => Ok(Some(buckets).filter(|b| !b.is_empty())),
@@ -140,7 +140,7 @@ pub(super) fn set_apart(
 }
 
 impl Rewriting<'_> {
-    /// The aged buckets in the range; `None` where there are none.
+    /// The aged buckets in the range; `None` without any.
     pub(super) fn carried(&self, state: &StreamState) -> Result<Option<Buckets>> {
         let mut buckets = aged_buckets(&self.core.store, self.table, self.old.id(), state)?;
         if let Some(base) = state.base {
@@ -150,7 +150,7 @@ impl Rewriting<'_> {
     }
 
     /// Writes the buckets again, and the stream's rows beside them or, when they are aged, into
-    /// them; returns how many rows.
+    /// them; returns the number of rows.
     pub(super) fn beside(
         &self,
         state: &StreamState,

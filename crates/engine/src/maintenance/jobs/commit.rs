@@ -65,12 +65,12 @@ pub(super) fn make_durable(
     written: &[WrittenGroup],
 ) -> Result<()> {
     // The log first: a segment must not outlive the definitions and the numbers in the log. A table
-    // may have been changed after the job's sequence, and rows have been stored in its new types.
-    // Without a pending definition there is nothing more to sync.
+    // may have been changed after the job's sequence, and rows may have been stored in its new
+    // types. Without a pending definition the log needs no further sync.
     let changed = core.catalog.newest_pending_table().unwrap_or_default();
     core.log.sync_up_to(sequence.max(changed))?;
-    // All syncs are started before the first is waited for, where a medium can do several at once;
-    // and every one is waited for, so that none fails unseen.
+    // All syncs are started before the first wait, for media that can do several at once; every
+    // sync is waited for, so that no failure is missed.
     let syncs: Vec<_> = written.iter().map(|one| one.group.begin_sync()).collect();
     let synced: Vec<Result<()>> = written
         .iter()
@@ -98,7 +98,7 @@ pub(super) fn commit(
     commit_marked(core, sequence, written, removed, &[])
 }
 
-/// As [`commit`], with marks of rows that a retention removes.
+/// Commits like [`commit`], and records which rows a retention removes.
 pub(super) fn commit_marked(
     core: &Core,
     sequence: Sequence,
@@ -115,7 +115,7 @@ pub(super) fn commit_marked(
     let log = core.log.stats();
     core.commits
         .count_log_bytes(&core.counters, log.bytes_written);
-    // By the present metadata: a mark is dropped after the files whose records it concerns.
+    // By the present metadata: a record of removed rows is dropped after the log files it concerns.
     let begins_behind = core.log.sequence_before(core.commits.log_generation());
     let change = MetaChange {
         removed_rows: core.removed.change(marks, begins_behind),
@@ -197,15 +197,15 @@ pub(super) fn publish(core: &Core, shard: &Shard, sequence: Sequence, written: &
 }
 
 /// After the protocol: copies the committed parts of segments to the fast tier, where so
-/// configured. Nothing depends on it.
+/// configured. No other step depends on it.
 pub(super) fn keep_committed(core: &Core, written: &[WrittenGroup]) {
     for one in written {
         core.store.keep_committed(&one.partition);
     }
 }
 
-/// Step 5: passes the log files that are no longer needed to the next commit, and frees those the
-/// last one named.
+/// Step 5: passes the log files that are no longer needed to the next commit, and frees the files
+/// that the last commit named.
 pub(super) fn free_log(core: &Core) -> Result<()> {
     recycle(core)?;
     let generation = core.log.first_generation_needed(core.first_needed());
@@ -220,8 +220,8 @@ pub(super) fn recycle(core: &Core) -> Result<()> {
         .inspect_err(|error| core.log.latch(error.clone()))
 }
 
-/// Commits only the position of the log, so that files named by the last job are freed; and once
-/// more when only data of that commit, such as a definition, needed them.
+/// Commits only the position of the log, so that files named by the last job are freed; repeats
+/// this when only data of that commit, such as a definition, needed the files.
 pub(crate) fn commit_log_cut(core: &Core) -> Result<()> {
     for _ in 0..2 {
         let generation = core.log.first_generation_needed(core.first_needed());

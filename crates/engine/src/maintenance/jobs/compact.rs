@@ -1,14 +1,13 @@
-//! Rewrites a partition: late runs folded, leaves full, dead bytes dropped; split in parts when it
-//! outgrew its size.
+//! Rewrites a partition: late runs merged, leaves full, dead bytes dropped; split in parts when it
+//! is too large.
 //!
 //! Invariants: the new segments have exactly the old one's rows, and the aged buckets
-//! ([`super::carried`]); covers that replay may still need are copied too; while it runs the
-//! partition takes no groups (it is marked busy), and the swap is one commit. Every reason for a
-//! rewriting has ceased when it is done, by the new records: a split narrows spans, the other
-//! reasons need more than one group or an expiry that has passed. So nothing is rewritten twice
-//! without new groups, also over restarts; should that happen, [`settle`] notes it.
-//! Failure: nothing changed; the new files are removed. A damaged leaf ends the attempt: the
-//! partition stays as it is.
+//! ([`super::carried`]); covers that replay may still need are copied too; during the rewriting the
+//! partition is busy and accepts no groups, and the swap is one commit. By the new records no
+//! reason for a rewriting remains afterwards: a split narrows spans, the other reasons need more
+//! than one group or an expiry that has passed. So data is not rewritten twice without new groups,
+//! also over restarts; should that happen, [`settle`] records it. Failure: nothing changes; the new
+//! files are removed. A damaged leaf ends the attempt: the partition stays as it is.
 
 use super::carried;
 use super::commit::{commit, free_log, keep_committed, make_durable};
@@ -36,7 +35,7 @@ use headwater_codec::leaf::EncodeHints;
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 
-/// Partitions smaller than this are not worth rewriting for their dead bytes.
+/// Minimum bytes of a partition that is rewritten for its dead bytes.
 const BYTES_MIN: u64 = 64 << 10;
 /// Groups after which a partition of small leaves is rewritten.
 const SMALL_LEAF_GROUPS: u32 = 64;
@@ -61,7 +60,7 @@ pub(crate) fn compaction_wanted(core: &Core, partition: &Partition, thorough: bo
         return true;
     }
     if thorough {
-        // One group has late runs only beside aged buckets, where they stay.
+        // A single group has late runs only beside aged buckets, where they stay.
         return record.groups > 1;
     }
     let leaf_events = u64::from(table.leaf_events);
@@ -75,10 +74,10 @@ pub(crate) fn compaction_wanted(core: &Core, partition: &Partition, thorough: bo
             && rounds(core, partition, SMALL_LEAF_GROUPS))
 }
 
-/// True when the partition's rows of a stream are spread over so many groups. Of very many streams
-/// a group has only some: to rewrite all of them would join nothing.
+/// True when the partition's rows of a stream are spread over at least `least` groups. With very
+/// many streams a group has only some of them: rewriting all groups would not join rows.
 fn rounds(core: &Core, partition: &Partition, least: u32) -> bool {
-    // Unreadable data is detected by its readers.
+    // Readers detect unreadable data.
     partition.record.groups >= least
         && core
             .store
@@ -86,13 +85,13 @@ fn rounds(core: &Core, partition: &Partition, least: u32) -> bool {
             .is_ok_and(|rounds| rounds >= least)
 }
 
-/// True when a partition has outgrown its size. Bytes in use count: those that a rewriting would
-/// leave out do not become fewer by a split.
+/// True when a partition is too large. Only bytes in use count: a split does not reduce the bytes
+/// that a rewriting would drop.
 fn is_too_large(core: &Core, record: &PartitionRecord) -> bool {
     record.live_bytes > core.options.partition_bytes_max
 }
 
-/// True when rows of the partition could not be outlived in time, because it spans too much of it.
+/// True when the partition spans too much time for its rows to be removed on time.
 fn is_too_wide(table: &Table, level: Level) -> bool {
     table
         .life
@@ -100,8 +99,8 @@ fn is_too_wide(table: &Table, level: Level) -> bool {
         .is_some_and(|most| level.get() > most && level > Level::MIN)
 }
 
-/// True when so much has expired that a rewriting pays: about half, if values expire as they came;
-/// with `thorough`, anything.
+/// True when enough rows have expired for a rewriting: about half, if values expire in the order of
+/// arrival; with `thorough`, any.
 fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
     let Some(first) = record.expires_first else {
         return false;
@@ -117,8 +116,9 @@ fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
     due <= core.now_for(record.table)
 }
 
-/// Rewrites the partition with this segment, if it is still there, at the rate that is set.
-/// `gives_way` = fails with `busy` when writers wait for memory that only this partition can take.
+/// Rewrites the partition with this segment, if it still exists, at the configured rate.
+/// `gives_way` = fails with `busy` when writers wait for memory that only this partition can
+/// accept.
 pub(crate) fn compact_partition(
     core: &Core,
     index: ShardIndex,
@@ -128,8 +128,8 @@ pub(crate) fn compact_partition(
     rewrite_partition(core, index, id, Purpose::Compaction, gives_way)
 }
 
-/// Leaves only the buckets of a partition's rows. Nothing of it may be in memory, and no more may
-/// come.
+/// Removes the rows of a partition and keeps only their buckets. Memory must not have rows of the
+/// partition, and no more may arrive.
 pub(crate) fn age_partition(core: &Core, index: ShardIndex, id: SegmentId) -> Result<bool> {
     rewrite_partition(core, index, id, Purpose::Aging, false)
 }
@@ -151,8 +151,7 @@ fn rewrite_partition(
             let state = shard.state.lock();
             state.partitions.all().find(|p| p.id() == id).cloned()
         };
-        // A sweep removes an empty partition: there is nothing to rewrite. A freed one stays as it
-        // is.
+        // A sweep removes an empty partition, so it is not rewritten. A freed one stays as it is.
         let stubs = core.store.stubs();
         let is_whole = |p: &Arc<Partition>| {
             p.unreadable.is_none() && !p.record.is_empty() && !stubs.is_claimed(p.id())
@@ -182,8 +181,8 @@ fn rewrite_partition(
     result.map(|()| true)
 }
 
-/// True when no rows can come to a partition any more, and none wait for it in memory. "Aged to"
-/// goes back only while nothing is rewritten.
+/// True when no rows can arrive in a partition any more, and memory has none of its rows. "Aged to"
+/// goes back only while no partition is rewritten.
 fn may_age(life: &Life, state: &ShardState, partition: &Partition) -> bool {
     let span = partition.record.span();
     life.aged_to.ends(span.last) && !state.has_rows_in(partition.record.table, &span)
@@ -222,7 +221,7 @@ fn rewrite(
     let _step = shard.stepping.lock();
     let sequence = partition.record.sequence;
     if purpose == Purpose::Aging && is_to_be_erased(shard, partition) {
-        // Buckets could not be rid of the events any more: the delete goes first.
+        // The events could not be removed from buckets any more: the delete goes first.
         discard(&written);
         return Ok(());
     }
@@ -246,7 +245,7 @@ fn rewrite(
     free_log(core)
 }
 
-/// Replaces a partition by those written from it, for readers and writers.
+/// Replaces a partition by its rewritten partitions, for readers and writers.
 fn publish_swap(core: &Core, shard: &Shard, old: &Partition, written: &[WrittenGroup]) {
     let mut state = shard.state.lock();
     let mut partitions = (*state.partitions).clone();
@@ -261,7 +260,7 @@ fn publish_swap(core: &Core, shard: &Shard, old: &Partition, written: &[WrittenG
     state.partitions = Arc::new(partitions);
 }
 
-/// Sees to it that a rewriting that changed nothing is not repeated before new groups have come.
+/// Makes sure that a rewriting without effect is not repeated before new groups arrive.
 fn settle(core: &Core, old: &PartitionRecord, new: &Partition) {
     let record = &new.record;
     let same = (record.level, record.bucket, record.events, record.late_runs)
@@ -285,9 +284,9 @@ pub(super) fn is_to_be_erased(shard: &Shard, partition: &Partition) -> bool {
     })
 }
 
-/// The partition's own span, or the parts it is split into: the first halves that both have rows.
-/// One that cannot be split, since all of it lies in one smallest span, gets that span, and is not
-/// considered again.
+/// The partition's own span, or the parts it is split into: the first halves that both have rows. A
+/// partition that cannot be split, because all of it is in one smallest span, gets that span and is
+/// not considered again.
 fn target_spans(
     core: &Core,
     table: &Table,
@@ -350,7 +349,7 @@ struct PartitionRewrite<'a> {
     table: &'a Arc<Table>,
     purpose: Purpose,
     gives_way: bool,
-    /// Covers up to this sequence are not needed any more: replay begins behind it.
+    /// Covers up to this sequence are not needed any more: replay begins after it.
     still_in_log: Sequence,
 }
 
@@ -385,15 +384,15 @@ impl PartitionRewrite<'_> {
         Ok(Some(spans))
     }
 
-    /// Writes a segment for each of the spans, of which there are `parts`, until one fails.
+    /// Writes a segment for each of the spans, `parts` in number, until one fails.
     fn write_spans(
         &self,
         spans: Vec<Span>,
         parts: u16,
         written: &mut Vec<WrittenGroup>,
     ) -> Result<()> {
-        // Ids of segments that are written together follow one another, so a repair can tell
-        // whether all of them are there.
+        // Segments that are written together have consecutive ids, so a repair can tell whether all
+        // of them exist.
         let first_id = self.core.segment_ids.take_many(parts);
         for (part, span) in (0..parts).zip(spans) {
             let replaces = Replaces {
@@ -420,8 +419,8 @@ impl PartitionRewrite<'_> {
                     "writers wait for memory that only the partition being rewritten can take",
                 ));
             }
-            // Page by page, like everything else: of all streams at once they would be the largest
-            // thing in memory.
+            // Page by page, like all other data: for all streams at once they would be the largest
+            // object in memory.
             let covers = core
                 .store
                 .page_covers(self.state, number, replaces.covers_after)?;
@@ -439,7 +438,7 @@ struct SpanWriter<'a> {
     rewriting: Rewriting<'a>,
     definition: &'a Arc<Table>,
     header: SegmentHeader,
-    // The file is removed, if it is, before the group closes it.
+    // Removes the file on failure, before the group closes it.
     guard: RemoveUnlessKept,
     group: GroupWriter,
     hints: EncodeHints,
@@ -448,9 +447,9 @@ struct SpanWriter<'a> {
     deltas: Vec<StreamDelta>,
     /// Aged buckets were copied.
     carries: bool,
-    /// The segment with the groups that are ended.
+    /// The segment with its finished groups.
     next: SegmentState,
-    /// The last of them.
+    /// The last finished group.
     finished: Option<FinishedGroup>,
 }
 
@@ -572,7 +571,7 @@ impl<'a> SpanWriter<'a> {
         let finished = self.end_group(true)?;
         let Rewriting { core, old, .. } = self.rewriting;
         let (sequence, expiry) = (old.record.sequence, self.expiry());
-        // To the policy it is one group, however many it took.
+        // The policy counts it as one group, regardless of the number of groups written.
         let record = PartitionRecord {
             groups: 1,
             ..record(&self.header, sequence, &self.next.sums, finished, expiry)
@@ -595,8 +594,8 @@ impl<'a> SpanWriter<'a> {
         })
     }
 
-    /// Determines the expiries of the new partition. Buckets do not say when their rows would have
-    /// expired.
+    /// Determines the expiries of the new partition. Buckets do not record the expiry of their
+    /// rows.
     fn expiry(&self) -> Expiry {
         let old = &self.rewriting.old.record;
         match self.rewriting.purpose {

@@ -23,8 +23,8 @@ impl LeafCutter {
         }
     }
 
-    /// Leaves for `total` rows, about even when they do not come out full, none above
-    /// `leaf_events`.
+    /// Leaves for `total` rows, about even when they would not all be full, each at most
+    /// `leaf_events` rows.
     pub(crate) fn balanced(total: usize, leaf_events: usize) -> LeafCutter {
         let leaves = total.div_ceil(leaf_events.max(1)).max(1);
         LeafCutter::new(total.div_ceil(leaves))
@@ -36,7 +36,7 @@ impl LeafCutter {
         group: &mut GroupWriter,
         hints: &mut EncodeHints,
     ) -> Result<()> {
-        // Rows are copied a leaf at a time, which stays in the processor's cache.
+        // Rows are copied one leaf at a time, so that a leaf stays in the processor's cache.
         let mut start = 0;
         while start < rows.len() {
             let end = (start + self.size - self.rows.len()).min(rows.len());
@@ -54,7 +54,7 @@ impl LeafCutter {
         Ok(())
     }
 
-    /// Writes the rest and gives the leaves.
+    /// Writes the remaining rows and returns the leaves.
     pub(crate) fn finish(
         mut self,
         group: &mut GroupWriter,
@@ -67,7 +67,7 @@ impl LeafCutter {
     }
 }
 
-/// Where the entry of a part of a shared leaf goes.
+/// Destination of the entry of a part of a shared leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// The stream's main run.
@@ -103,12 +103,12 @@ impl SharedLeaves {
         }
     }
 
-    /// Streams with more rows than this get leaves of their own.
+    /// Maximum rows of a stream in shared leaves; larger streams get their own leaves.
     pub(crate) fn rows_max(&self) -> usize {
         self.size / 8
     }
 
-    /// Takes sorted rows of one stream.
+    /// Accepts sorted rows of one stream.
     pub(crate) fn push(
         &mut self,
         stream: StreamId,
@@ -154,7 +154,7 @@ impl SharedLeaves {
         Ok(())
     }
 
-    /// Writes the rest and gives every entry since the last time.
+    /// Writes the remaining rows and returns every entry since the last call.
     pub(crate) fn finish(
         &mut self,
         group: &mut GroupWriter,

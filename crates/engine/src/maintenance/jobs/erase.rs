@@ -1,9 +1,8 @@
 //! Erases deleted events of one stream in a partition.
 //!
-//! Invariants: leaves inside a range go without being read; leaves at its edges are written again
-//! without the events; the pyramid follows in the same group.
-//! Failure: a damaged leaf at an edge stays as it is, with a warning: none of its rows can be read
-//! any more.
+//! Invariants: leaves inside a range are removed without being read; leaves at its edges are
+//! rewritten without the events; the pyramid is updated in the same group. Failure: a damaged leaf
+//! at an edge stays as it is, with a warning: its rows cannot be read any more.
 
 use super::cutter::{Destination, LeafCutter};
 use super::stream_writer::{GroupOutput, StoreContext};
@@ -17,7 +16,7 @@ use crate::storage::segment::{LeafEntry, StreamDelta, StreamState};
 use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Level, Rows, Timestamp};
 
-/// True when the stream holds anything in the ranges (sorted, apart).
+/// True when the stream has data in the ranges (sorted, disjoint).
 pub(super) fn is_touched(state: &StreamState, ranges: &[ClosedRange]) -> bool {
     let leaves = state.main.iter().chain(state.late.iter().flatten());
     let touches = |range: &ClosedRange| !overlapping(ranges, range).is_empty();
@@ -31,14 +30,14 @@ pub(super) fn is_touched(state: &StreamState, ranges: &[ClosedRange]) -> bool {
     leaves.map(LeafEntry::range).any(|range| touches(&range))
 }
 
-/// A leaf of which some rows stay.
+/// A leaf with some remaining rows.
 struct Cut {
     /// Its position in the main run.
     index: usize,
     kept: Rows,
 }
 
-/// Erases the ranges (sorted, apart) from a stream.
+/// Erases the ranges (sorted, disjoint) from a stream.
 pub(super) fn erase(
     context: &StoreContext<'_>,
     out: &mut GroupOutput<'_>,
@@ -82,7 +81,7 @@ pub(super) fn erase(
             delta,
         )?;
     }
-    // Entries of shared leaves reach the delta last, so only one that is alone may go there.
+    // Entries of shared leaves reach the delta last, so only a single one may be shared.
     if let [cut] = &*cuts
         && cut.kept.len() <= out.shared.rows_max()
         && equals_behind(state, cut).is_empty()
@@ -109,9 +108,9 @@ pub(super) fn erase(
     Ok(())
 }
 
-/// Leaves behind a shortened one that have a single instant, the same that is left of the shortened
-/// one (`keep`). The caller lists them again behind it, since only their position in the list says
-/// which events came first.
+/// Leaves after a shortened one whose only instant is the remaining instant of the shortened one
+/// (`keep`). The caller lists them again after it, since only their position in the list tells the
+/// order of events.
 fn equals_behind<'a>(state: &'a StreamState, cut: &Cut) -> &'a [LeafEntry] {
     let behind = part_of(&state.main, cut.index + 1.., "leaves behind a cut one");
     let (first, last) = (cut.kept.times.first(), cut.kept.times.last());
@@ -132,7 +131,7 @@ enum Remainder {
     Rows(Rows),
 }
 
-/// The rows that a leaf keeps.
+/// The remaining rows of a leaf.
 fn remainder(
     context: &StoreContext<'_>,
     leaf: &LeafEntry,
@@ -160,7 +159,7 @@ fn remainder(
     })
 }
 
-/// The rows outside of the ranges, and how many were inside.
+/// The rows outside of the ranges, and the number of rows inside.
 pub(super) fn without(rows: Rows, ranges: &[ClosedRange]) -> (Rows, usize) {
     let picked: Vec<u32> = (0u32..)
         .zip(&rows.times)
@@ -239,7 +238,7 @@ fn edges(
                 let rows = context.rows_of(leaf);
                 match rows {
                     Ok(rows) => add(&without(rows, ranges).0),
-                    // Its rows cannot be read: the bucket is made of the readable ones.
+                    // Its rows cannot be read: the bucket is made of the readable rows.
                     Err(error) if error.kind() == ErrorKind::Corrupt => {}
                     Err(error) => return Err(error),
                 }

@@ -1,17 +1,17 @@
-//! Frees the rows of a partition that a copy has for sure: its aggregates stay, and its rows are
-//! *elsewhere* from then on.
+//! Frees the rows of a partition that a copy is known to have: its aggregates stay, and its rows
+//! are *elsewhere* from then on.
 //!
 //! Protocol: 1 claim the partition, while no delete is in progress; 2 write the remaining parts to
-//! a file of its own; 3 sync it, and its name; 4 one transaction records that the rows were freed;
-//! 5 new readers get the new file, and the old one is removed with its last reader.
-//! Invariants: the segment keeps its number, its offsets and its committed length, so that nothing
-//! has changed for a copy. The remaining parts are enough for every aggregate at and above the
-//! stored buckets, for the newest row, and for streams that are too small for buckets. A partition
-//! that was freed takes late events as late runs, is not rewritten, and loses rows to deletes by
-//! whole streams only: [`refuse_parts_of_freed`] refuses all else.
-//! Concurrency: as a rewriting; the partition is busy meanwhile.
-//! Failure: before the transaction nothing has changed, and the new file is removed. After a failed
-//! one the database latches, since it may be on the medium all the same.
+//! a separate file; 3 sync the file, and its name; 4 one transaction records that the rows were
+//! freed; 5 new readers get the new file, and the old one is removed with its last reader.
+//! Invariants: the segment keeps its number, its offsets and its committed length, so that a copy
+//! sees no change. The remaining parts are enough for every aggregate at and above the stored
+//! buckets, for the newest row, and for streams that are too small for buckets. A freed partition
+//! accepts late events as late runs, is not rewritten, and loses rows only to deletes of whole
+//! streams: [`refuse_parts_of_freed`] refuses all others. Concurrency: as a rewriting; the
+//! partition is busy meanwhile. Failure: before the transaction nothing has changed, and the new
+//! file is removed. After a failed transaction the database latches, since the transaction may be
+//! on the medium nevertheless.
 
 use super::compact::{compaction_wanted, is_to_be_erased};
 use super::erase::is_touched;
@@ -29,21 +29,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Less than this is not worth a file of its own.
+/// Minimum bytes for which a stub is written.
 const WORTH_BYTES: u64 = 1024;
-/// Bytes that are copied at once.
+/// Bytes that are copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// A segment whose rows a copy has: all of the first so many bytes.
+/// A segment whose rows a copy has: all rows in this many bytes from the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopiedSegment {
     pub(crate) segment: SegmentId,
     pub(crate) bytes: u64,
 }
 
-/// Frees the rows of a partition if all of it is elsewhere, and lies before an instant. Gives the
-/// bytes that were freed, 0 when there was nothing to free or it is not the time for it, such as
-/// while a partition is rewritten.
+/// Frees the rows of a partition if all of it is elsewhere and before an instant. Returns the
+/// number of freed bytes: 0 when there was nothing to free or it is not possible now, such as while
+/// a partition is rewritten.
 pub(crate) fn free_partition(
     core: &Core,
     index: ShardIndex,
@@ -72,7 +72,7 @@ pub(crate) fn free_partition(
     freed
 }
 
-/// Looks whether the rows may be freed, and has nothing depend on them from then on.
+/// Checks whether the rows may be freed, and prevents new dependencies on them.
 fn claim(
     core: &Core,
     shard: &Shard,
@@ -89,7 +89,7 @@ fn claim(
     let Some(partition) = found.filter(|p| is_closed(core, p, held, before)) else {
         return Ok(None);
     };
-    // No delete is between its check for freed rows and its effect on the shards.
+    // No delete may be between its check for freed rows and its effect on the shards.
     let _barrier = core.write_barrier.close();
     if is_to_be_erased(shard, &partition) {
         return Ok(None);
@@ -103,7 +103,7 @@ fn claim(
     Ok(Some(partition))
 }
 
-/// True when nothing is to be done any more with the rows of a partition.
+/// True when no work remains to be done on the rows of a partition.
 fn is_closed(core: &Core, partition: &Partition, held: CopiedSegment, before: Timestamp) -> bool {
     let record = &partition.record;
     let span = record.span();
@@ -113,8 +113,7 @@ fn is_closed(core: &Core, partition: &Partition, held: CopiedSegment, before: Ti
     let is_whole = record.committed_bytes == held.bytes
         && record.chain.is_some()
         && partition.unreadable.is_none();
-    // Buckets do not say which of their values have expired, nor which lie before a retention
-    // cutoff.
+    // Buckets do not record which of their values have expired or are before a retention cutoff.
     let is_all_there = record.expires_first.is_none() && !table.life.cut.ends(span.first);
     is_whole
         && is_all_there
@@ -128,7 +127,7 @@ fn is_closed(core: &Core, partition: &Partition, held: CopiedSegment, before: Ti
         && !compaction_wanted(core, partition, false)
 }
 
-/// The ranges of everything that stays of a partition's segment.
+/// The ranges of a partition's segment that remain.
 fn what_stays(core: &Core, partition: &Partition) -> Result<Vec<ByteRange>> {
     let footers = core.store.indexes(partition)?;
     let mut ranges = vec![ByteRange::new(0, HEADER_BYTES)];
@@ -159,8 +158,8 @@ fn stays_of_stream(held: &StreamState, ranges: &mut Vec<ByteRange>) {
     }
 }
 
-/// Writes the remaining parts of a partition, and makes them durable; nothing where that is not
-/// worth it.
+/// Writes the remaining parts of a partition, and makes them durable; `None` where that is not
+/// worthwhile.
 fn write_stub(core: &Core, partition: &Partition) -> Result<Option<StubHead>> {
     let id = partition.id();
     let base = partition.record.committed_bytes;
@@ -183,7 +182,7 @@ fn write_file(core: &Core, head: &StubHead, path: &Path) -> Result<()> {
     let source = core.store.held(head.id)?;
     let file = match stubs.bare().open(path, OpenMode::CreateNew) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            // Of an attempt that failed, whose file could not be removed.
+            // A leftover of an attempt that failed, whose file could not be removed.
             stubs.bare().remove(path).map_err(io("remove"))?;
             stubs.bare().open(path, OpenMode::CreateNew)
         }
@@ -278,7 +277,7 @@ fn replace(core: &Core, shard: &Shard, partition: &Arc<Partition>, head: &StubHe
     Ok(freed)
 }
 
-/// Removes the files of freed rows without readers. To be called now and then.
+/// Removes the files of freed rows without readers. Call it from time to time.
 pub(crate) fn remove_unread(core: &Core) {
     for id in core.freed.unread() {
         if let Err(error) = core.store.stubs().remove_rows(id) {
@@ -289,9 +288,9 @@ pub(crate) fn remove_unread(core: &Core) {
     }
 }
 
-/// Fails for a delete that a partition whose rows were freed could not apply: of a stream all or
-/// nothing can be deleted there, since it is unknown here which rows lie before an instant. Gives a
-/// number that shows, as long as nothing is claimed, that the check is still valid.
+/// Refuses a delete that a partition with freed rows could not apply: of a stream all or nothing
+/// can be deleted there, since it is unknown here which rows are before an instant. Returns a
+/// number that shows, while no partition is claimed, that the check is still valid.
 pub(crate) fn refuse_parts_of_freed(
     core: &Core,
     table: &Table,

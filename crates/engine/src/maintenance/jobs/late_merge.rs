@@ -1,8 +1,8 @@
-//! Merges late events into the leaves of the main run that they fall in.
+//! Merges late events into the main-run leaves that contain their times.
 //!
-//! Invariants: main-run leaves stay ordered and apart (law 2); everything that may turn out damaged
-//! is read before anything is counted.
-//! Failure: a damaged leaf in the way is left where it is; the events become a late run instead.
+//! Invariants: main-run leaves stay ordered and disjoint (law 2); everything that may turn out
+//! damaged is read before events are counted. Failure: a damaged leaf in the way stays unchanged;
+//! the events become a late run instead.
 
 use super::append::last_row;
 use super::cutter::LeafCutter;
@@ -21,13 +21,13 @@ use std::ops::Range;
 pub(super) struct RowsToMerge<'a> {
     /// All, by time.
     pub(super) all: &'a Rows,
-    /// Of these, the late ones.
+    /// The late ones of these rows.
     pub(super) late: &'a Rows,
-    /// Of these, those behind the main run.
+    /// The rows after the main run.
     pub(super) append: &'a Rows,
 }
 
-/// Ranges of main-run leaves that late events rewrite, apart from one another.
+/// Disjoint ranges of main-run leaves that late events rewrite.
 pub(super) fn units(
     scope: MergeScope,
     state: &StreamState,
@@ -40,8 +40,7 @@ pub(super) fn units(
     let late_span = ClosedRange::nanos(*first, *last);
     match scope {
         MergeScope::Overlap => {
-            // Every leaf that shares an instant with the buffer's range; none when it lies in a
-            // gap.
+            // Every leaf that shares an instant with the buffer's range; empty for a gap.
             let from = state.main.partition_point(|l| l.last < late_span.first);
             let to = if appends {
                 state.main.len()
@@ -60,7 +59,7 @@ pub(super) fn units(
                     Some(range) if range.end >= owner => range.end = range.end.max(owner + 1),
                     _ => out.push(owner..owner + 1),
                 }
-                // On to the first event behind this leaf.
+                // Skip to the first event after this leaf.
                 let rest = part_of(&late.times, at.., "late events behind a leaf");
                 at += match state.main.get(owner + 1) {
                     Some(next) => {
@@ -75,7 +74,7 @@ pub(super) fn units(
     }
 }
 
-/// As [`units`], for the late runs' events and those at hand.
+/// Ranges like [`units`], for the late runs' events and the job's events.
 pub(super) fn fold_units(
     context: &StoreContext<'_>,
     state: &StreamState,
@@ -83,11 +82,11 @@ pub(super) fn fold_units(
     appends: bool,
 ) -> Vec<Range<usize>> {
     if state.main.is_empty() {
-        // A delete has taken the main run away: the late runs become one.
+        // A delete has removed the main run: the late runs become one.
         return std::iter::once(0..0).collect();
     }
-    // The late runs' times are not at hand without reading them: take every leaf that one of their
-    // leaves overlaps.
+    // The late runs' times are unknown without reading them: take every leaf that overlaps one of
+    // their leaves.
     let mut touched = vec![false; state.main.len()];
     let mut mark = |first: Timestamp, last: Timestamp| {
         let from = state.owner(first);
@@ -119,8 +118,8 @@ pub(super) fn fold_units(
     apart(state, out)
 }
 
-/// Widens units so that none ends between two rows of one time (`keep`), where a newer event could
-/// not be put in order.
+/// Widens units so that no unit ends between two rows of one time (`keep`), where a newer event
+/// could not be ordered.
 fn apart(state: &StreamState, units: impl IntoIterator<Item = Range<usize>>) -> Vec<Range<usize>> {
     let mut out: Vec<Range<usize>> = Vec::new();
     for mut unit in units {
@@ -140,8 +139,8 @@ fn apart(state: &StreamState, units: impl IntoIterator<Item = Range<usize>>) -> 
 }
 
 impl StreamWriter<'_, '_> {
-    /// Merges late events into these ranges of leaves; where damage is in the way they become a
-    /// late run.
+    /// Merges late events into these ranges of leaves; where damage is in the way the events become
+    /// a late run.
     pub(super) fn merge_or_run(
         &mut self,
         rows: &RowsToMerge<'_>,
@@ -149,8 +148,7 @@ impl StreamWriter<'_, '_> {
         cause: Cause,
     ) -> Result<()> {
         let clean = self.delta.clone();
-        // A merge that rewrites the last leaf takes the events behind it along: one sequence, cut
-        // once.
+        // A merge that rewrites the last leaf includes the events after it: one sequence, cut once.
         let nothing = Rows::default();
         let takes_all = units.last().is_some_and(|u| u.end == self.state.main.len());
         let (merged, appended) = if takes_all {
@@ -177,7 +175,7 @@ impl StreamWriter<'_, '_> {
         units: &[Range<usize>],
         cause: Cause,
     ) -> Result<()> {
-        // Everything that may turn out damaged is read before anything is counted.
+        // Everything that may turn out damaged is read before events are counted.
         let mut merged = MergedRows::begin(self.state);
         let mut overlay = self.overlay(late, cause);
         let mut next_leaf = 0;
@@ -241,8 +239,8 @@ impl StreamWriter<'_, '_> {
         merged: &mut MergedRows,
     ) -> Result<Option<Box<[u8]>>> {
         let leaves = part_of(&self.state.main, unit.clone(), "leaves to rewrite");
-        // A unit owns the times from its first leaf (or the beginning of time) up to the next leaf
-        // behind it.
+        // A unit owns the times from its first leaf (or the beginning of time) up to the first leaf
+        // after the unit.
         let until = self
             .state
             .main
@@ -324,7 +322,7 @@ impl StreamWriter<'_, '_> {
         Ok(())
     }
 
-    /// Buckets at the border of a unit hold rows of leaves that were not rewritten too.
+    /// Buckets at the border of a unit also contain rows of leaves that were not rewritten.
     fn complete_edges(
         &self,
         units: &[Range<usize>],
@@ -353,8 +351,8 @@ impl StreamWriter<'_, '_> {
         Ok(())
     }
 
-    /// Adds appended rows to buckets that replace stored ones: the newest stored bucket goes on
-    /// with them.
+    /// Adds appended rows to buckets that replace stored ones: the newest stored bucket is
+    /// continued with them.
     fn append_buckets(&self, base: Level, append: &Rows, buckets: &mut Buckets) -> Result<()> {
         let first = append.times.first().copied().unwrap_or(0);
         let number = base.bucket_of(Timestamp::from_nanos(first));
@@ -377,7 +375,7 @@ impl StreamWriter<'_, '_> {
 
 /// Rows that a merge wrote, for the pyramid of the stream.
 struct MergedRows {
-    /// Base level of the pyramid; `None` = there is none, or none that is true.
+    /// Base level of the pyramid; `None` = there is no pyramid, or no correct one.
     base: Option<Level>,
     /// Buckets of the rows written, at that level.
     buckets: Buckets,
@@ -419,8 +417,7 @@ fn read_into(context: &StoreContext<'_>, leaves: &[LeafEntry], all: &mut Rows) -
     Ok(())
 }
 
-/// A merge over main-run leaves and the overlay up to a time; the overlay goes on with the next
-/// unit.
+/// A merge over main-run leaves and the overlay up to a time; the next unit continues the overlay.
 struct BoundedMerge<'a> {
     merge: Merge<'a>,
     until: Timestamp,
@@ -466,7 +463,7 @@ impl<'a> BoundedMerge<'a> {
         })
     }
 
-    /// The overlay's sources, with rows that were read too far in front.
+    /// The overlay's sources, with rows that were read ahead put back in front.
     fn into_overlay(self) -> Vec<Source> {
         let mut sources = self.merge.into_sources();
         if let Some(held) = self.held {

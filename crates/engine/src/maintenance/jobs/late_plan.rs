@@ -1,10 +1,9 @@
 //! The decision about a stream's late events in a job: a late run, a merge into the main run, or a
 //! merge of all late runs with them.
 //!
-//! Invariants: pure. A late run is written while fewer than `late_runs_max` are there and a merge
-//! would rewrite more than the policy allows for a late event; all late runs are merged into the
-//! main run when one more would exceed `late_runs_max`.
-//! Concurrency: none. Failure: none.
+//! Invariants: pure. A late run is written while there are fewer than `late_runs_max` runs and a
+//! merge would rewrite more than the policy allows for a late event; all late runs are merged into
+//! the main run when one more would exceed `late_runs_max`.
 
 use super::late_merge::units;
 use super::stream_writer::StoreContext;
@@ -15,7 +14,7 @@ use std::ops::Range;
 
 /// Decision about a stream's late events.
 pub(super) enum LatePlan {
-    /// There are none.
+    /// There are no late events.
     Nothing,
     /// Write them as a late run.
     Run,
@@ -25,7 +24,7 @@ pub(super) enum LatePlan {
     Fold,
 }
 
-/// Decides about the late events of a stream; `appends` where the job appends in order too.
+/// Decides about the late events of a stream; `appends` = the job appends in order too.
 pub(super) fn plan_late(
     context: &StoreContext<'_>,
     state: &StreamState,

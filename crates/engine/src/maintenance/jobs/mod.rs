@@ -2,17 +2,15 @@
 //!
 //! Protocol (docs/format/segment.md): 1 write every group; 2 sync the log up to the job's sequence
 //! and each file, and the directory if a file is new; 3 one metadata transaction; 4 publish to
-//! readers; 5 free log files.
-//! Invariants: a job takes every event of its streams and times with a sequence up to its own,
-//! which is at most the published one; each stream's cover in a partition says exactly that.
-//! Concurrency: one job of a shard at a time; writers and readers go on, they are excluded only
-//! while memory is read and while the result is published.
-//! Failure: before the transaction nothing has changed, and new files are removed again: a full
-//! disk aborts the job and is reported by the writer that waits for memory; any other failure
-//! latches the database. A transaction that failed may be on the medium all the same: the database
-//! latches, and every file stays until the next opening decides. A partition whose header or
-//! footers turn out to be damaged is set aside ([`crate::read::unreadable`]), and the job begins
-//! again without it.
+//! readers; 5 free log files. Invariants: a job takes every event of its streams and times with a
+//! sequence up to its own, which is at most the published one; each stream's cover in a partition
+//! records exactly that. Concurrency: one job of a shard at a time; writers and readers go on, and
+//! are excluded only while memory is read and while the result is published. Failure: before the
+//! transaction nothing has changed, and new files are removed again: a full disk aborts the job and
+//! is reported by the writer that waits for memory; any other failure latches the database. A
+//! transaction that failed may be on the medium nevertheless: the database latches, and every file
+//! stays until the next opening decides. A partition whose header or footers turn out to be damaged
+//! is set aside ([`crate::read::unreadable`]), and the job begins again without it.
 
 mod append;
 mod buffers;
@@ -56,8 +54,8 @@ use std::sync::Arc;
 use take::take;
 use write::{StepRows, WrittenGroup, discard, write_group};
 
-/// Memory of a job for a stream until it is committed, besides the rows: changes, covers, its share
-/// of two pages, small vectors.
+/// Memory in bytes that a job uses per stream until it is committed, in addition to the rows:
+/// changes, covers, its share of two pages, small vectors.
 const STREAM_BYTES: usize = 1024;
 
 /// Counts the memory of a job as in use, so that writers wait for it.
@@ -93,7 +91,7 @@ pub(crate) fn run_step(
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;
     let sequence = core.log.published();
-    // First of all: nothing may be stored beside events that a delete up to this sequence removes.
+    // First: no event may be stored beside events that a delete up to this sequence removes.
     sweep::sweep_up_to(core, index, shard, &mut scratch, sequence)?;
     let in_force = redivide(core, shard);
     let taken = take(core, shard, &in_force, buffers, urgency, sequence)?;
@@ -124,7 +122,7 @@ pub(crate) fn run_step(
     if let Err(error) = result {
         discard(&written);
         if set_aside(core, shard, &error) {
-            // Without that partition there may be something to do.
+            // Without that partition there may be work left.
             return Ok(true);
         }
         if error.kind() != crate::ErrorKind::Full {
@@ -143,7 +141,7 @@ pub(crate) fn run_step(
 }
 
 /// Returns the policy in force; after a change of policy, divides memory by the new one, stream by
-/// stream, so that no writer waits for all of them.
+/// stream, so that no writer waits for all streams.
 fn redivide(core: &Core, shard: &Shard) -> InForce {
     let (in_force, streams) = {
         let mut state = shard.state.lock();
@@ -167,7 +165,7 @@ fn redivide(core: &Core, shard: &Shard) -> InForce {
     in_force
 }
 
-/// Updates the shard's analyzer, and the counters, by what a job stored and wrote.
+/// Updates the shard's analyzer and the counters with the events that a job stored and wrote.
 fn measure(core: &Core, shard: &Shard, written: &[WrittenGroup]) {
     let stored: usize = written.iter().map(|w| w.rows).sum();
     let events: u64 = written

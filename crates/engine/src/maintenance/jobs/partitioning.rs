@@ -1,8 +1,8 @@
-//! Divides the rows that a job took over partitions, and chooses spans for times that no partition
-//! owns.
+//! Divides the rows that a job took over partitions, and chooses spans for times without a
+//! partition.
 //!
-//! Invariants: a job writes at most [`PARTITIONS_MAX`] partitions; rows of others, or of one that
-//! is being rewritten or cannot be read, stay in memory.
+//! Invariants: a job writes at most [`PARTITIONS_MAX`] partitions; rows of others, or of a
+//! partition that is being rewritten or cannot be read, stay in memory.
 
 use super::take::TakenRows;
 use crate::common::ids::{SegmentId, TableId};
@@ -16,9 +16,9 @@ use headwater_types::{ClosedRange, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A job writes at most this many partitions; the rest waits for the next.
+/// Maximum partitions that a job writes; the rest waits for the next job.
 const PARTITIONS_MAX: usize = 16;
-/// Times looked at when a partition is placed.
+/// Maximum times sampled to choose the span of a partition.
 const PLACING_SAMPLES: usize = 8192;
 
 /// The part of a stream's rows that one partition stores.
@@ -38,7 +38,7 @@ pub(super) struct PartitionWork {
     pub(super) parts: Vec<StreamPart>,
 }
 
-/// Divides the rows taken over partitions, at most [`PARTITIONS_MAX`] of them, the oldest first.
+/// Divides the rows taken over at most [`PARTITIONS_MAX`] partitions, the oldest first.
 pub(super) fn assign_partitions(
     core: &Core,
     partitions: &PartitionSet,
@@ -95,7 +95,7 @@ pub(super) fn assign_partitions(
     Ok(works)
 }
 
-/// Chooses spans for the times no partition owns.
+/// Chooses spans for the times without a partition.
 fn add_new_spans(
     core: &Core,
     partitions: &PartitionSet,
@@ -139,7 +139,7 @@ fn add_new_spans(
         3.0 * columns
     };
     let target_bytes = core.mode.partition_target_bytes(&core.options);
-    // Each sampled time stands for several events.
+    // Each sampled time represents several events.
     let stride = homeless.len().div_ceil(PLACING_SAMPLES).max(1);
     let mut times: Vec<i64> = homeless;
     for _ in 0..PARTITIONS_MAX * 4 {

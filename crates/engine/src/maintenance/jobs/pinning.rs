@@ -1,4 +1,4 @@
-//! Moves pinned chunks to files, where they take more than their share of memory.
+//! Moves pinned chunks to files, where they use more than their share of memory.
 //!
 //! Failure: see [`crate::memory::pins`].
 
@@ -10,17 +10,17 @@ use crate::memory::pins::PinFiles;
 use crate::{ErrorKind, Result};
 use std::sync::Arc;
 
-/// The part of the budget that pinned chunks may take in memory.
+/// Share (1/n) of the budget that pinned chunks may use in memory.
 const BUDGET_PART: usize = 4;
 
-/// Moves pinned chunks to a file where they take more than their share of the budget.
+/// Moves pinned chunks to a file where they use more than their share of the budget.
 pub(super) fn bound_pins(core: &Core) -> Result<()> {
     let most = core.options.memory_budget_bytes / BUDGET_PART;
     if core.shards.pinned_bytes().chunks <= most || core.check_space().is_err() {
         return Ok(());
     }
     let mut files = core.pin_files.lock();
-    // Another job may have done it meanwhile.
+    // Another job may have moved them meanwhile.
     if core.shards.pinned_bytes().chunks <= most {
         return Ok(());
     }

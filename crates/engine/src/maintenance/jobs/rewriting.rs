@@ -1,10 +1,10 @@
 //! The rewriting of a partition stream by stream: rows merged and cut into new leaves, or only
-//! their buckets kept.
+//! their buckets copied.
 //!
-//! Invariants: the rows written are exactly those of the partition in the range, except expired
-//! ones, all of them where the range as a whole has ended, and, in an aging, those before the
-//! retention cutoff.
-//! Failure: a damaged leaf or block is an error, and the partition stays as it is.
+//! Invariants: the rows written are exactly the partition's rows in the range, except expired ones;
+//! except all rows where the whole range has ended; and, in an aging, except rows before the
+//! retention cutoff. Failure: a damaged leaf or block is an error, and the partition stays as it
+//! is.
 
 use super::append::last_row;
 use super::cutter::{Destination, LeafCutter};
@@ -23,7 +23,7 @@ use headwater_types::{ClosedRange, Level, Rows, Timestamp};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Purpose {
     Compaction,
-    /// The rows go, their buckets stay.
+    /// The rows are removed, their buckets stay.
     Aging,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Rewriting<'a> {
     pub(super) range: ClosedRange,
     pub(super) top: Level,
     pub(super) purpose: Purpose,
-    /// Values that have expired by this instant are left out.
+    /// Values that have expired by this instant are dropped.
     pub(super) now: Option<Timestamp>,
-    /// There are later partitions: hardly anything will be appended to this one.
+    /// There are later partitions: hardly any events will be appended to this one.
     pub(super) is_last: bool,
 }
 
@@ -52,10 +52,10 @@ impl Rewriting<'_> {
         Merge::new(&self.core.store, self.table, self.range, None, sources)
     }
 
-    /// Rows without those that have ended. The retention cutoff ends partitions as a whole: while a
-    /// part of one lies behind it, the part before it stays, so that no rewriting has fewer rows
-    /// than the segment it replaces in a copy. Aging leaves it out: an aged bucket lies on one side
-    /// of the cutoff.
+    /// Rows without expired ones. The retention cutoff ends partitions as a whole: while a part of
+    /// one is after it, the part before it stays, so that no rewriting has fewer rows than the
+    /// segment it replaces in a copy. Aging drops that part: an aged bucket is on one side of the
+    /// cutoff.
     pub(super) fn living(&self, mut rows: Rows) -> Rows {
         let cut = self.table.life.cut;
         if cut.ends(self.range.last) {
@@ -74,7 +74,7 @@ impl Rewriting<'_> {
         }
     }
 
-    /// Writes one stream's rows; returns how many.
+    /// Writes one stream's rows; returns the number of rows.
     pub(super) fn stream(
         &self,
         state: &StreamState,
@@ -164,7 +164,7 @@ impl Rewriting<'_> {
         writer.finish(group, delta)
     }
 
-    /// The base level that suits the rows as they are now.
+    /// The base level that suits the present rows.
     fn base(&self, state: &StreamState, first_rows: &Rows) -> Level {
         let old = state.base.filter(|b| *b != Level::MAX);
         let buckets: u64 = old.map_or(0, |b| {

@@ -1,11 +1,10 @@
 //! Stores one stream's events in one partition: decides which are appended, which are merged, and
 //! which become a late run. The destination of a late event is decided here.
 //!
-//! Invariants: every event handed in is stored by the delta; of equal times the newer event wins or
-//! comes later, because late runs are never skipped: while a stream has late runs in a partition,
-//! its late events become a further run or fold all of them.
-//! Failure: a damaged leaf in the way of a merge is left where it is; the events become a late run
-//! instead.
+//! Invariants: every event passed in is stored by the delta; of equal times the newer event wins or
+//! follows, because late runs are never skipped: while a stream has late runs in a partition, its
+//! late events become a further run or merge all of them. Failure: a damaged leaf in the way of a
+//! merge stays unchanged; the events become a late run instead.
 
 use super::carried;
 use super::late_merge::{RowsToMerge, fold_units};
@@ -59,8 +58,8 @@ impl StreamWriter<'_, '_> {
         self.merge_or_run(&rows, &units, cause)
     }
 
-    /// Stores rows of a stream whose older rows here were aged away, or were freed: as a late run,
-    /// which no bucket counts.
+    /// Stores rows of a stream whose older rows here were aged or freed: as a late run, which
+    /// buckets do not count.
     fn store_beside_buckets(&mut self, rows: &Rows) -> Result<()> {
         if self.state.late.len() < self.context.late_runs_max.max(1) {
             return self.write_late_run(rows);

@@ -1,7 +1,7 @@
 //! Writer of one stream's events in one partition: its inputs and its outputs.
 //!
-//! The method of storing is decided in [`super::store_stream`], and carried out in
-//! [`super::append`] and [`super::late_merge`].
+//! [`super::store_stream`] decides the method of storing; [`super::append`] and
+//! [`super::late_merge`] carry it out.
 
 use super::cutter::SharedLeaves;
 use crate::Result;
@@ -21,10 +21,10 @@ pub(crate) struct StoreContext<'a> {
     pub(crate) table: &'a Table,
     pub(crate) top: Level,
     pub(crate) scope: MergeScope,
-    /// Events of a full leaf: the table's, or fewer if the policy says so.
+    /// Events of a full leaf: the table's setting, or fewer if the policy requires it.
     pub(crate) leaf_events: usize,
-    /// Rewriting up to this many stored events per late event is done at once; more waits in a late
-    /// run.
+    /// Stored events rewritten per late event, up to which a merge is done at once; above it the
+    /// events become a late run.
     pub(crate) rewrite_per_late: f64,
     pub(crate) late_runs_max: usize,
     /// Leaves are cut full from the left, as in the papers; otherwise evenly.
@@ -33,7 +33,7 @@ pub(crate) struct StoreContext<'a> {
     pub(crate) counters: &'a Counters,
 }
 
-/// Where leaves go.
+/// Output of leaves.
 pub(crate) struct GroupOutput<'a> {
     pub(crate) group: &'a mut GroupWriter,
     pub(crate) hints: &'a mut EncodeHints,
@@ -46,8 +46,8 @@ pub(crate) struct StreamWriter<'a, 'g> {
     pub(crate) out: GroupOutput<'g>,
     /// State of the stream in the partition so far.
     pub(crate) state: &'a StreamState,
-    /// The job stores later events of the stream in another partition: nothing will be appended
-    /// here any more, unless these are deleted.
+    /// The job stores later events of the stream in another partition: no events will be appended
+    /// here any more, unless the later ones are deleted.
     pub(crate) is_last: bool,
     /// Changes to that state. The delta names the stream.
     pub(crate) delta: &'a mut StreamDelta,

@@ -1,14 +1,14 @@
-//! Carries out deletes, drops and retention in a shard: out of its partitions, then out of its
+//! Carries out deletes, drops and retention in a shard: first in its partitions, then in its
 //! memory.
 //!
-//! Invariants: a group with sequence S leaves its whole partition rid of every delete up to S, so
-//! readers and replay compare sequences and need no other mark; memory loses the events even while
-//! a partition that is being rewritten has to wait; a tombstone leaves the shard once nothing of it
-//! is left to do. A partition all of whose events are deleted is removed, and its covers with it:
-//! an event that the log still has comes back at replay only to be removed again by the delete,
-//! which stands behind it in the log, or is left out by the mark of rows that a retention cutoff
-//! removed: the cutoff itself may go back. A partition that cannot be read is left as it is, and
-//! the deletes that concern it stay.
+//! Invariants: a group with sequence S frees its whole partition of every delete up to S, so
+//! readers and replay need only compare sequences; memory loses the events even while a partition
+//! that is being rewritten has to wait; a tombstone leaves the shard once it is fully carried out.
+//! A partition whose events are all deleted is removed together with its covers: replay then
+//! restores an event that the log still has, and either the delete, which follows it in the log,
+//! removes it again, or the record of rows removed by a retention cutoff excludes it: the cutoff
+//! itself may go back. A partition that cannot be read stays unchanged, and the deletes that
+//! concern it stay.
 
 use super::commit::{commit_marked, free_log, keep_committed, make_durable};
 use super::cutter::SharedLeaves;
@@ -34,7 +34,7 @@ use headwater_types::{ClosedRange, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A commit of a sweep changes at most this many partitions.
+/// Maximum partitions that a commit of a sweep changes.
 const PARTITIONS_MAX: usize = 16;
 
 /// Carries out the due deletes of a shard. True when any was.
@@ -47,7 +47,7 @@ pub(crate) fn sweep(core: &Core, index: ShardIndex) -> Result<bool> {
     sweep_up_to(core, index, shard, &mut scratch, sequence)
 }
 
-/// As [`sweep`], with the shard's step lock held.
+/// Sweeps like [`sweep`], with the shard's step lock held.
 pub(super) fn sweep_up_to(
     core: &Core,
     index: ShardIndex,
@@ -96,7 +96,7 @@ struct TouchedPartition {
 
 #[derive(Default)]
 struct SweepPlan {
-    /// Partitions that hold nothing any more.
+    /// Partitions without any rows left.
     gone: Vec<Arc<Partition>>,
     touched: Vec<TouchedPartition>,
     /// Rows that the retention cutoffs of tables remove, here and in memory, while the log may have
@@ -120,7 +120,8 @@ impl SweepPlan {
                 state.busy.clone(),
             )
         };
-        // Replay reads nothing up to here, so that the covers of empty partitions are not needed.
+        // Replay skips everything up to here, so that the covers of empty partitions are not
+        // needed.
         let replayed_from = core.log.sequence_before(core.commits.log_generation());
         let now = core.moment();
         let mut plan = SweepPlan::default();
@@ -192,7 +193,7 @@ impl SweepPlan {
     }
 }
 
-/// Streams of a partition of which deletes remove rows, and where.
+/// Streams of a partition with rows that deletes remove, and the ranges.
 fn touched_streams(
     core: &Core,
     partition: &Partition,
@@ -216,7 +217,7 @@ fn touched_streams(
     Ok(streams)
 }
 
-/// Tables of which memory has rows before the retention cutoff.
+/// Tables with rows in memory before the retention cutoff.
 fn cut_off_in_memory(core: &Core, shard: &Shard, sequence: Sequence) -> Vec<Arc<Table>> {
     let all = core.catalog.tables();
     let is_cut = |table: &&Arc<Table>| table.life.cut.is_set() && !table.life.dropped;
@@ -247,7 +248,7 @@ fn cut_off_in_memory(core: &Core, shard: &Shard, sequence: Sequence) -> Vec<Arc<
     found.into_values().collect()
 }
 
-/// Removes the rows of the marks from memory.
+/// Removes the recorded rows from memory.
 fn forget_removed(state: &mut ShardState, marks: &[RemovedMark]) {
     let version = state.version + 1;
     let open = state.snapshots.clone();
@@ -409,7 +410,7 @@ fn write(
     })
 }
 
-/// Removes deleted events from memory, and drops tombstones that have nothing left to do. True when
+/// Removes deleted events from memory, and drops tombstones that are fully carried out. True when
 /// it did anything.
 fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
     let mut state = shard.state.lock();
@@ -448,8 +449,8 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
         });
         changed |= removed;
     }
-    // A delete stays that a partition still waits for: one that is being rewritten, or that cannot
-    // be read.
+    // A delete stays while a partition still waits for it: one that is being rewritten, or that
+    // cannot be read.
     let has_waiting = |t: &Tombstone, is_waiting: &dyn Fn(&Partition) -> bool| {
         state.partitions.of(t.table).iter().any(|p| {
             is_waiting(p) && p.record.sequence < t.sequence && t.range.overlaps(&p.record.span())

@@ -1,8 +1,8 @@
-//! Takes events out of a shard's memory: which streams, and up to which time.
+//! Takes events from a shard's memory: which streams, and up to which time.
 //!
 //! Invariants: a job takes of a stream every event of its range with a sequence up to the job's;
-//! nothing is removed from memory here, that is done when the job has been committed.
-//! Concurrency: the shard is locked for one stream at a time, so that writers never wait for a job.
+//! events are not removed from memory here but after the commit of the job. Concurrency: the shard
+//! is locked for one stream at a time, so that writers never wait for a job.
 
 use super::buffers::{self, Buffers, Urgency};
 use crate::common::ids::{Sequence, StreamId, TableId};
@@ -20,12 +20,12 @@ use headwater_types::{ClosedRange, Rows, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A job takes at most this many streams, and fewer where memory is small.
+/// Maximum streams that a job takes; less where memory is small.
 const STREAMS_MAX: usize = 8192;
-/// At least this many: each job costs a commit.
+/// Minimum of that limit: each job costs a commit.
 const STREAMS_LEAST: usize = 1024;
-/// One stream for so many bytes of the budget: the memory of a job for them then stays small beside
-/// it, with two shards at work.
+/// Bytes of the budget per stream of that limit: a job's memory for streams then stays small beside
+/// the budget, with two shards at work.
 const BUDGET_PER_STREAM: usize = 4096;
 
 /// Rows taken of one stream.
@@ -47,7 +47,7 @@ struct StreamCandidate {
     first_sequence: Sequence,
 }
 
-/// Looks up the rows that a job stores. Nothing is removed yet.
+/// Looks up the rows that a job stores, without removing them.
 pub(super) fn take(
     core: &Core,
     shard: &Shard,
@@ -129,7 +129,7 @@ fn candidates(state: &ShardState, sequence: Sequence) -> Vec<StreamCandidate> {
         .collect()
 }
 
-/// The taking of rows stream by stream, as far as it has come.
+/// State of taking rows stream by stream.
 struct StreamTaking<'a> {
     core: &'a Core,
     shard: &'a Shard,
@@ -141,13 +141,13 @@ struct StreamTaking<'a> {
     partitions: Arc<PartitionSet>,
     /// Tables looked up so far.
     tables: HashMap<TableId, Arc<Table>>,
-    /// Bytes that the rows taken have in memory, about.
+    /// Approximate bytes in memory of the rows taken.
     freed: usize,
     out: Vec<TakenRows>,
 }
 
 impl StreamTaking<'_> {
-    /// Takes the rows of a stream; false when there is nothing to take of it now.
+    /// Takes the rows of a stream; false when it has no rows to take now.
     fn take(&mut self, candidate: &StreamCandidate, whole_leaves: bool) -> Result<bool> {
         let table = self.table(candidate.table)?;
         let leaf_events = self
@@ -171,7 +171,7 @@ impl StreamTaking<'_> {
             self.sequence,
             &table,
         );
-        // Rows of unreadable partitions would keep a job from storing anything else.
+        // Rows of unreadable partitions would prevent a job from storing other rows.
         let blocked = self.partitions.unreadable_spans(candidate.table);
         if rows
             .times
@@ -228,17 +228,18 @@ impl StreamTaking<'_> {
 /// The part of a stream's in-order events that a job leaves in memory.
 #[derive(Clone, Copy)]
 struct RetainedEvents {
-    /// The newest so many; a part of all at most, so that every job frees memory.
+    /// Number of the newest events to retain; at most a part of all, so that every job frees
+    /// memory.
     retain: usize,
     /// Take whole leaves of this size only.
     whole_leaves_of: Option<usize>,
-    /// Events of one time count as one among those that are left.
+    /// Events of one time count as one among the retained events.
     exact: bool,
 }
 
 impl RetainedEvents {
-    /// The end of the in-order events that are not retained, if that is determined before anything
-    /// is put in order: retained ones would be sorted again by every job until they are stored.
+    /// The end of the in-order events that are not retained, if it is determined before events are
+    /// sorted: retained ones would be sorted again by every job until they are stored.
     fn bound(
         &self,
         chunks: &[Arc<Chunk>],
@@ -348,7 +349,7 @@ mod tests {
     }
 
     proptest! {
-        /// All times differ here; of equal ones more may be retained when they are not put in order
+        /// All times differ here; with equal times more may be retained when events are not sorted
         /// first.
         #[test]
         fn what_is_kept_back_is_the_same_whether_or_not_it_is_put_in_order(
@@ -375,7 +376,7 @@ mod tests {
             let ((range, rows), (range_exact, rows_exact)) = (taken(false), taken(true));
             prop_assert_eq!(&rows.times, &rows_exact.times);
             prop_assert!(rows.is_empty() || rows == rows_exact);
-            // Either range says that every event of it was taken.
+            // Each range covers only taken events.
             for range in [range, range_exact] {
                 let inside = chunks.iter().flat_map(|chunk| {
                     let seen = chunk.first_sequence <= Sequence(seen);

@@ -1,9 +1,9 @@
-//! Limits of the writes of compaction: in a second, and of its own accord on a day.
+//! Limits of the writes of compaction: per second, and per day for compaction in the background.
 
 use crate::core::Core;
 use std::time::Duration;
 
-/// True when the background may write so many more bytes for compaction today.
+/// True when the background may write this many more bytes for compaction today.
 pub(crate) fn may_compact(core: &Core, bytes: u64) -> bool {
     let Some(daily) = core.options.compaction_bytes_per_day else {
         return true;
@@ -23,7 +23,7 @@ fn today(core: &Core) -> u64 {
     (core.env.clock.now().as_nanos().max(0) / 86_400_000_000_000).unsigned_abs()
 }
 
-/// Notes bytes written for compaction, and keeps it to its rate.
+/// Counts bytes written for compaction, and enforces the rate.
 pub(super) fn note_compacted(core: &Core, bytes: u64) {
     core.compaction.note_written(today(core), bytes);
     if let Some(rate) = core.options.compaction_bytes_per_second

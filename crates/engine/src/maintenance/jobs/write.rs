@@ -1,7 +1,7 @@
 //! Writes the groups of a job (step 1 of the protocol), and computes the new records of partitions.
 //!
-//! Invariants: nothing counts until the metadata names it; a file that is new is removed again
-//! unless it is committed.
+//! Invariants: a written group has no effect until the metadata names it; a new file is removed
+//! again unless it is committed.
 
 use super::cutter::{Destination, SharedLeaves};
 use super::partitioning::{PartitionWork, StreamPart, TargetPartition};
@@ -36,7 +36,7 @@ pub(super) struct WrittenGroup {
     pub(super) rows: usize,
     /// Events written, by cause.
     pub(super) counts: Counters,
-    /// Stream, its rows taken here, and the newest time of its main run.
+    /// Stream, table, range of its rows taken here, and the newest time of its main run.
     pub(super) streams: Vec<(StreamId, TableId, ClosedRange, Option<Timestamp>)>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct StepRows<'a> {
 }
 
 impl StepRows<'_> {
-    /// Finds the rows that a part is of.
+    /// Finds the taken rows that contain a part.
     fn taken_of(&self, part: &StreamPart) -> Result<&TakenRows> {
         self.taken.get(part.taken).ok_or_else(|| {
             Error::internal(format!(
@@ -85,7 +85,7 @@ impl StepRows<'_> {
     }
 }
 
-/// Target of a group: its partition as it is before, and the header of the segment.
+/// Target of a group: its partition before the group, and the header of the segment.
 struct GroupTarget {
     /// `None` = the group is the first of a new partition.
     old: Option<Arc<Partition>>,
@@ -128,7 +128,7 @@ impl GroupTarget {
         })
     }
 
-    /// Gathers what the footer of the group says.
+    /// Gathers the contents of the group's footer.
     fn end(&self, sequence: Sequence, table: &Table, streams: Vec<StreamDelta>) -> GroupEnd {
         let table = (self.state.table.as_deref() != Some(table)).then(|| table.clone());
         let previous = self
@@ -221,7 +221,7 @@ pub(super) fn write_group(
     })
 }
 
-/// Streams of a group: their changes, and what is reported of them.
+/// Streams of a group: their changes, and the report on them.
 struct GroupStreams {
     deltas: Vec<StreamDelta>,
     /// As in [`WrittenGroup::streams`]; the newest times are not known yet.
@@ -294,8 +294,8 @@ fn store_part(
     Ok(delta)
 }
 
-/// Returns the range that a part covers. No wider than the rows stored here: that is all replay has
-/// to skip, and it takes fewer bytes.
+/// Returns the range that a part covers, no wider than the rows stored here: replay need not skip
+/// more, and the range takes fewer bytes.
 fn covered(one: &TakenRows, part: &StreamPart) -> Result<ClosedRange> {
     let times = part_of(&one.rows.times, part.rows.clone(), "the rows of a part");
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
@@ -367,8 +367,8 @@ pub(crate) fn record(
         footer_bytes: finished.footer_bytes,
         sequence,
         events: sums.events,
-        // Footers are in use too: a rewriting would save little of them, and not the same for every
-        // table.
+        // Footers are in use too: a rewriting would save little of them, and a different amount for
+        // every table.
         live_bytes: sums.live_bytes + sums.footer_bytes,
         groups: 0,
         leaves: sums.leaves,
@@ -388,7 +388,7 @@ pub(super) fn attach_shared(
     for (stream, destination, entry) in entries {
         let at = deltas.binary_search_by_key(&stream, |d| d.stream);
         let Some(delta) = at.ok().and_then(|at| deltas.get_mut(at)) else {
-            // Its rows would be in the file without a way to find them.
+            // Its rows would be in the file without an index entry.
             return Err(Error::internal(format!(
                 "a shared leaf holds rows of stream {}, which is none of the group's {}",
                 stream.0,
@@ -404,8 +404,8 @@ pub(super) fn attach_shared(
 }
 
 /// Attaches the keys of streams to a segment, so that the metadata can be rebuilt from segments
-/// alone: `new` are the streams it did not have. A stream without a name was dropped, and
-/// forgotten: nobody reads its rows before they are erased.
+/// alone: `new` are the streams that were not in it. A stream without a name was dropped and
+/// forgotten: its rows are not read before they are erased.
 pub(super) fn attach_keys(core: &Core, new: &[StreamId], deltas: &mut [StreamDelta]) -> Result<()> {
     if new.is_empty() {
         return Ok(());
@@ -448,7 +448,7 @@ impl Drop for RemoveUnlessKept {
     }
 }
 
-/// New files of a job that failed are not part of the database.
+/// Removes the new files of a job that failed: they are not part of the database.
 pub(super) fn discard(written: &[WrittenGroup]) {
     for one in written.iter().filter(|w| w.is_new) {
         one.partition.file.set_replaced();

@@ -1,7 +1,7 @@
-//! Ages partitions: their rows go, their aggregates stay.
+//! Ages partitions: their rows are removed, their aggregates stay.
 //!
-//! Invariants: a partition is aged only while all of it lies before "aged to", which is in the log
-//! by then.
+//! Invariants: a partition is aged only while all of it is before "aged to", which is in the log by
+//! then.
 
 use super::horizon::set_horizon;
 use super::rules::age_at;
@@ -14,11 +14,11 @@ use crate::{ErrorKind, Result};
 use headwater_types::Timestamp;
 use std::time::Duration;
 
-/// A partition that is due for aging waits so long at most while rows for it come.
+/// Maximum time that a partition due for aging waits while rows arrive in it.
 const FILLING_MAX: Duration = Duration::from_secs(3600);
 
-/// Ages the partitions that are due. The list is made once: partitions that are created meanwhile
-/// are due the next time.
+/// Ages the partitions that are due. The list is made once: partitions created meanwhile are due
+/// the next time.
 pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
     let due = to_age(core, table, age_at(&table.life, now));
     let Some(aged_to) = due.iter().map(|(_, _, end)| *end).max() else {
@@ -31,7 +31,7 @@ pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
             life.aged_most = life.aged_most.max(life.aged_to);
         })?;
     }
-    // Events in memory belong to the rows that are aged; no more can come.
+    // Events in memory belong to the rows that are aged; no more can arrive.
     store_all(core)?;
     let mut aged = false;
     for (index, id, _) in due {
@@ -47,9 +47,9 @@ pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
     Ok(aged)
 }
 
-/// Partitions that end before an instant and still hold rows, each with the first instant behind
-/// it; without those that old data are being brought into, which would be refused from then on, for
-/// a while.
+/// Partitions that end before an instant and still have rows, each with the first instant after it;
+/// excludes, for a while, partitions into which old data are being loaded, since that data would be
+/// refused afterwards.
 fn to_age(core: &Core, table: &Table, horizon: Horizon) -> Vec<(ShardIndex, SegmentId, Horizon)> {
     let mut out = Vec::new();
     let monotonic = core.env.clock.monotonic();
@@ -59,7 +59,7 @@ fn to_age(core: &Core, table: &Table, horizon: Horizon) -> Vec<(ShardIndex, Segm
         for partition in state.partitions.of(table.id) {
             let record = &partition.record;
             let last = record.span().last;
-            // Rows that were freed are removed here already, and the cloud keeps them.
+            // Freed rows are already removed here, and the cloud keeps them.
             let idle = !state.busy.contains(&partition.id())
                 && !core.store.stubs().is_claimed(partition.id())
                 && !core.compaction.is_left_alone(partition.id())

@@ -1,5 +1,5 @@
-//! Advances the retention cutoff of a table: readers leave out rows before it from then on, and
-//! they are removed by whole partitions.
+//! Advances the retention cutoff of a table: readers exclude rows before it from then on, and the
+//! rows are removed by whole partitions.
 
 use super::horizon::set_horizon;
 use super::rules::cut_at;
@@ -17,13 +17,13 @@ pub(super) fn move_cut(core: &Core, table: &Table, now: Timestamp) -> Result<boo
     Ok(moved)
 }
 
-/// Advances the retention cutoff to its position; readers leave out rows before it from then on,
-/// and they wait to be removed.
+/// Advances the retention cutoff to its position; readers exclude rows before it from then on, and
+/// the rows wait to be removed.
 pub(super) fn set_cut(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
     if cut_at(&table.life, now).cut <= table.life.cut {
         return Ok(false);
     }
-    // By the retention that is in force then: it may be longer by now.
+    // Uses the retention that is in force then: it may have become longer.
     set_horizon(core, table, |life| {
         life.cut = life.cut.max(cut_at(life, now).cut)
     })?;

@@ -1,6 +1,6 @@
 //! Puts a changed horizon of a table into force.
 //!
-//! Invariants: a horizon is in the log before anything is removed or aged behind it.
+//! Invariants: a horizon is in the log before rows before it are removed or aged.
 
 use super::rules::take_back;
 use crate::core::Core;
@@ -12,7 +12,7 @@ use headwater_types::Timestamp;
 pub(super) fn set_horizon(core: &Core, table: &Table, set: impl FnOnce(&mut Life)) -> Result<()> {
     let defined = {
         let _barrier = core.write_barrier.close();
-        // Dropped, and perhaps made again: its successor has a lifetime policy of its own.
+        // Dropped, and perhaps created again: its successor has its own lifetime policy.
         let Some(known) = core.catalog.table_named(&table.name) else {
             return Ok(());
         };
@@ -35,16 +35,16 @@ pub(super) fn set_horizon(core: &Core, table: &Table, set: impl FnOnce(&mut Life
     }
 }
 
-/// Moves the horizons of a table back to where they belong, if they lie after it. True when they
-/// did.
+/// Moves the horizons of a table back to their correct positions, if they are later. True when a
+/// horizon moved.
 pub(super) fn take_horizons_back(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
     let mut life = table.life;
     take_back(&mut life, now);
     if life == table.life {
         return Ok(false);
     }
-    // A partition that is being aged just now was before "aged to" when that began, and nothing may
-    // come to it meanwhile.
+    // A partition that is being aged was before "aged to" when that began, and no rows may arrive
+    // in it meanwhile.
     let aging = if life.aged_to < table.life.aged_to {
         let held = core.compaction.try_begin_for(core.options.busy_timeout);
         Some(held.ok_or_else(|| {

@@ -1,12 +1,12 @@
 //! Retention and aging: moves the horizons of tables as time goes by, and back when they went too
 //! far.
 //!
-//! Invariants: a horizon is in the log before anything is removed or aged behind it; it lies where
-//! the believed instant and the table's setting put it, or before, and goes back to there when
-//! either has changed; rows are removed by whole partitions, and until then readers leave out rows
-//! before the retention cutoff themselves, so that they are there again when it goes back. A
-//! partition is aged only while all of it lies before "aged to", and "aged to" goes back only while
-//! no partition is being rewritten. The time comes from [`crate::metadata::clock`].
+//! Invariants: a horizon is in the log before rows before it are removed or aged; it is at or
+//! before the position given by the believed instant and the table's setting, and goes back there
+//! when either has changed; rows are removed by whole partitions, and until then readers exclude
+//! rows before the retention cutoff themselves, so that the rows are visible again when it goes
+//! back. A partition is aged only while all of it is before "aged to", and "aged to" goes back only
+//! while no partition is being rewritten. The time comes from [`crate::metadata::clock`].
 
 mod aging;
 mod cutoff;
@@ -74,9 +74,9 @@ pub(crate) fn apply_life(core: &Core, table: &Table) -> Result<()> {
     Ok(())
 }
 
-/// At an opening: reads the clock, and where no instant is known, persists that of a new database
-/// at once. Otherwise the first reading of any clock, here or in the next process, would be
-/// believed.
+/// At an opening: reads the clock, and where no instant is known, persists the instant of a new
+/// database at once. Otherwise the first reading of any clock, here or in the next process, would
+/// be believed.
 pub(crate) fn begin_to_believe(core: &Core) -> Result<()> {
     let is_new = core.clock_guard.knows_nothing();
     core.moment();
@@ -86,7 +86,7 @@ pub(crate) fn begin_to_believe(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// At an opening: the clock may have been put right meanwhile.
+/// At an opening: recomputes horizons, since the clock may have been corrected meanwhile.
 pub(crate) fn review_all_horizons(core: &Core) {
     for table in core.catalog.tables().iter() {
         if table.life.floor().is_set()
@@ -97,8 +97,8 @@ pub(crate) fn review_all_horizons(core: &Core) {
     }
 }
 
-/// Computes the horizons from the present clock and settings, before a write is refused by them.
-/// True when horizons went back.
+/// Computes the horizons from the present clock and settings, before a write is refused because of
+/// them. True when horizons went back.
 pub(crate) fn review_horizons(core: &Core, table: &Table) -> Result<bool> {
     let now = core.moment().of(table.id);
     take_horizons_back(core, table, now)

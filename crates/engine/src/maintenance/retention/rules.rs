@@ -1,13 +1,12 @@
-//! Where the horizons of a table belong: pure rules of its settings and the instant that is
-//! believed.
+//! Positions of the horizons of a table: pure rules of its settings and the believed instant.
 //!
-//! Invariants: a retention cutoff lies at the beginning of a bucket, at or before the instant that
-//! the retention says.
+//! Invariants: a retention cutoff is at the beginning of a bucket, at or before the instant of the
+//! retention.
 
 use crate::metadata::catalog::{Horizon, Life, level_below};
 use headwater_types::{Level, Timestamp};
 
-/// The retention cutoff moves in steps of at most this part of the retention.
+/// The retention cutoff moves in steps of at most this part (1/n) of the retention.
 const STEPS_PER_RETENTION: u32 = 32;
 
 /// The position of the retention cutoff of a table.
@@ -39,7 +38,7 @@ pub(super) fn age_at(life: &Life, now: Timestamp) -> Horizon {
     Horizon::behind(now, life.raw_for)
 }
 
-/// Puts horizons back that lie after where they belong.
+/// Moves horizons back that are after their correct positions.
 pub(super) fn take_back(life: &mut Life, now: Timestamp) {
     let place = cut_at(life, now);
     if life.cut > place.oldest {

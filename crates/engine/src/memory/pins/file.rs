@@ -1,11 +1,11 @@
 //! Files for pinned chunks: `DIR/pins/N`.
 //!
-//! The files belong to the process that wrote them: nothing reads them after it, so they have no
-//! format of their own, are never synced, and are removed by the next opening if a crash left them
-//! behind. Rows are stored as in the log.
+//! The files belong to the process that wrote them: no later process reads them, so they have no
+//! stable format, are never synced, and the next opening removes leftovers of a crash. Rows are
+//! stored as in the log.
 //!
-//! Invariants: a file is written once, and removed with the last chunk that is in it.
-//! Failure: bytes that changed are damage, by a checksum in memory.
+//! Invariants: a file is written once, and removed with the last chunk in it. Failure: changed
+//! bytes are damage, by a checksum in memory.
 
 use crate::common::error::Damage;
 use crate::common::ids::Sequence;
@@ -21,15 +21,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that are written at once, about.
+/// Approximate bytes that are written at once.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Where the files are.
+/// Folder of the files.
 fn folder(dir: &Path) -> PathBuf {
     dir.join("pins")
 }
 
-/// Removes files that a killed process left behind.
+/// Removes leftover files of a killed process.
 pub(crate) fn remove_left_over(files: &dyn Files, dir: &Path) -> Result<()> {
     let folder = folder(dir);
     let names = match files.list(&folder) {
@@ -53,10 +53,10 @@ pub(crate) struct PinFiles {
     folder: PathBuf,
     next: u64,
     bytes: Arc<AtomicU64>,
-    /// The folder is there.
+    /// True when the folder exists.
     is_made: bool,
-    /// The tier in whose folder they lie: it stays locked while there are any, also when the
-    /// database has left it.
+    /// The tier whose folder has the files: it stays locked while any exist, also when the database
+    /// has left it.
     tier: Option<Arc<OwnedTier>>,
 }
 
@@ -72,13 +72,13 @@ impl PinFiles {
         }
     }
 
-    /// In the folder of a tier.
+    /// Uses the folder of a tier.
     pub(crate) fn in_tier(self, tier: Option<Arc<OwnedTier>>) -> PinFiles {
         PinFiles { tier, ..self }
     }
 
-    /// Makes new files in another location from now on, in the folder of a tier or without one.
-    /// Existing ones stay where they are.
+    /// Creates new files in another location from now on, in the folder of a tier or without one.
+    /// Existing files are not moved.
     pub(crate) fn moved(
         &self,
         files: &Arc<dyn Files>,
@@ -88,7 +88,7 @@ impl PinFiles {
         PinFiles {
             files: Arc::clone(files),
             folder: folder(dir),
-            // No number comes twice.
+            // Numbers are never reused.
             next: self.next,
             bytes: Arc::clone(&self.bytes),
             is_made: false,
@@ -96,13 +96,13 @@ impl PinFiles {
         }
     }
 
-    /// Bytes of all files that there are.
+    /// Bytes of all existing files.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Writes chunks into a new file and says where each is; `None` for one that is too large for
-    /// the codec.
+    /// Writes chunks into a new file and returns their locations; `None` for a chunk that is too
+    /// large for the codec.
     pub(crate) fn write<'a>(
         &mut self,
         chunks: impl Iterator<Item = &'a Chunk>,
@@ -155,15 +155,15 @@ impl PinFiles {
     }
 }
 
-/// A file of pinned chunks, removed with the last of them.
+/// A file of pinned chunks, removed with the last one.
 #[derive(Debug)]
 pub(crate) struct PinFile {
     path: PathBuf,
     files: Arc<dyn Files>,
     bytes: AtomicU64,
-    /// Of all files.
+    /// Bytes of all files.
     all: Arc<AtomicU64>,
-    /// No other process takes its folder while the file is there.
+    /// Prevents other processes from taking its folder while the file exists.
     _tier: Option<Arc<OwnedTier>>,
 }
 
@@ -188,7 +188,7 @@ impl Drop for PinFile {
     }
 }
 
-/// Where the rows of a chunk are.
+/// Location of the rows of a chunk.
 #[derive(Clone, Debug)]
 pub(crate) struct PinLocation {
     file: Arc<PinFile>,
@@ -229,7 +229,7 @@ impl PinLocation {
     }
 }
 
-/// Rows, then how many sequences there are: one for all rows, or one for each.
+/// Encodes rows, then the number of sequences: one for all rows, or one for each.
 fn encode(chunk: &Chunk, out: &mut Vec<u8>) {
     encode_rows(&chunk.rows, out);
     match &chunk.sequences {

@@ -1,16 +1,13 @@
-//! Pins: chunks that were stored and that open snapshots still see, and their files when there are
-//! many.
+//! Pins: stored chunks that open snapshots still see, and their files when there are many.
 //!
-//! Invariants: a chunk that a job took out of memory is kept only for a snapshot that sees it, and
-//! of it only the rows with sequences that some snapshot sees; so a snapshot pins at most the
-//! content of memory when it was taken. Pinned chunks count apart from memory for events: writers
-//! never wait for a snapshot. Beyond a share of the budget they go to files, which are removed with
-//! the last snapshot that needs them.
-//! Concurrency: pinned chunks are listed under the shard's lock; files are written and read without
-//! it.
-//! Failure: without space the chunks stay in memory, and writers get `full` from their own writes;
-//! another error of writing latches. A file that cannot be read, or has other bytes, is an error of
-//! that read.
+//! Invariants: a chunk that a job took from memory is kept only for a snapshot that sees it, and
+//! only its rows with sequences that some snapshot sees; so a snapshot pins at most the content of
+//! memory when it was taken. Pinned chunks count separately from memory for events: writers never
+//! wait for a snapshot. Beyond a share of the budget they move to files, which are removed with the
+//! last snapshot that needs them. Concurrency: pinned chunks are listed under the shard's lock;
+//! files are written and read without it. Failure: without space the chunks stay in memory, and
+//! writers get `full` from their own writes; another error of writing latches. A file that cannot
+//! be read, or has other bytes, is an error of that read.
 
 mod file;
 
@@ -29,7 +26,7 @@ pub(crate) struct SnapshotPoint {
     pub(crate) sequence: Sequence,
 }
 
-/// A snapshot whose sequence is not set yet may see everything.
+/// Sequence of a snapshot that is not set yet: it may see all records.
 const UNSET: Sequence = Sequence(u64::MAX);
 
 /// The open snapshots of a shard, by version.
@@ -49,7 +46,7 @@ impl OpenSnapshots {
         });
     }
 
-    /// The sequence of one that was opened with this version.
+    /// Sets the sequence of a snapshot that was opened with this version.
     pub(crate) fn set_sequence(&mut self, version: u64, sequence: Sequence) {
         let unset = SnapshotPoint {
             version,
@@ -62,7 +59,7 @@ impl OpenSnapshots {
         self.replace(closed, None);
     }
 
-    /// Of those that are alike, any one.
+    /// Of equal ones, any.
     fn replace(&mut self, wanted: SnapshotPoint, by: Option<Sequence>) {
         let Some(at) = self.0.iter().rposition(|o| *o == wanted) else {
             debug_assert!(false, "a snapshot that is not open");
@@ -74,8 +71,8 @@ impl OpenSnapshots {
         }
     }
 
-    /// The newest sequence that is seen by a snapshot to which a chunk is visible, if it sees any
-    /// of the chunk: one of a version from `born` on, below `gone`.
+    /// The newest sequence seen by a snapshot to which a chunk is visible, if it sees any of the
+    /// chunk: a snapshot of a version from `born` on, below `gone`.
     pub(crate) fn newest(&self, born: u64, gone: u64, first: Sequence) -> Option<Sequence> {
         let see = self.0.iter().filter(|o| o.version < gone);
         see.filter(|o| o.version >= born && o.sequence >= first)
@@ -84,7 +81,7 @@ impl OpenSnapshots {
     }
 }
 
-/// The rows of a chunk, where they are.
+/// The rows of a chunk, in memory or in a file.
 #[derive(Clone, Debug)]
 pub(crate) enum PinnedRows {
     Memory(Arc<Chunk>),
@@ -92,7 +89,7 @@ pub(crate) enum PinnedRows {
 }
 
 impl PinnedRows {
-    /// The chunk, read back if need be. Not to be called under a lock.
+    /// The chunk, read from the file if necessary. Do not call under a lock.
     pub(crate) fn chunk(self) -> Result<Arc<Chunk>> {
         match self {
             PinnedRows::Memory(chunk) => Ok(chunk),
@@ -101,23 +98,23 @@ impl PinnedRows {
     }
 }
 
-/// A chunk that a job took out of memory, for readers with older versions.
+/// A chunk that a job took from memory, for readers with older versions.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     /// Readers of this version and newer ones do not see it.
     gone: u64,
-    /// Nor do readers of older versions than this.
+    /// Readers of versions older than this do not see it either.
     born: u64,
     span: ClosedRange,
     first_sequence: Sequence,
     held: PinnedRows,
 }
 
-/// Memory of a pinned chunk besides its rows, which may be in a file.
+/// Memory of a pinned chunk in addition to its rows, which may be in a file.
 pub(crate) const PIN_BYTES: usize = size_of::<Pinned>();
 
 impl Pinned {
-    /// The rows that the open snapshots see of a chunk that version `gone` takes out of memory;
+    /// The visible rows, for open snapshots, of a chunk that version `gone` takes out of memory;
     /// `None` without any.
     pub(crate) fn new(chunk: &Arc<Chunk>, gone: u64, open: &OpenSnapshots) -> Option<Pinned> {
         let newest = open.newest(chunk.born, gone, chunk.first_sequence)?;
@@ -139,19 +136,19 @@ impl Pinned {
         }
     }
 
-    /// The instants its rows lie between.
+    /// The span of its rows.
     pub(crate) fn span(&self) -> ClosedRange {
         self.span
     }
 
-    /// Where its rows are, if a reader of this version sees any that may lie in a range.
+    /// Its rows, if a reader of this version sees any that may be in a range.
     pub(crate) fn seen_by(&self, version: u64, range: &ClosedRange) -> Option<&PinnedRows> {
         (self.span.overlaps(range) && self.born <= version && version < self.gone)
             .then_some(&self.held)
     }
 
-    /// Drops rows that no open snapshot sees any more, after `closed` was closed. False when that
-    /// is all of it.
+    /// Drops rows that no open snapshot sees any more, after `closed` was closed. False when no
+    /// rows are left.
     pub(crate) fn keep(&mut self, open: &OpenSnapshots, closed: SnapshotPoint) -> bool {
         let saw = self.born <= closed.version
             && closed.version < self.gone
@@ -170,7 +167,7 @@ impl Pinned {
         true
     }
 
-    /// The file of its rows, if they are in one: to be dropped without a lock.
+    /// The file of its rows, if any: to be dropped without a lock.
     pub(crate) fn into_file(self) -> Option<Arc<PinFile>> {
         match self.held {
             PinnedRows::Memory(_) => None,
@@ -185,7 +182,7 @@ impl Pinned {
         }
     }
 
-    /// The rows of `chunk` are in a file now.
+    /// Records that the rows of `chunk` are in a file now.
     pub(crate) fn moved(&mut self, chunk: &Arc<Chunk>, place: &PinLocation) {
         if matches!(&self.held, PinnedRows::Memory(mine) if Arc::ptr_eq(mine, chunk)) {
             self.held = PinnedRows::File(place.clone());
@@ -193,8 +190,7 @@ impl Pinned {
     }
 }
 
-/// The rows of a chunk up to a sequence. Later rows do not count for snapshots that do not see
-/// them.
+/// The rows of a chunk up to a sequence. Later rows are not visible to the snapshots.
 fn seen_part(chunk: &Arc<Chunk>, newest: Sequence) -> Option<Arc<Chunk>> {
     if chunk.last_sequence <= newest {
         return Some(Arc::clone(chunk));

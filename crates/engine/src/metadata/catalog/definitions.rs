@@ -1,4 +1,4 @@
-//! The definitions in force, and those not yet in the metadata.
+//! The definitions in force, including definitions that are not yet in the metadata.
 
 mod changes;
 mod listing;
@@ -24,24 +24,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// All definitions.
 ///
 /// Streams already in the metadata are looked up there and remembered by a 96-bit keyed hash (16
-/// bytes each and their slot in a map): of ten million streams any two have the same one with a
-/// chance of 10^-15. Streams defined since the last job are stored here whole, once, and shared by
-/// their readers.
+/// bytes each and their slot in a map): among ten million streams the probability of a collision is
+/// 10^-15. Streams defined since the last job are stored here whole, once, and shared by their
+/// readers.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     hashers: (RandomState, RandomState),
     state: RwLock<State>,
     /// `changes` of the state, for readers: they need not wait for the lock.
     changes: AtomicU64,
-    /// False while no stream was ever dropped.
+    /// False until a stream is dropped.
     has_dropped: AtomicBool,
 }
 
-/// The tables that there are, by number.
+/// The existing tables, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     list: Vec<Arc<Table>>,
-    /// In one of them values expire.
+    /// True when values of any table expire.
     pub(crate) expire: bool,
 }
 
@@ -72,9 +72,9 @@ impl Tables {
 #[derive(Debug, Default)]
 struct State {
     tables: Vec<Arc<Table>>,
-    /// Bytes of the definitions of those that there are.
+    /// Bytes of the definitions of existing tables.
     table_bytes: usize,
-    /// The tables that exist; `None` = to be collected again.
+    /// The existing tables; `None` = must be collected again.
     alive: Option<Arc<Tables>>,
     table_ids: HashMap<String, TableId>,
     tag_keys: Vec<BTreeSet<String>>,
@@ -85,14 +85,14 @@ struct State {
     pending_keys: HashSet<ByKey>,
     /// Streams dropped since opening, or before and still in the log.
     dropped_ids: HashSet<StreamId>,
-    /// Streams dropped since opening, which older snapshots still find, by sequence.
+    /// Streams dropped since opening, which older snapshots still see, by sequence.
     dropped: Vec<(Sequence, StreamRecord)>,
     /// Number of definitions made, changed or dropped since opening.
     changes: u64,
 }
 
-/// Changes definitions: the shared tables, which readers take without the lock, are brought up to
-/// date before it is released.
+/// Guard for changing definitions: the shared tables, which readers take without the lock, are
+/// updated before it is released.
 struct Writing<'a> {
     state: RwLockWriteGuard<'a, State>,
     changes: &'a AtomicU64,
@@ -127,7 +127,7 @@ struct KeyHash([u32; 3]);
 
 impl Hash for KeyHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // It is spread and keyed already.
+        // The hash is already keyed and uniform.
         let [a, b, _] = self.0;
         state.write_u64(u64::from(a) | u64::from(b) << 32);
     }
@@ -138,7 +138,7 @@ impl Catalog {
         Catalog::hashing(None)
     }
 
-    /// With keys that were given by chance before.
+    /// A catalog with these hash keys, or random ones.
     pub(crate) fn hashing(hashers: Option<(RandomState, RandomState)>) -> Catalog {
         Catalog {
             hashers: hashers.unwrap_or_else(|| (RandomState::new(), RandomState::new())),
@@ -148,7 +148,7 @@ impl Catalog {
         }
     }
 
-    /// The definitions, to change them.
+    /// Locks the definitions for a change.
     fn writing(&self) -> Writing<'_> {
         Writing {
             state: self.state.write(),
@@ -167,7 +167,7 @@ impl Catalog {
         self.has_dropped
             .store(!state.dropped_ids.is_empty(), Ordering::Release);
         for (table, count) in saved.stream_counts {
-            // Of a table that does not exist, no metadata are needed.
+            // Metadata of a table that does not exist are not needed.
             if let Some(slot) = state.stream_counts.get_mut(table.0 as usize) {
                 *slot = count;
             }
@@ -194,31 +194,31 @@ impl Catalog {
         state.tables.get(id.0 as usize).cloned()
     }
 
-    /// As [`Catalog::table_named`], without waiting: `None` also when definitions are being
-    /// changed.
+    /// Looks up a table like [`Catalog::table_named`], without waiting: `None` also while
+    /// definitions are being changed.
     pub(crate) fn try_table_named(&self, name: &str) -> Option<Arc<Table>> {
         let state = self.state.try_read()?;
         let id = state.table_ids.get(name)?;
         state.tables.get(id.0 as usize).cloned()
     }
 
-    /// The stream behind key bytes if that is known without looking and without waiting.
+    /// The stream with these key bytes if it is known without reading the metadata or waiting.
     pub(crate) fn try_known_stream(&self, key: &[u8]) -> Option<StreamId> {
         let hash = self.hash(key);
         self.state.try_read()?.known.get(&hash).copied()
     }
 
-    /// A hasher with keys that chance gave this process.
+    /// A hasher with the random keys of this process.
     pub(crate) fn keyed_hasher(&self) -> impl Hasher {
         self.hashers.0.build_hasher()
     }
 
-    /// Number of tables that exist or existed: the next one gets this number.
+    /// Number of tables that exist or existed: also the number of the next table.
     pub(crate) fn table_count(&self) -> usize {
         self.state.read().tables.len()
     }
 
-    /// All tables there are.
+    /// All existing tables.
     pub(crate) fn tables(&self) -> Arc<Tables> {
         self.state.read().alive.clone().unwrap_or_default()
     }
@@ -241,9 +241,9 @@ impl Catalog {
             .unwrap_or(0)
     }
 
-    /// Changes or makes a table. `change` gets the table as it is now (or none) and gives the new
-    /// one; its definition is put into the log by `enqueue` before it is in force. No change = no
-    /// record.
+    /// Changes or makes a table. `change` gets the present table (or `None`) and returns the new
+    /// one; its definition is put into the log by `enqueue` before it is in force. Without a change
+    /// no record is written.
     pub(crate) fn define_table(
         &self,
         name: &str,
@@ -260,7 +260,7 @@ impl Catalog {
         }
     }
 
-    /// As [`Catalog::define_table`], within the limits of memory and number.
+    /// Defines like [`Catalog::define_table`], within the limits of memory and number.
     pub(crate) fn define_table_within(
         &self,
         name: &str,
@@ -304,7 +304,7 @@ impl Catalog {
         Ok(Defined::As(table, Some(sequence)))
     }
 
-    /// The stream behind key bytes, if it is defined.
+    /// The stream with these key bytes, if it is defined.
     pub(crate) fn find_stream(
         &self,
         index: &dyn StreamIndex,
@@ -318,15 +318,16 @@ impl Catalog {
         };
         let mut state = self.writing();
         if state.dropped_ids.contains(&id) {
-            // The metadata do not know it yet. A successor would be among those pending.
+            // The metadata do not have the drop yet. A successor would be among the pending
+            // streams.
             return Ok(state.pending_id(key));
         }
         state.known.insert(self.hash(key), id);
         Ok(Some(id))
     }
 
-    /// As [`Catalog::find_stream`], for a snapshot that sees `sequence`: it still finds streams
-    /// dropped later.
+    /// Finds a stream like [`Catalog::find_stream`], for a snapshot that sees `sequence`: streams
+    /// dropped later are still found.
     pub(crate) fn find_stream_at(
         &self,
         index: &dyn StreamIndex,
@@ -346,15 +347,16 @@ impl Catalog {
         self.find_stream(index, key)
     }
 
-    /// The streams of a table as a snapshot with this sequence sees them, by tags; `None` = as they
-    /// are now.
+    /// The streams of a table with matching tags, as seen by a snapshot with this sequence; `None`
+    /// = the present streams.
     pub(crate) fn streams_of(
         &self,
         index: &dyn StreamIndex,
         table: TableId,
         at: Option<Sequence>,
     ) -> Result<Vec<StreamRecord>> {
-        // Pending ones first: a commit in between moves them to the metadata, never away from both.
+        // Pending ones first: a commit in between moves them to the metadata, so each stream is
+        // seen at least once.
         let mut records = self.pending_streams(table);
         records.extend(index.streams_of(table)?);
         let state = self.state.read();
@@ -372,7 +374,7 @@ impl Catalog {
         Ok(records)
     }
 
-    /// Takes streams out of the catalog. `enqueue` puts the delete that drops them into the log.
+    /// Removes streams from the catalog. `enqueue` puts the delete that drops them into the log.
     pub(crate) fn drop_streams(
         &self,
         records: Vec<StreamRecord>,
@@ -388,7 +390,7 @@ impl Catalog {
         Ok(sequence)
     }
 
-    /// True when a stream that was found a while ago is dropped.
+    /// True when one of these previously found streams has been dropped.
     pub(crate) fn any_dropped(&self, mut streams: impl Iterator<Item = StreamId>) -> bool {
         if !self.has_dropped.load(Ordering::Acquire) {
             return false;
@@ -397,7 +399,7 @@ impl Catalog {
         streams.any(|s| state.dropped_ids.contains(&s))
     }
 
-    /// True for a stream that is dropped.
+    /// True for a dropped stream.
     pub(crate) fn is_dropped(&self, stream: StreamId) -> bool {
         self.state.read().dropped_ids.contains(&stream)
     }
@@ -414,14 +416,14 @@ impl Catalog {
         self.state.read().pending.dropped()
     }
 
-    /// Forgets dropped streams that only snapshots could still need, when there are none.
+    /// Forgets dropped streams that only snapshots could still need, once no snapshot does.
     pub(crate) fn forget_dropped(&self) {
         if !self.state.read().dropped.is_empty() {
             self.writing().dropped.clear();
         }
     }
 
-    /// The stream behind key bytes, if that can be said without asking the metadata.
+    /// The stream with these key bytes, if it is known without reading the metadata.
     pub(crate) fn known_stream(&self, key: &[u8]) -> Option<StreamId> {
         let hash = self.hash(key);
         let state = self.state.read();
@@ -429,7 +431,7 @@ impl Catalog {
         known.or_else(|| state.pending_id(key))
     }
 
-    /// Applies a definition read back from the log.
+    /// Applies a definition read from the log.
     pub(crate) fn replay(
         &self,
         index: &dyn StreamIndex,
@@ -441,8 +443,8 @@ impl Catalog {
             Definition::Table(table) => {
                 let known = state.tables.get(table.id.0 as usize).cloned();
                 // Fields are only added and types only widened, so the definition with more of them
-                // is the newer one; the log is replayed in order, so an older record than the
-                // metadata's is followed by the newer ones.
+                // is the newer one; the log is replayed in order, so a record older than the
+                // metadata is followed by the newer ones.
                 if known.as_ref().is_some_and(|known| {
                     known.fields.len() > table.fields.len() || known.life.dropped
                 }) {
@@ -474,8 +476,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Applies fields read back from the log. False when the table they were added to is not known,
-    /// or has fewer fields than it had then.
+    /// Applies fields read from the log. False when their table is not known, or has fewer fields
+    /// than it had before they were added.
     pub(crate) fn replay_fields(&self, sequence: Sequence, added: AddedFields) -> Result<bool> {
         let mut state = self.writing();
         let known = state.tables.get(added.table.0 as usize).cloned();
@@ -493,7 +495,7 @@ impl Catalog {
         Ok(true)
     }
 
-    /// Definitions up to `sequence` that the metadata does not hold yet.
+    /// Definitions up to `sequence` that are not in the metadata yet.
     pub(crate) fn pending_up_to(&self, sequence: Sequence) -> Result<Vec<(Sequence, Definition)>> {
         self.state.read().pending.up_to(sequence)
     }
@@ -503,8 +505,8 @@ impl Catalog {
         self.state.read().next_stream
     }
 
-    /// Forgets pending definitions up to `sequence`: the metadata hold them now. Gives the bytes
-    /// that they took.
+    /// Forgets pending definitions up to `sequence`, which the metadata have now. Returns the bytes
+    /// they used.
     pub(crate) fn applied_up_to(&self, sequence: Sequence) -> Result<usize> {
         let mut guard = self.writing();
         let State {
@@ -525,7 +527,7 @@ impl Catalog {
         Ok(bytes)
     }
 
-    /// Bytes of memory taken by definitions that are on their way to the metadata.
+    /// Bytes of memory used by definitions that are on their way to the metadata.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.state.read().pending.bytes()
     }
@@ -547,7 +549,7 @@ impl Catalog {
         pending.filter(|r| r.table == table).cloned().collect()
     }
 
-    /// Key bytes of those among `streams` that are not yet in the metadata.
+    /// Key bytes of the `streams` that are not yet in the metadata.
     pub(crate) fn pending_keys(&self, streams: &[StreamId]) -> HashMap<StreamId, Box<[u8]>> {
         let mut wanted = streams.to_vec();
         wanted.sort_unstable();
@@ -634,7 +636,7 @@ impl State {
                 }
             }
         }
-        // Replaces one of the same name that was dropped meanwhile, if there is one.
+        // Replaces a dropped stream of the same name, if there is one.
         self.pending_keys.replace(ByKey(Arc::clone(record)));
     }
 }

@@ -1,27 +1,28 @@
 //! Selects streams with certain values of certain tags, by their key bytes.
 //!
-//! Key bytes have a stream's tags by key, so a walk through them in order can leave out whole
-//! stretches: from a key that does not match [`Having::look`] says where the next one that may
-//! match begins. A tag whose values are given is found by one jump per value of the tags before it.
+//! Key bytes have a stream's tags sorted by key, so a walk through them in order can skip whole
+//! ranges: for a key that does not match, [`Having::look`] returns the start of the next one that
+//! may match. A tag with required values is found by one jump per value of the tags before it.
 //!
-//! Invariants: skipped keys do not match; a position to go on is always behind the key looked at.
+//! Invariants: skipped keys do not match; a position to continue from is always after the current
+//! key.
 
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::invariant::part_of;
 
-/// Values that tags must have one of.
+/// Required values of tags: each tag must have one of its values.
 #[derive(Debug, Default)]
 pub(crate) struct Having {
-    /// By tag key; the values as key bytes have them, sorted.
+    /// By tag key; the values encoded as in key bytes, sorted.
     tags: Vec<(String, Vec<Vec<u8>>)>,
 }
 
 /// Next step of a walk over key bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Walk {
-    /// Goes on with the next key.
+    /// Continues with the next key.
     Next,
-    /// Goes on with the first key that is not below this one.
+    /// Continues with the first key that is not below this one.
     From(Vec<u8>),
     /// The walk ends.
     End,
@@ -47,7 +48,7 @@ impl Having {
             values.sort_unstable();
             values.dedup();
             match all.iter_mut().find(|(known, _)| known == key) {
-                // Said twice: the value is one of both.
+                // Required twice: the value must be in both lists.
                 Some((_, known)) => known.retain(|v| values.binary_search(v).is_ok()),
                 None => all.push((key.clone(), values)),
             }
@@ -56,14 +57,15 @@ impl Having {
         Having { tags: all }
     }
 
-    /// Whether the stream behind key bytes matches, otherwise where to go on.
+    /// Tests if the stream with these key bytes matches; otherwise returns the position to continue
+    /// from.
     pub(crate) fn look(&self, key: &[u8]) -> Result<Look, DecodeError> {
         let mut cursor = Cursor::new(key);
         cursor.u32("table id")?;
         let mut wanted = self.tags.iter().peekable();
         while let Some((tag, values)) = wanted.peek() {
             if cursor.remaining() == 0 {
-                // Streams with more tags stand behind it.
+                // Streams with more tags follow this key.
                 return Ok(Look::Not(Walk::Next));
             }
             let found = cursor.text("tag key")?;
@@ -74,7 +76,7 @@ impl Having {
             }
             let before = part_of(key, ..value_at, "the key before a tag's value");
             if found > tag.as_str() {
-                // Tags are sorted: no key with this beginning has the required tag.
+                // Tags are sorted: no key with this prefix has the required tag.
                 return Ok(Look::Not(behind(before)));
             }
             let value = key.get(value_at..key.len() - cursor.remaining());
@@ -93,7 +95,7 @@ impl Having {
     }
 }
 
-/// Behind everything that begins with these bytes.
+/// Continues after all keys that begin with these bytes.
 fn behind(prefix: &[u8]) -> Walk {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {

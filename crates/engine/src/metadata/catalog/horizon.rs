@@ -1,23 +1,23 @@
-//! Instants before which something of a table has ended.
+//! Instants before which data of a table has ended.
 
 use headwater_types::Timestamp;
 use std::time::Duration;
 
-/// An instant before which data has ended. The horizon moves ahead as time goes by, and back when
+/// An instant before which data has ended. The horizon moves forward as time goes by, and back when
 /// the clock or a setting does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Horizon(Timestamp);
 
 impl Horizon {
-    /// The horizon of data that has not ended. No instant lies before it.
+    /// The horizon of data that has not ended: the smallest instant.
     pub(crate) const NONE: Horizon = Horizon(Timestamp::MIN);
 
-    /// Everything before this instant has ended.
+    /// Horizon at this instant: all data before it has ended.
     pub(crate) fn at(instant: Timestamp) -> Horizon {
         Horizon(instant)
     }
 
-    /// The horizon of a lifetime, at an instant; none for rows kept for ever.
+    /// The horizon of a lifetime at an instant; [`Horizon::NONE`] for rows kept for ever.
     pub(crate) fn behind(now: Timestamp, life: Option<Duration>) -> Horizon {
         life.map_or(Horizon::NONE, |life| {
             let life = i64::try_from(life.as_nanos()).unwrap_or(i64::MAX);
@@ -25,17 +25,17 @@ impl Horizon {
         })
     }
 
-    /// Something may have ended.
+    /// True when data may have ended.
     pub(crate) fn is_set(self) -> bool {
         self != Horizon::NONE
     }
 
-    /// The instant; none when nothing has ended.
+    /// The instant; `None` when no data has ended.
     pub(crate) fn instant(self) -> Option<Timestamp> {
         self.is_set().then_some(self.0)
     }
 
-    /// The last instant before it; none when nothing has ended.
+    /// The last instant before it; `None` when no data has ended.
     pub(crate) fn last_before(self) -> Option<Timestamp> {
         self.0.previous()
     }
@@ -45,7 +45,7 @@ impl Horizon {
         time < self.0
     }
 
-    /// As it is written: ns since 1970, the smallest number for none.
+    /// Encoded value: ns since 1970, the smallest number for no horizon.
     pub(crate) fn as_nanos(self) -> i64 {
         self.0.as_nanos()
     }

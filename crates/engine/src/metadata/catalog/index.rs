@@ -1,4 +1,4 @@
-//! Interface of the catalog to the metadata, which have the streams that it does not.
+//! Interface of the catalog to the metadata, which contain the streams that are not in the catalog.
 
 use super::having::Walk;
 use super::streams::StreamRecord;
@@ -9,17 +9,17 @@ use headwater_codec::DecodeError;
 
 /// Streams as of the newest commit.
 pub(crate) trait StreamIndex {
-    /// The stream behind key bytes.
+    /// The stream with these key bytes.
     fn find_stream(&self, key: &[u8]) -> Result<Option<StreamId>>;
 
-    /// Records of these streams; those not there are left out.
+    /// Records of these streams; missing ones are left out.
     fn streams(&self, ids: &[StreamId]) -> Result<Vec<StreamRecord>>;
 
     /// Records of all streams of a table, in order of their keys.
     fn streams_of(&self, table: TableId) -> Result<Vec<StreamRecord>>;
 
-    /// Hands out key bytes of the streams of a table behind `after`, in order, with the streams'
-    /// numbers, as `each` says how to go on.
+    /// Passes key bytes of the streams of a table after `after` to `each`, in order, with the
+    /// streams' numbers; `each` returns the next step of the walk.
     fn walk_keys(
         &self,
         table: TableId,
@@ -27,8 +27,8 @@ pub(crate) trait StreamIndex {
         each: &mut dyn FnMut(&[u8], StreamId) -> Walk,
     ) -> Result<()>;
 
-    /// Hands out records of streams of all tables from a number on, by number, until `each` says
-    /// false.
+    /// Passes records of streams of all tables from a number on to `each`, by number, until it
+    /// returns false.
     fn streams_from(
         &self,
         first: StreamId,
@@ -42,7 +42,7 @@ pub(crate) trait StreamIndex {
     fn dropped(&self) -> Result<Vec<(Sequence, StreamRecord)>>;
 }
 
-/// The definitions that the metadata hold, for the catalog at an opening.
+/// The definitions in the metadata, for the catalog at an opening.
 #[derive(Debug)]
 pub(crate) struct SavedDefinitions {
     pub(crate) tables: Vec<Table>,

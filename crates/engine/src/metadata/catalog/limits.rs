@@ -1,6 +1,6 @@
 //! Limits of definitions.
 //!
-//! Invariant: a limit refuses new definitions, and never an existing one.
+//! Invariant: a limit refuses new definitions, but never an existing one.
 
 use super::table::Table;
 use crate::Options;
@@ -16,7 +16,7 @@ pub(crate) struct TableLimits {
 }
 
 impl TableLimits {
-    /// As the settings have it. The definitions of all tables may take a quarter of the memory
+    /// Limits from the settings. The definitions of all tables may use a quarter of the memory
     /// budget.
     pub(crate) fn of(options: &Options) -> TableLimits {
         TableLimits {
@@ -28,18 +28,18 @@ impl TableLimits {
 
 /// Outcome of a definition.
 pub(crate) enum Defined {
-    /// The table as it is now, and the sequence of its record, if it changed.
+    /// The present table, and the sequence of its record, if it changed.
     As(Arc<Table>, Option<Sequence>),
-    /// Nothing: a limit was reached.
+    /// Not defined: a limit was reached.
     Not(Beyond),
 }
 
-/// A limit that a definition would go beyond.
+/// A limit that a definition would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beyond {
-    /// So many tables there are.
+    /// Maximum number of tables.
     Tables(usize),
-    /// So many bytes definitions may take.
+    /// Maximum bytes of definitions.
     Bytes(usize),
 }
 

@@ -1,10 +1,10 @@
 //! Tables, fields and streams.
 //!
-//! Invariants: ids are dense and never reused; a definition is in the log before anything that uses
-//! it, and in the metadata before the log record is recycled; a [`Table`] is immutable, a change
-//! makes a new one. A field's type changes only from i64 to f64.
-//! Concurrency: one lock over the definitions; it is held while a definition is put into the log,
-//! and over no I/O: reads of the metadata are made without it.
+//! Invariants: ids are dense and never reused; a definition is in the log before any record that
+//! uses it, and in the metadata before the log record is recycled; a [`Table`] is immutable, a
+//! change makes a new one. A field's type changes only from i64 to f64. Concurrency: one lock over
+//! the definitions; it is held while a definition is put into the log, but never during I/O: the
+//! metadata are read without it.
 
 mod definitions;
 mod describe;

@@ -1,8 +1,8 @@
-//! Definitions that the metadata do not hold yet.
+//! Definitions that are not in the metadata yet.
 //!
-//! Invariants: by sequence. Of a table to which fields were added only those are stored, and the
-//! table as it was before the first of them, so that adding fields one by one takes memory for the
-//! fields and not for a table each.
+//! Invariants: sorted by sequence. For a table with added fields only these fields are stored, and
+//! the table as it was before the first of them, so that adding fields one by one uses memory for
+//! the fields and not for a table each.
 
 use super::streams::StreamRecord;
 use super::table::{AddedFields, Table, TableRecord};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(crate) enum Definition {
     Table(Arc<Table>),
     Stream(Arc<StreamRecord>),
-    /// The stream is dropped; its number is never given again.
+    /// The stream is dropped; its number is never reused.
     Dropped(Arc<StreamRecord>),
 }
 
@@ -27,7 +27,7 @@ enum Change {
 }
 
 impl Change {
-    /// Bytes of memory that it takes.
+    /// Bytes of memory of the definition.
     fn bytes(&self) -> usize {
         match self {
             Change::Whole(Definition::Table(table)) => table.heap_bytes(),
@@ -50,7 +50,7 @@ impl Change {
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     list: Vec<(Sequence, Change)>,
-    /// Tables that are in the list, as they were before.
+    /// Tables in the list, as they were before their changes.
     before: NumberMap<TableId, Arc<Table>>,
 }
 
@@ -59,7 +59,7 @@ impl Pending {
         self.list.push((sequence, Change::Whole(definition)));
     }
 
-    /// A table that was changed, or made.
+    /// Adds a changed or new table.
     pub(super) fn push_table(
         &mut self,
         sequence: Sequence,
@@ -76,8 +76,7 @@ impl Pending {
         self.list.push((sequence, change));
     }
 
-    /// The tables in the list as they were with this sequence, each with the sequence of its
-    /// change.
+    /// The tables in the list as of this sequence, each with the sequence of its change.
     fn tables_up_to(
         &self,
         sequence: Sequence,
@@ -103,7 +102,7 @@ impl Pending {
         Ok(out)
     }
 
-    /// Definitions that the metadata are to have up to a sequence: of each table its newest one.
+    /// Definitions to commit up to a sequence: the newest definition of each table.
     pub(super) fn up_to(&self, sequence: Sequence) -> Result<Vec<(Sequence, Definition)>> {
         let tables = self.tables_up_to(sequence)?.into_values();
         let tables = tables.map(|(at, table)| (at, Definition::Table(table)));
@@ -115,7 +114,7 @@ impl Pending {
         Ok(tables.chain(others).collect())
     }
 
-    /// Forgets definitions that the metadata have now. Gives the bytes that they took; `each` is
+    /// Forgets definitions that the metadata have now. Returns the bytes they used; `each` is
     /// called for every stream.
     pub(super) fn applied_up_to(
         &mut self,
@@ -143,7 +142,7 @@ impl Pending {
         Ok(bytes)
     }
 
-    /// Bytes of memory that they take.
+    /// Bytes of memory of all pending definitions.
     pub(super) fn bytes(&self) -> usize {
         self.list.iter().map(|(_, change)| change.bytes()).sum()
     }

@@ -7,7 +7,7 @@ use std::borrow::Borrow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The bytes that find a stream: table id, then tags sorted by key. Unique per stream.
+/// Key bytes of a stream: table id, then tags sorted by key. Unique per stream.
 pub(crate) fn stream_key(table: TableId, tags: &[(String, String)], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&table.0.to_be_bytes());
@@ -17,7 +17,7 @@ pub(crate) fn stream_key(table: TableId, tags: &[(String, String)], out: &mut Ve
     }
 }
 
-/// The name behind key bytes.
+/// The name of the stream with these key bytes.
 pub(crate) fn decode_stream_key(table_name: &str, key: &[u8]) -> Result<StreamName, DecodeError> {
     let mut cursor = Cursor::new(key);
     cursor.u32("table id")?;
@@ -29,7 +29,7 @@ pub(crate) fn decode_stream_key(table_name: &str, key: &[u8]) -> Result<StreamNa
     Ok(StreamName::new(table_name, tags))
 }
 
-/// Appends the tags behind key bytes as the text of a stream has them, each behind a comma.
+/// Appends the tags of key bytes in text form, each after a comma.
 pub(crate) fn push_tags_text(out: &mut String, key: &[u8]) -> Result<(), DecodeError> {
     let mut cursor = Cursor::new(key);
     cursor.u32("table id")?;
@@ -40,7 +40,7 @@ pub(crate) fn push_tags_text(out: &mut String, key: &[u8]) -> Result<(), DecodeE
     Ok(())
 }
 
-/// A stream as the log and the metadata know it.
+/// A stream as stored in the log and the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StreamRecord {
     pub(crate) id: StreamId,
@@ -49,12 +49,12 @@ pub(crate) struct StreamRecord {
     pub(crate) key: Box<[u8]>,
 }
 
-/// Memory of a stream until the metadata have it, besides its key bytes: its record, and its slots
-/// in a list and a set that grow, with the allocator's share.
+/// Memory of a stream until the metadata have it, in addition to its key bytes: its record, and its
+/// slots in a growing list and set, with the allocator's share.
 const PENDING_BYTES: usize = 160;
 
 impl StreamRecord {
-    /// Bytes of memory that the stream's definition takes until the metadata hold it, about.
+    /// Approximate bytes of memory of the stream's definition until it is in the metadata.
     pub(crate) fn pending_bytes(&self) -> usize {
         PENDING_BYTES + self.key.len()
     }
@@ -92,7 +92,7 @@ impl Borrow<[u8]> for ByKey {
 
 impl Hash for ByKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // As its key bytes, by which it is found.
+        // Hashes like its key bytes, which are the lookup key.
         (*self.0.key).hash(state);
     }
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Handling of two events of a stream with one timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Duplicates {
-    /// The later write wins, field by field; an absent field never clears. The default.
+    /// The later write replaces the earlier one, field by field; an absent field never clears. The
+    /// default.
     #[default]
     Last,
     /// Both are stored, in order of arrival.
@@ -47,7 +48,7 @@ pub(crate) struct Table {
     pub(crate) duplicates: Duplicates,
     pub(crate) leaf_events: u32,
     pub(crate) fields: Vec<Field>,
-    /// Tag keys that were declared, sorted; streams may have others.
+    /// Declared tag keys, sorted; streams may have others.
     pub(crate) tags: Vec<String>,
     pub(crate) life: Life,
 }
@@ -55,25 +56,25 @@ pub(crate) struct Table {
 /// Lifetime policy of a table's rows, and its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
-    /// Rows older than this go; less than 2^63 ns.
+    /// Rows older than this are removed; less than 2^63 ns.
     pub(crate) retention: Option<Duration>,
-    /// Rows older than this go and leave their aggregates; less than 2^63 ns.
+    /// Rows older than this are removed and leave their aggregates; less than 2^63 ns.
     pub(crate) raw_for: Option<Duration>,
-    /// Nothing before this instant exists any more.
+    /// No data before this instant exists any more.
     pub(crate) cut: Horizon,
-    /// Rows before this instant are or will be only aggregates; no more come there.
+    /// Rows before this instant are or will be only aggregates; no more rows may arrive there.
     pub(crate) aged_to: Horizon,
-    /// The furthest that "aged to" ever was: rows before it may be aged, even where rows may come
-    /// again.
+    /// The furthest value that "aged to" ever had: rows before it may be aged, even where rows may
+    /// be written again.
     pub(crate) aged_most: Horizon,
-    /// Some write carried an expiry.
+    /// True when any write carried an expiry.
     pub(crate) expires: bool,
-    /// The table is dropped; only its number is still taken.
+    /// The table is dropped; only its number is still reserved.
     pub(crate) dropped: bool,
 }
 
 impl Life {
-    /// For ever.
+    /// Policy of rows that are kept for ever.
     pub(crate) const FOREVER: Life = Life {
         retention: None,
         raw_for: None,
@@ -89,12 +90,12 @@ impl Life {
         self.cut.max(self.aged_to)
     }
 
-    /// There may be aged stretches where rows may be written again.
+    /// True when there may be aged stretches where rows may be written again.
     pub(crate) fn aging_went_back(&self) -> bool {
         self.aged_most > self.aged_to
     }
 
-    /// Rows of the table are aged, or were.
+    /// True when rows of the table are aged, or were.
     pub(crate) fn ages(&self) -> bool {
         self.raw_for.is_some() || self.aged_most.is_set()
     }
@@ -146,7 +147,7 @@ impl Life {
     }
 }
 
-/// The largest level whose buckets are not wider than this.
+/// The largest level whose buckets are at most this wide.
 pub(crate) fn level_below(span: Duration) -> i32 {
     let ns = i128::try_from(span.as_nanos()).unwrap_or(i128::MAX);
     (-20..=34)
@@ -164,7 +165,7 @@ pub struct TableInfo {
     pub duplicates: Duplicates,
     /// Events of a full leaf.
     pub leaf_events: u32,
-    /// Tag keys of its streams, and those declared, sorted.
+    /// Tag keys of its streams, and declared ones, sorted.
     pub tags: Vec<String>,
     /// Its fields, in the order they were added.
     pub fields: Vec<Field>,
@@ -174,11 +175,11 @@ pub struct TableInfo {
     pub retention: Option<Duration>,
     /// Rows older than this are removed and leave their aggregates; `None` = never.
     pub raw_for: Option<Duration>,
-    /// Nothing before this instant is found, and nothing can be written there. The instant goes
+    /// No data before this instant is visible, and no rows can be written there. The instant goes
     /// back when the retention is raised.
     pub cut: Option<Timestamp>,
-    /// No rows can be written before this instant: it is, or will shortly be, known by its
-    /// aggregates only.
+    /// No rows can be written before this instant: only aggregates are, or shortly will be,
+    /// available there.
     pub aged_to: Option<Timestamp>,
 }
 
@@ -200,10 +201,9 @@ pub struct TableSpec {
     pub duplicates: Duplicates,
     /// Events of a full leaf, 16 to 65,536; `None` = the database's default.
     pub leaf_events: Option<u32>,
-    /// Fields to declare; more may come with writes.
+    /// Fields to declare; writes may add more.
     pub fields: Vec<FieldSpec>,
-    /// Tag keys to declare, so that they are known before the first write; more may come with
-    /// writes.
+    /// Tag keys to declare, so that they are known before the first write; writes may add more.
     pub tags: Vec<String>,
     /// Rows older than this are removed; `None` = never.
     pub retention: Option<Duration>,
@@ -227,7 +227,7 @@ impl TableSpec {
 }
 
 /// Version 1 had no lifetimes; version 3 is written where tags are declared, version 4 where aging
-/// has gone back.
+/// went back.
 const VERSION: u8 = 2;
 const VERSION_WITH_TAGS: u8 = 3;
 const VERSION_AGED_BACK: u8 = 4;
@@ -274,7 +274,7 @@ impl Table {
         }
     }
 
-    /// Bytes of memory that the definition takes, about.
+    /// Approximate bytes of memory of the definition.
     pub(crate) fn heap_bytes(&self) -> usize {
         size_of::<Table>()
             + self.name.len()
@@ -286,7 +286,7 @@ impl Table {
                 .sum::<usize>()
     }
 
-    /// Adds a field, if it is not there; one of integers becomes one of floats.
+    /// Adds a field, if it is missing; widens an integer field to floats.
     pub(crate) fn add_field(&mut self, field: &FieldSpec) -> crate::Result<()> {
         use FieldType::{F64, I64};
         match self.fields.iter_mut().find(|f| f.name == field.name) {
@@ -361,10 +361,10 @@ impl Table {
     }
 }
 
-/// Memory of a name besides its bytes, with the allocator's share.
+/// Memory of a name in addition to its bytes, with the allocator's share.
 const TEXT_BYTES: usize = size_of::<String>() + 16;
 
-/// Bytes of memory that fields take, with their names in the look-up table.
+/// Bytes of memory of fields, with their names in the lookup table.
 fn fields_bytes(fields: &[Field]) -> usize {
     let name_bytes = |f: &Field| size_of::<Field>() + TEXT_BYTES + f.name.len();
     fields.iter().map(name_bytes).sum()
@@ -396,12 +396,12 @@ impl AddedFields {
         })
     }
 
-    /// Number of fields the table has then.
+    /// Number of fields of the table afterwards.
     pub(crate) fn end(&self) -> usize {
         self.first as usize + self.fields.len()
     }
 
-    /// Adds those that the table has not yet.
+    /// Adds the fields that the table does not have yet.
     pub(crate) fn add_to(&self, table: &mut Table) -> crate::Result<()> {
         let known = table.fields.len().checked_sub(self.first as usize);
         let Some(known) = known.filter(|_| table.id == self.table) else {
@@ -414,7 +414,8 @@ impl AddedFields {
                 self.table.0
             )));
         };
-        // It may know all of these and more: the metadata can be newer than a record of the log.
+        // The table may have all of these fields and more: the metadata can be newer than a record
+        // of the log.
         table.fields.extend(self.fields.iter().skip(known).cloned());
         Ok(())
     }
@@ -432,7 +433,7 @@ pub(crate) enum TableRecord {
 }
 
 impl TableRecord {
-    /// The least that leads from one definition to the other.
+    /// The smallest record that leads from one definition to the other.
     pub(crate) fn of(old: Option<&Arc<Table>>, new: &Arc<Table>) -> TableRecord {
         let whole = || TableRecord::Whole(Arc::clone(new));
         let Some(old) = old else {
@@ -457,7 +458,7 @@ impl TableRecord {
         }
     }
 
-    /// The table that it defines.
+    /// The table that the record defines.
     pub(crate) fn table(&self) -> TableId {
         match self {
             TableRecord::Whole(table) => table.id,
@@ -479,7 +480,7 @@ impl TableRecord {
         }
     }
 
-    /// Bytes of memory that it takes until the metadata hold it.
+    /// Bytes of memory of the record until it is in the metadata.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             TableRecord::Whole(table) => table.heap_bytes(),
@@ -512,11 +513,11 @@ fn decode_fields(cursor: &mut Cursor<'_>) -> Result<Vec<Field>, DecodeError> {
     Ok(fields)
 }
 
-/// Characters of a name that is refused which its message shows.
+/// Maximum characters of a refused name that its message shows.
 const NAME_SHOWN: usize = 80;
 
-/// Whether a character changes the direction of the text around it, so that a name would not be the
-/// one that is read.
+/// True for a character that changes the text direction around it, so that a displayed name would
+/// differ from the real one.
 fn turns_text(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -544,7 +545,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> crate::Result<()> {
     let plain = name.bytes().all(|b| (b' '..0x7f).contains(&b));
     let is_hidden = |c: char| c.is_control() || turns_text(c);
     if name.is_empty() || name.len() > 255 || (!plain && name.chars().any(is_hidden)) {
-        // A name may be as long as a line, and the message goes back for each line.
+        // A name may be as long as a line, and the message is returned for each line.
         let shown: String = name.chars().take(NAME_SHOWN).collect();
         let more = if shown.len() < name.len() { "…" } else { "" };
         return Err(Error::invalid(format!(

@@ -1,16 +1,16 @@
-//! redb's storage on our files, so that fault injection sees every byte of it.
+//! redb's storage on our files, so that fault injection sees every byte.
 
 use headwater_io::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Statistics of the file while redb has it.
+/// Statistics of the file while redb uses it.
 #[derive(Debug, Default)]
 pub(crate) struct FileStats {
-    /// Bytes written since it was opened.
+    /// Bytes written since the file was opened.
     pub(crate) written: AtomicU64,
-    /// Its length.
+    /// Length of the file in bytes.
     pub(crate) len: AtomicU64,
 }
 

@@ -3,9 +3,9 @@
 //! The metadata are copied into memory while their header stays the same. redb writes the header
 //! last in a commit and never overwrites pages of the newest commit before the next one, so a copy
 //! under an unchanged header is that commit. Segment files are append-only and stay open; log files
-//! are recycled only when a later commit no longer names them, which shows in their headers and in
-//! a gap of their generations. Files that fit together are one state of the database; otherwise
-//! they are read again.
+//! are recycled only when a later commit no longer names them, which is visible in their headers
+//! and in a gap of their generations. Files that fit together are one state of the database;
+//! otherwise they are read again.
 //!
 //! Failure: `busy` when the owner commits faster than the metadata can be copied; apparent damage
 //! that is the same three times in a row is damage.
@@ -19,9 +19,9 @@ use headwater_types::invariant::first_mut;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Looks taken before giving up.
+/// Maximum attempts.
 const LOOKS_MAX: usize = 64;
-/// Equal failures in a row that are believed.
+/// Number of equal failures in a row that are reported as damage.
 const SAME_MAX: usize = 3;
 /// redb's header with both commit slots, part of its file format.
 const HEADER_BYTES: usize = 320;
@@ -61,7 +61,7 @@ impl MetaCopy {
         }
     }
 
-    /// The file in memory; opening it as metadata puts it in order there.
+    /// The file in memory; opening it as metadata repairs it in memory.
     pub(crate) fn file(&self) -> &Arc<dyn File> {
         &self.file
     }
@@ -83,7 +83,7 @@ fn header(file: &dyn File, path: &Path) -> Result<Vec<u8>> {
     let mut bytes = vec![0u8; HEADER_BYTES];
     match file.read_exact_at(0, &mut bytes) {
         Ok(()) => Ok(bytes),
-        // The file is being made, or was interrupted.
+        // The file is being created, or its creation was interrupted.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(Vec::new()),
         Err(error) => Err(Error::io("read", path, error)),
     }
@@ -156,7 +156,7 @@ pub(crate) fn look<T>(
             match Meta::open(&path, Arc::clone(copy.file())) {
                 Ok(Some(meta)) => build(meta, &copy),
                 Err(error) if error.kind() != ErrorKind::Corrupt => Err(error),
-                // While a database is made it has neither log nor segments.
+                // During its creation a database has neither log nor segments.
                 _ if is_empty(&**env.log_files(), &log_dir(env, dir))?
                     && is_empty(&**env.segment_files(), &segment_dir(dir))? =>
                 {

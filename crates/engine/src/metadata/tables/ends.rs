@@ -27,7 +27,8 @@ impl RetainedFor {
         })
     }
 
-    /// By name: the number up to which all deletes are known there. Missing until there was one.
+    /// By name of the consumer: the number up to which it has all deletes. Missing until there was
+    /// a consumer.
     fn known(self) -> Known {
         TableDefinition::new(match self {
             RetainedFor::Copies => "copies",
@@ -35,7 +36,7 @@ impl RetainedFor {
         })
     }
 
-    /// Of deletes with numbers up to this one it is not known whether they are there.
+    /// Key in the state of the number up to which deletes may be missing.
     fn from(self) -> &'static str {
         match self {
             RetainedFor::Copies => "ends_from",
@@ -60,7 +61,7 @@ pub(crate) struct EndsChange {
     pub(crate) copies: Vec<(String, Sequence)>,
     pub(crate) new: Vec<(Sequence, Vec<u8>)>,
     pub(crate) gone: Vec<Sequence>,
-    /// There is something to write.
+    /// True when there is something to write.
     pub(crate) is_due: bool,
 }
 
@@ -104,7 +105,7 @@ impl Meta {
         Ok(saved)
     }
 
-    /// Writes the changes of deletes retained for copies, in a transaction of its own.
+    /// Writes the changes of deletes retained for copies, in a separate transaction.
     pub(crate) fn put_ends(&self, change: &EndsChange) -> Result<()> {
         let transaction = self.begin_write()?;
         self.commit_ends(&transaction, change, RetainedFor::Copies)?;

@@ -1,8 +1,8 @@
 //! Segments whose rows were freed.
 //!
-//! Invariants: the format of a database in which there are some is [`WITH_FREED`], which programs
-//! refuse that do not know them; without any the format is the earlier one.
-//! Format: docs/format/meta.md, docs/format/stub.md.
+//! Invariants: a database with such segments has the format [`WITH_FREED`], which older programs
+//! refuse; without any the format is the earlier one. Format: docs/format/meta.md,
+//! docs/format/stub.md.
 
 use super::{FORMAT_VERSION, Meta, STATE, WITH_FREED, WITH_SNAPSHOTS};
 use crate::common::ids::SegmentId;
@@ -10,8 +10,8 @@ use crate::{Error, Result};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
-/// By segment: a version, and how many bytes were committed when its rows were freed. Missing until
-/// some were.
+/// By segment: a version, and the number of bytes committed when its rows were freed. Missing until
+/// the first was freed.
 const FREED: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("freed");
 const RECORD_VERSION: u8 = 1;
 
@@ -32,12 +32,12 @@ fn decode(bytes: &[u8]) -> std::result::Result<u64, DecodeError> {
 }
 
 impl Meta {
-    /// Segments whose rows were freed, by number, and how many bytes each had then.
+    /// Segments whose rows were freed, by number, each with its bytes at that time.
     pub(crate) fn freed(&self) -> Result<Vec<(SegmentId, u64)>> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let table = match transaction.open_table(FREED) {
             Ok(table) => table,
-            // There never was one.
+            // No segment was ever freed.
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
             Err(error) => return Err(Error::meta(error)),
         };
@@ -51,8 +51,8 @@ impl Meta {
         Ok(out)
     }
 
-    /// Records that rows of segments were freed, and of others no more; durable when it returns. No
-    /// other thread may change the metadata meanwhile.
+    /// Records which segments have freed rows, and which do not any more; durable when it returns.
+    /// No other thread may change the metadata meanwhile.
     pub(crate) fn change_freed(
         &self,
         added: &[(SegmentId, u64)],
@@ -107,7 +107,7 @@ mod tests {
             .unwrap();
         assert_eq!(version(), WITH_FREED);
         assert_eq!(meta.freed().unwrap(), [(one, 64), (two, 1 << 40)]);
-        // A snapshot that comes and goes does not make it an earlier one.
+        // Making and ending a snapshot does not restore an earlier format.
         let made = SnapshotChange {
             made: Some((1, b"record".to_vec(), b"state".to_vec())),
             ..SnapshotChange::default()

@@ -1,9 +1,8 @@
 //! Hashes of groups, stored with the partitions: the ledger.
 //!
-//! Invariants: stored hashes are of the bytes that the segment has; a partition whose record has
-//! the head of a chain has the hashes of all its groups. A segment that was not written by a job
-//! has no hashes until it has been read.
-//! Concurrency: redb's own.
+//! Invariants: stored hashes are of the segment's bytes; a partition whose record has the head of a
+//! chain has the hashes of all its groups. A segment that was not written by a job has no hashes
+//! until it has been read. Concurrency: redb's own.
 
 use super::{Meta, MetaChange, PARTITIONS, PartitionRecord};
 use crate::common::ids::SegmentId;
@@ -14,7 +13,7 @@ use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 /// By segment and end of the group.
 const HASHES: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("group_hashes");
 
-/// Hashes of the groups of a segment that are known at an instant, rising.
+/// Hashes of the groups of a segment as of a transaction, sorted ascending.
 pub(super) fn hashes_at(
     meta: &Meta,
     transaction: &redb::ReadTransaction,
@@ -38,12 +37,12 @@ pub(super) fn hashes_at(
 }
 
 impl Meta {
-    /// Hashes of the groups of a segment that are known, rising.
+    /// Stored hashes of the groups of a segment, sorted ascending.
     pub(crate) fn hashes(&self, id: SegmentId) -> Result<Vec<GroupHashes>> {
         hashes_at(self, &self.db.begin_read().map_err(Error::meta)?, id)
     }
 
-    /// Takes in the hashes of a change, and forgets those of removed segments.
+    /// Stores the hashes of a change, and forgets those of removed segments.
     pub(super) fn commit_hashes(
         &self,
         transaction: &redb::WriteTransaction,
@@ -72,8 +71,8 @@ impl Meta {
         Ok(())
     }
 
-    /// Puts hashes of groups there that were read, and the head of the chain, if it is known by
-    /// now, unless the segment has got another group since: then nothing is changed, and it says
+    /// Stores hashes of groups that were read, and the head of the chain if it is known by now.
+    /// When the segment has got another group since, the metadata do not change and the result says
     /// so.
     pub(crate) fn put_hashes(
         &self,
@@ -112,7 +111,7 @@ impl Meta {
             }
         }
         if chain.is_some() {
-            // A state names the heads of chains.
+            // The name of a state covers the heads of chains.
             self.name_state(&transaction)?;
         }
         transaction.commit().map_err(Error::meta)?;

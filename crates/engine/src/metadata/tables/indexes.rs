@@ -1,8 +1,7 @@
-//! Indexes, and the runs there are of them.
+//! Indexes, and their runs.
 //!
-//! Invariants: a run of an index is there only as long as the index; no number of an index is given
-//! twice; the content of the records is opaque here.
-//! Format: docs/format/meta.md, docs/format/index.md.
+//! Invariants: a run exists only as long as its index; the number of an index is never reused; the
+//! content of the records is opaque here. Format: docs/format/meta.md, docs/format/index.md.
 
 use super::log::raise;
 use super::{Meta, STATE};
@@ -17,7 +16,7 @@ const INDEX_RUNS: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new(
 /// By table, the record of its index policy. Missing until a table had one.
 const INDEX_POLICIES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("index_policies");
 
-/// The state that says which number the next index gets.
+/// Key in the state of the number of the next index.
 const NEXT_INDEX: &str = "next_index";
 
 /// A record with its key.
@@ -40,8 +39,8 @@ impl Meta {
         self.records(INDEXES)
     }
 
-    /// The number of the next index, which none had before. Where no version that says so has made
-    /// or dropped one, it is known of those that there are.
+    /// The number of the next index, never used before. Without a stored number (earlier versions),
+    /// it is derived from the existing indexes.
     pub(crate) fn next_index(&self) -> Result<u64> {
         let newest = self.indexes()?.last().map_or(0, |(id, _)| u64::from(*id));
         Ok(self.state(NEXT_INDEX)?.unwrap_or(0).max(newest + 1))
@@ -56,7 +55,7 @@ impl Meta {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let table = match transaction.open_table(of) {
             Ok(table) => table,
-            // There never was one.
+            // No table ever had a policy.
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
             Err(error) => return Err(Error::meta(error)),
         };

@@ -1,12 +1,11 @@
 //! Names of the states of a database: its incarnation, its openings, the number of the state; and
 //! the contents of a state, read at one instant.
 //!
-//! Invariants: every transaction that changes the content of a state raises the number, by one.
-//! Each process that does so gives itself a number that no other process has, its *opening*, in the
-//! first of these transactions: so a state is named by its opening and its number, and two
-//! databases that continued from one and the same copy of the files give no state the same name. A
-//! database that is made from a backup, or repaired, is another incarnation from its next
-//! transaction on.
+//! Invariants: every transaction that changes the content of a state increments the number by one.
+//! Each process that does so draws a number that no other process has, its *opening*, in the first
+//! of these transactions: so a state is named by its opening and its number, and two databases that
+//! continued from the same copy of the files never give two states the same name. A database that
+//! is made from a backup, or repaired, is another incarnation from its next transaction on.
 //! Concurrency: redb's own.
 
 use super::hashes::hashes_at;
@@ -26,17 +25,17 @@ const OPENINGS: TableDefinition<'_, u64, u64> = TableDefinition::new("openings")
 const DELETES: TableDefinition<'_, u32, u64> = TableDefinition::new("deletes");
 const STATE_NUMBER: &str = "state_number";
 const INCARNATION: &str = "incarnation";
-/// Openings that are remembered: a copy that has seen none of so many is of another history.
+/// Maximum openings remembered: a copy whose openings are all missing has another history.
 const OPENINGS_MAX: u64 = 4096;
 
 /// Names for the states that a transaction makes.
 #[derive(Debug, Default)]
 pub(super) struct Naming {
-    /// `None`: the number rises, and no opening is begun.
+    /// `None`: the number increases, and no opening is begun.
     chance: Option<Arc<dyn Chance>>,
     /// The next transaction begins another incarnation.
     renews: bool,
-    /// The opening is in the metadata.
+    /// True when the opening is in the metadata.
     has_opened: Mutex<bool>,
 }
 
@@ -54,25 +53,25 @@ impl Naming {
     }
 }
 
-/// The history of a database, unless it has been forgotten.
+/// The history of a database, without forgotten openings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lineage {
     pub(crate) identity: u64,
     /// 0 = no state has been named yet.
     pub(crate) incarnation: u64,
-    /// Of the newest state.
+    /// Number of the newest state.
     pub(crate) number: u64,
-    /// The number of the first state of each opening, rising, and its random number.
+    /// The number of the first state of each opening, sorted ascending, and its random number.
     pub(crate) openings: Vec<(u64, u64)>,
 }
 
 impl Lineage {
-    /// The opening that the newest state belongs to; 0 = there is none.
+    /// The opening of the newest state; 0 without one.
     pub(crate) fn opening(&self) -> u64 {
         self.openings.last().map_or(0, |(_, opening)| *opening)
     }
 
-    /// True when the database was in the state of this opening and number once, or is.
+    /// True when the database is or was in the state of this opening and number.
     pub(crate) fn holds(&self, opening: u64, number: u64) -> bool {
         let mut openings = self.openings.iter();
         let Some((first, _)) = openings.find(|(_, known)| *known == opening) else {
@@ -88,9 +87,9 @@ pub(crate) struct NamedState {
     transaction: redb::ReadTransaction,
     pub(crate) lineage: Lineage,
     pub(crate) shards: u16,
-    /// Records of streams as they are stored, rising by number.
+    /// Stored records of streams, sorted by number.
     pub(crate) streams: Vec<Box<[u8]>>,
-    /// Rising by number.
+    /// Sorted by number.
     pub(crate) partitions: Vec<(SegmentId, PartitionRecord)>,
 }
 
@@ -126,7 +125,7 @@ fn lineage(transaction: &redb::ReadTransaction) -> Result<Lineage> {
 }
 
 impl Meta {
-    /// The metadata, whose next transaction begins another incarnation.
+    /// The metadata; their next transaction begins another incarnation.
     pub(crate) fn renewing(self, chance: &Arc<dyn Chance>) -> Meta {
         Meta {
             naming: Naming::by(Arc::clone(chance), true),
@@ -134,7 +133,7 @@ impl Meta {
         }
     }
 
-    /// Gives the state that a transaction makes its name.
+    /// Names the state that a transaction makes.
     pub(super) fn name_state(&self, transaction: &redb::WriteTransaction) -> Result<()> {
         let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
         let number = read_number(&state, STATE_NUMBER)?.saturating_add(1);
@@ -162,7 +161,7 @@ impl Meta {
         Ok(())
     }
 
-    /// Names the state as it is, if none has been named yet.
+    /// Names the present state, if no state has been named yet.
     pub(crate) fn begin_lineage(&self) -> Result<()> {
         let transaction = self.begin_write()?;
         let is_named = {
@@ -181,7 +180,7 @@ impl Meta {
         lineage(&self.db.begin_read().map_err(Error::meta)?)
     }
 
-    /// Everything that a state names, as of one transaction.
+    /// The contents of a state, as of one transaction.
     pub(crate) fn named_state(&self) -> Result<NamedState> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let lineage = lineage(&transaction)?;
@@ -205,7 +204,7 @@ impl Meta {
         })
     }
 
-    /// Hashes of the groups of a segment that were known then.
+    /// Hashes of the groups of a segment as of then.
     pub(crate) fn named_hashes(
         &self,
         named: &NamedState,
@@ -230,7 +229,7 @@ impl Meta {
         Ok(out)
     }
 
-    /// Writes down the newest deletes of some tables.
+    /// Writes the newest deletes of some tables.
     pub(super) fn commit_deletes(
         &self,
         transaction: &redb::WriteTransaction,

@@ -1,14 +1,14 @@
-//! State of the log in the metadata: which of its files are needed, and which were begun.
+//! State of the log in the metadata: its needed files, and the started ones.
 //!
-//! Invariants: neither number falls; a file of a generation that is named as begun had its header
-//! on the medium by then.
+//! Invariants: neither number decreases; a started file had its header on the medium before its
+//! generation is recorded here.
 
 use super::{Meta, STATE};
 use crate::wal::Needed;
 use crate::{Error, Result};
 use redb::ReadableTable;
 
-/// The state that says which log files were begun.
+/// Key in the state of the newest started generation.
 pub(super) const LOG_NEWEST: &str = "log_newest_generation";
 
 impl Meta {
@@ -16,7 +16,7 @@ impl Meta {
         Ok(self.state("log_first_generation")?.unwrap_or(0))
     }
 
-    /// The part of the log that is needed.
+    /// The needed part of the log.
     pub(crate) fn log_needed(&self) -> Result<Needed> {
         Ok(Needed {
             first_generation: self.log_first_generation()?,
@@ -25,8 +25,8 @@ impl Meta {
         })
     }
 
-    /// Says that a log file of this generation was begun: from now on it must be there for as long
-    /// as it is needed.
+    /// Records that a log file of this generation was started: from now on it must exist as long as
+    /// it is needed.
     pub(crate) fn log_begun(&self, generation: u64) -> Result<()> {
         let transaction = self.begin_write()?;
         {
@@ -37,7 +37,7 @@ impl Meta {
     }
 }
 
-/// Sets a number of the state that never falls.
+/// Raises a number of the state; it never decreases.
 pub(super) fn raise(state: &mut redb::Table<'_, &str, u64>, key: &str, value: u64) -> Result<()> {
     let old = state
         .get(key)

@@ -2,10 +2,9 @@
 //! database, `meta.redb`.
 //!
 //! Invariants: one transaction per job makes all of the job's segments visible at once; a segment
-//! file the partitions table does not name is no part of the database; `step_sequence` never falls.
-//! Concurrency: redb's own; writers are serialized by it.
-//! Failure: a failed commit leaves the old state; the caller latches the database.
-//! Format: docs/format/meta.md.
+//! file that is not in the partitions table is not part of the database; `step_sequence` never
+//! decreases. Concurrency: redb's own; writers are serialized by it. Failure: a failed commit
+//! leaves the old state; the caller latches the database. Format: docs/format/meta.md.
 
 mod backend;
 pub(crate) mod copy;
@@ -62,11 +61,11 @@ const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters"
 
 /// The version of the whole set of formats of a database without named snapshots.
 pub(crate) const FORMAT_VERSION: u64 = 1;
-/// Format version of a database with snapshots: programs that do not know them would remove the
-/// files that they keep.
+/// Format version of a database with snapshots: older programs would remove the files that
+/// snapshots keep.
 pub(crate) const WITH_SNAPSHOTS: u64 = 2;
-/// Format version of a database in which rows were freed, with or without snapshots: programs that
-/// do not know that would take their segments for lost.
+/// Format version of a database with freed rows, with or without snapshots: older programs would
+/// treat the freed segments as lost.
 pub(crate) const WITH_FREED: u64 = 3;
 
 /// The open metadata.
@@ -76,8 +75,8 @@ pub(crate) struct Meta {
     path: PathBuf,
     stats: Arc<FileStats>,
     naming: Naming,
-    /// The owner's lock of the file itself. Released after redb has closed it, as the order of the
-    /// fields says.
+    /// The owner's lock of the file itself. Released after redb has closed the file, by the order
+    /// of the fields.
     lock: Option<Box<dyn Lock>>,
 }
 
@@ -88,36 +87,36 @@ pub(crate) struct MetaChange {
     pub(crate) definitions: Vec<(Sequence, Definition)>,
     pub(crate) next_stream: u32,
     pub(crate) partitions: Vec<(SegmentId, PartitionRecord)>,
-    /// Hashes of the groups that partitions got.
+    /// Hashes of the groups added to partitions.
     pub(crate) hashes: Vec<(SegmentId, Vec<GroupHashes>)>,
     pub(crate) removed: Vec<SegmentId>,
     pub(crate) next_segment: u64,
     pub(crate) log_first_generation: u64,
-    /// Generations of log files up to this one have been begun; 0 = nothing new is known.
+    /// Generations of log files up to this one have been started; 0 = no news.
     pub(crate) log_newest_generation: u64,
     pub(crate) counters: Vec<(String, u64)>,
     pub(crate) producers: Vec<crate::metadata::producers::SavedProducer>,
     /// State of the analyzers of late events, by shard.
     pub(crate) analyzers: Vec<(u16, Vec<u8>)>,
-    /// The newest delete of tables.
+    /// The newest delete of each affected table.
     pub(crate) deletes: Vec<(TableId, Sequence)>,
     /// Deletes to send to copies.
     pub(crate) ends: EndsChange,
     /// Deletes to apply to named snapshots.
     pub(crate) snapshot_ends: EndsChange,
-    /// Marks of rows that a retention removed.
+    /// Changed records of rows that a retention removed.
     pub(crate) removed_rows: RemovedChange,
 }
 
 impl MetaChange {
-    /// True when it changes the content of a state of the database.
+    /// True when the change affects the content of a state of the database.
     fn makes_a_state(&self) -> bool {
         !(self.partitions.is_empty() && self.removed.is_empty() && self.definitions.is_empty())
     }
 }
 
 impl Meta {
-    /// Makes a new metadata file in `file`, which is empty.
+    /// Creates new metadata in `file`, which is empty.
     pub(crate) fn create(
         path: &Path,
         file: Arc<dyn File>,
@@ -158,7 +157,7 @@ impl Meta {
         Ok(meta)
     }
 
-    /// Opens the metadata in `file`. `None` when creating it was interrupted: it never had any
+    /// Opens the metadata in `file`. `None` when its creation was interrupted: it never had any
     /// content.
     pub(crate) fn open(path: &Path, file: Arc<dyn File>) -> Result<Option<Meta>> {
         let len = file.len().map_err(|e| Error::io("read", path, e))?;
@@ -187,7 +186,7 @@ impl Meta {
         }
     }
 
-    /// The metadata as those of an owner, with the lock of their file.
+    /// The metadata with the lock of their file, for an owner.
     pub(crate) fn owned(self, lock: Box<dyn Lock>, chance: &Arc<dyn Chance>) -> Meta {
         Meta {
             lock: Some(lock),
@@ -200,8 +199,8 @@ impl Meta {
         &self.path
     }
 
-    /// Begins a transaction, if the file is still the one that its name stands for. A process that
-    /// finds another file there owns that one: when both commit, one commit is lost.
+    /// Begins a transaction, if the name still refers to the open file. A process that finds
+    /// another file under the name owns that file: if both commit, one commit is lost.
     fn begin_write(&self) -> Result<redb::WriteTransaction> {
         if let Some(lock) = &self.lock
             && !lock
@@ -245,7 +244,8 @@ impl Meta {
         u16::try_from(shards).map_err(|_| self.damaged("a shard count below 65536", shards))
     }
 
-    /// A random number given when the database was made, by which backups know it; 0 = it has none.
+    /// A random number drawn when the database was created, by which backups identify it; 0 = not
+    /// set.
     pub(crate) fn identity(&self) -> Result<u64> {
         Ok(self.state("identity")?.unwrap_or(0))
     }
@@ -353,8 +353,8 @@ impl Meta {
         Ok(out)
     }
 
-    /// Forgets streams dropped up to a sequence: nothing in the log or in segments mentions them
-    /// any more.
+    /// Forgets streams dropped up to a sequence: neither the log nor segments mention them any
+    /// more.
     pub(crate) fn forget_dropped(&self, up_to: Sequence) -> Result<()> {
         let gone: Vec<StreamId> = self
             .dropped()?
@@ -375,7 +375,7 @@ impl Meta {
         transaction.commit().map_err(Error::meta)
     }
 
-    /// Forgets the streams of a table that was dropped and of which nothing is left.
+    /// Forgets the streams of a dropped table without stored data.
     pub(crate) fn forget_streams_of(&self, table: TableId) -> Result<()> {
         let records = self.streams_of(table)?;
         if records.is_empty() {
@@ -396,7 +396,7 @@ impl Meta {
         transaction.commit().map_err(Error::meta)
     }
 
-    /// Commits a job: all of it, or nothing.
+    /// Commits a job, completely or not at all.
     pub(crate) fn commit(&self, change: &MetaChange) -> Result<()> {
         let transaction = self.begin_write()?;
         {

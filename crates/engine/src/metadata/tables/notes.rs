@@ -1,6 +1,6 @@
-//! Notes: small values that the program around a database keeps with it.
+//! Notes: small values that the surrounding program stores with a database.
 //!
-//! Invariant: the engine never looks into them.
+//! Invariant: the engine never reads their contents.
 
 use super::Meta;
 use crate::{Error, Result};
@@ -14,7 +14,7 @@ impl Meta {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let notes = match transaction.open_table(NOTES) {
             Ok(notes) => notes,
-            // There never was one.
+            // No note was ever written.
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
             Err(error) => return Err(Error::meta(error)),
         };
@@ -22,8 +22,8 @@ impl Meta {
         Ok(note.map(|note| note.value().to_vec()))
     }
 
-    /// Replaces a note, or removes it; durable when it returns. False, and nothing is changed, when
-    /// there would be more than `max` notes then.
+    /// Replaces a note, or removes it; durable when it returns. False, without a change, when there
+    /// would be more than `max` notes.
     pub(crate) fn put_note(&self, name: &str, note: Option<&[u8]>, max: u64) -> Result<bool> {
         let transaction = self.begin_write()?;
         {

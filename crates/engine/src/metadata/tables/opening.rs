@@ -13,10 +13,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 const CACHE_BYTES: usize = 1 << 20;
-/// redb's own, part of its file format.
+/// redb's page size, part of its file format.
 const PAGE_BYTES: u64 = 4096;
 
-/// Writes a file again as it is, and syncs it.
+/// Rewrites a file unchanged, and syncs it.
 pub(crate) fn write_again(file: &dyn File) -> io::Result<()> {
     let len = file.len()?;
     let mut buffer = vec![0u8; usize::try_from(len.min(1 << 20)).unwrap_or(1 << 20)];
@@ -33,7 +33,7 @@ pub(crate) fn write_again(file: &dyn File) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Makes a new database in an empty file. Its writes are counted in `stats`.
+/// Creates a new database in an empty file. Its writes are counted in `stats`.
 pub(crate) fn new_database(file: Arc<dyn File>, stats: &Arc<FileStats>) -> Result<Database> {
     redb::Builder::new()
         .set_cache_size(CACHE_BYTES)
@@ -41,7 +41,7 @@ pub(crate) fn new_database(file: Arc<dyn File>, stats: &Arc<FileStats>) -> Resul
         .map_err(Error::meta)
 }
 
-/// The database in a file of so many bytes, at least one.
+/// The database in a file of this length, at least one byte.
 pub(crate) fn open_database(
     path: &Path,
     file: Arc<dyn File>,
@@ -49,14 +49,14 @@ pub(crate) fn open_database(
     stats: &Arc<FileStats>,
 ) -> Result<Database> {
     if !len.is_multiple_of(PAGE_BYTES) {
-        // Power went while the file grew, which redb does before it writes there: it accepts
+        // Power failed while the file grew, which redb does before it writes there: it accepts
         // whole pages only.
         file.set_len(len - len % PAGE_BYTES)
             .map_err(|e| Error::io("truncate", path, e))?;
     }
-    // A process that did not close it may have met a failed sync, after which the system shows
-    // bytes that it will never write. redb is about to rely on the bytes it reads, so they are
-    // written again.
+    // A process that did not close the file may have had a failed sync, after which the system
+    // shows bytes that it will never write. redb is about to rely on the bytes it reads, so they
+    // are rewritten.
     let rewritten = Rc::new(RefCell::new(None));
     let (outcome, again) = (Rc::clone(&rewritten), Arc::clone(&file));
     let mut builder = redb::Builder::new();
@@ -70,7 +70,7 @@ pub(crate) fn open_database(
         });
     let backend = Backend::new(file, Arc::clone(stats));
     // redb trusts a file that was closed, and panics on some effects of a flipped bit: so its
-    // checksums are verified, and a panic on the way means damage.
+    // checksums are verified, and a panic meanwhile means damage.
     let opening = || -> std::result::Result<Database, redb::DatabaseError> {
         let mut db = builder.create_with_backend(backend)?;
         if rewritten.borrow().is_none() {

@@ -24,18 +24,18 @@ pub(crate) struct PartitionRecord {
     pub(crate) groups: u32,
     pub(crate) leaves: u64,
     pub(crate) late_runs: u64,
-    /// The rows were aged away and left their buckets.
+    /// The rows were aged and left their buckets.
     pub(crate) aged: bool,
-    /// The smallest expiry of any value; `None` = no value has one.
+    /// The smallest expiry of any value; `None` = no value expires.
     pub(crate) expires_first: Option<Timestamp>,
-    /// From this instant on every value has expired; `None` = some never do.
+    /// From this instant on every value has expired; `None` = some values never expire.
     pub(crate) expires_last: Option<Timestamp>,
     /// The head of the chain of the segment's hashes; `None` = not known yet.
     pub(crate) chain: Option<Hash>,
 }
 
 const VERSION: u8 = 2;
-/// With the head of a chain.
+/// Version with the head of a chain.
 const VERSION_WITH_CHAIN: u8 = 3;
 const AGED: u64 = 1;
 const EXPIRES_FIRST: u64 = 2;

@@ -1,5 +1,5 @@
-//! Marks of rows that a retention removed while the log still has them.
-//! Format: docs/format/meta.md.
+//! Records of rows that a retention removed while the log still has them. Format:
+//! docs/format/meta.md.
 
 use super::Meta;
 use crate::common::ids::{Sequence, ShardIndex, TableId};
@@ -8,8 +8,8 @@ use crate::metadata::removed_rows::{RemovedChange, RemovedMark};
 use crate::{Error, Result};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
-/// By table, shard and sequence: the instant before which rows of records up to there are removed.
-/// Missing until there was one.
+/// By table, shard and sequence: the instant before which rows of log records up to that sequence
+/// are removed. Missing until the first removal.
 const REMOVED: TableDefinition<'_, (u32, u16, u64), i64> = TableDefinition::new("removed");
 
 impl Meta {

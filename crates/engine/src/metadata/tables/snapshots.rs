@@ -1,28 +1,27 @@
-//! Named snapshots: their records, and the states that they keep.
+//! Named snapshots: their records, and their states.
 //!
-//! Invariants: the format of a database in which there is a snapshot is [`WITH_SNAPSHOTS`], or a
-//! later one, which programs refuse that would remove the files it keeps; without one the format is
-//! the earlier one. A snapshot comes and goes in one transaction with its state, and with the
-//! deletes retained for it.
-//! Format: docs/format/meta.md, docs/format/snapshot.md.
+//! Invariants: a database with a snapshot has the format [`WITH_SNAPSHOTS`], or a later one, which
+//! programs refuse that would remove the files of snapshots; without a snapshot the format is the
+//! earlier one. A snapshot is added and removed in one transaction with its state, and with the
+//! deletes retained for it. Format: docs/format/meta.md, docs/format/snapshot.md.
 
 use super::{EndsChange, FORMAT_VERSION, Meta, RetainedFor, STATE, WITH_FREED, WITH_SNAPSHOTS};
 use crate::{Error, Result};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
-/// By number: records of snapshots, also of some that have ended. Missing until there was one.
+/// By number: records of snapshots, including some ended ones. Missing until the first snapshot.
 const SNAPSHOTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("snapshots");
-/// By number of the snapshot: the state, as bytes. Missing until there was one.
+/// By number of the snapshot: the state, as bytes. Missing until the first snapshot.
 const SNAPSHOT_STATES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("snapshot_states");
 
 /// Changes of snapshots, committed at once.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotChange {
-    /// One that is made: its number, record and state.
+    /// A new snapshot: its number, record and state.
     pub(crate) made: Option<(u64, Vec<u8>, Vec<u8>)>,
     /// Snapshots that end and are remembered as ended: number and record.
     pub(crate) ended: Vec<(u64, Vec<u8>)>,
-    /// Snapshots of which nothing stays.
+    /// Snapshots that are forgotten completely.
     pub(crate) gone: Vec<u64>,
     /// Deletes retained for them.
     pub(crate) ends: EndsChange,
@@ -34,7 +33,7 @@ impl Meta {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let table = match transaction.open_table(SNAPSHOTS) {
             Ok(table) => table,
-            // There never was one.
+            // No snapshot was ever made.
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
             Err(error) => return Err(Error::meta(error)),
         };
@@ -46,7 +45,7 @@ impl Meta {
         Ok(out)
     }
 
-    /// Whether there is a snapshot that has not ended.
+    /// True when there is a snapshot that has not ended.
     pub(super) fn has_snapshots(&self) -> Result<bool> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         match transaction.open_table(SNAPSHOT_STATES) {
@@ -56,7 +55,7 @@ impl Meta {
         }
     }
 
-    /// The state that a snapshot keeps; `None` = there is no such snapshot.
+    /// The state of a snapshot; `None` = there is no such snapshot.
     pub(crate) fn snapshot_state(&self, number: u64) -> Result<Option<Vec<u8>>> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let table = match transaction.open_table(SNAPSHOT_STATES) {

@@ -1,4 +1,4 @@
-//! Streams and definitions as the metadata hold them.
+//! Streams and definitions in the metadata.
 
 use super::{DROPPED, Meta, STREAM_COUNTS, STREAM_IDS, STREAMS, TAG_KEYS};
 use crate::common::ids::{Sequence, StreamId, TableId};
@@ -8,8 +8,7 @@ use headwater_codec::{Cursor, DecodeError};
 use redb::{ReadableDatabase, ReadableTable};
 use std::ops::Bound;
 
-/// A position to go on may be so many keys away: then advancing key by key is quicker than a search
-/// from the root.
+/// Number of keys within which advancing key by key is quicker than a search from the root.
 const NEAR: usize = 4;
 
 impl StreamIndex for Meta {
@@ -71,7 +70,7 @@ impl StreamIndex for Meta {
                 .map_err(Error::meta)
         };
         let mut entries = from_on(from)?;
-        // Where to go on, and how many keys before it were met.
+        // The position to continue from, and the number of keys passed before it.
         let mut wanted: Option<(Vec<u8>, usize)> = None;
         while let Some(entry) = entries.next() {
             let (key, id) = entry.map_err(Error::meta)?;

@@ -1,6 +1,6 @@
-//! Carries out a plan of an opening: segments, the saved state, the log, repairs, the core.
+//! Carries out the plan of an opening: segments, the saved state, the log, repairs, the core.
 //!
-//! Invariants: only an owner changes files, and none before everything has been looked at.
+//! Invariants: only an owner changes files, and only after everything has been checked.
 
 use super::Recovery;
 use super::files;
@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Opens a database as a plan says.
+/// Opens a database by a plan.
 pub(crate) fn assemble(plan: OpeningPlan<'_>) -> Result<(Core, Recovery)> {
     let OpeningPlan {
         opening,
@@ -82,7 +82,7 @@ pub(crate) fn assemble(plan: OpeningPlan<'_>) -> Result<(Core, Recovery)> {
 }
 
 impl Opening {
-    /// Puts the files right, if the opener may, and counts and logs what recovery did.
+    /// Repairs the files, if the opener may, and counts and logs the actions of the recovery.
     fn repair(
         &self,
         segments: &OpenedSegments,
@@ -105,7 +105,7 @@ impl Opening {
         Ok(recovery)
     }
 
-    /// Removes the files that a crash left, and truncates others to their committed lengths.
+    /// Removes leftover files of a crash, and truncates others to their committed lengths.
     fn settle(
         &self,
         segments: &OpenedSegments,
@@ -125,8 +125,7 @@ impl Opening {
         remove_left_over(&**self.env.buffer_files(), root)
     }
 
-    /// Continues the log behind the records that were replayed: with new ones, if the opener may
-    /// write.
+    /// Continues the log after the replayed records, with new files if the opener may write.
     fn begin_log(
         &self,
         segments: &OpenedSegments,
@@ -154,7 +153,7 @@ impl Opening {
         Ok(log)
     }
 
-    /// Forgets the streams of dropped tables of which nothing is stored.
+    /// Forgets the streams of dropped tables without stored data.
     fn forget_streams(&self, segments: &OpenedSegments) -> Result<()> {
         for table in self.meta.tables()?.iter().filter(|t| t.life.dropped) {
             let mut stored = segments.partitions.iter();
@@ -165,7 +164,7 @@ impl Opening {
         Ok(())
     }
 
-    /// Begins the copy in bulk of a log in the fast tier, if there is to be one.
+    /// Starts the copy in bulk of a log in the fast tier, if configured.
     fn mirror(&self, log: &Log, first_generation: u64) -> Result<Option<Arc<Mirror>>> {
         let mirror = Mirror::of(self.devices.tier.as_deref(), &self.env, &self.options)?;
         if let Some(mirror) = &mirror {

@@ -1,9 +1,9 @@
 //! Replay of the tail of a copy: records of its source that no state includes yet.
 //!
-//! Invariants: data that the source no longer stores is not shown. Late events in a stretch of
-//! which only summaries are here are left out until a state contains them: adding them to their
-//! buckets takes rows that are elsewhere, and would remove the buckets that are here.
-//! Failure: data from another machine is checked before it is used.
+//! Invariants: data that the source no longer stores is not shown. Late events in a stretch whose
+//! rows are missing are left out until a state contains them: adding them to their buckets would
+//! need rows that are elsewhere, and would remove the buckets of this copy. Failure: data from
+//! another machine is checked before it is used.
 
 use super::Replayer;
 use super::plan::CarriedRecords;
@@ -22,20 +22,20 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The part of a tail that is shown.
+/// The visible part of a tail.
 #[derive(Default)]
 pub(super) struct TailShown {
     /// Horizons of data that the source no longer stores.
     cuts: HashMap<TableId, Horizon>,
-    /// Partitions of which not all rows are here.
+    /// Partitions with missing rows.
     lacking: HashSet<SegmentId>,
     here: Option<Arc<dyn Here>>,
-    /// Time up to which no row is put between the stored rows of a stream.
+    /// Time up to which rows are not inserted between the stored rows of a stream.
     closed_to: HashMap<(SegmentId, StreamId), Option<Timestamp>>,
 }
 
 impl TailShown {
-    /// The part of these records that is shown beside segments.
+    /// The part of these records that is visible beside segments.
     pub(super) fn of(carried: &mut CarriedRecords, store: &Store) -> TailShown {
         TailShown {
             cuts: std::mem::take(&mut carried.cuts),
@@ -45,7 +45,7 @@ impl TailShown {
         }
     }
 
-    /// The newest instant that a partition holds of a stream, where not all rows of it are here.
+    /// The newest instant of a stream in a partition with missing rows of the stream.
     fn closed_to(
         &mut self,
         store: &Store,
@@ -88,7 +88,7 @@ impl TailShown {
         Ok(held.watermark().filter(|_| !are_here))
     }
 
-    /// The rows that are shown.
+    /// The visible rows.
     pub(super) fn shown(
         &mut self,
         store: &Store,
@@ -126,8 +126,8 @@ impl TailShown {
 }
 
 impl Replayer<'_> {
-    /// Replays the data of a copy behind its segments: the deletes of its state, and its tail, of
-    /// which the state has every definition up to `defined`.
+    /// Replays the records of a copy after its segments: the deletes of its state, and its tail;
+    /// the state has every definition up to `defined`.
     pub(super) fn copied(
         &mut self,
         deletes: &[(Sequence, DeleteRecord)],
@@ -143,7 +143,7 @@ impl Replayer<'_> {
                 RecordKind::Table | RecordKind::Fields | RecordKind::Streams => {
                     record.sequence <= defined
                 }
-                // A pending one is in the state too, in the same form.
+                // A pending delete is in the state too, in the same form.
                 RecordKind::Delete | RecordKind::Write | RecordKind::NumberedWrite => false,
             };
             if !is_defined {
@@ -157,14 +157,14 @@ impl Replayer<'_> {
         Ok(())
     }
 
-    /// Looks whether rows of a tail are of fields that their table has.
+    /// Checks that the rows of a tail only have fields of their table.
     pub(super) fn check_fields(&self, table: TableId, rows: &Rows) -> Result<()> {
         let known = self.catalog.table(table);
         for (field, column) in &rows.columns {
             let at = usize::try_from(field.0).unwrap_or(usize::MAX);
             let defined = known.as_ref().and_then(|table| table.fields.get(at));
             let found = column.field_type();
-            // A field of integers may have become one of floats since.
+            // An integer field may have been widened to floats since.
             let fits = defined.is_some_and(|defined| {
                 defined.field_type == found
                     || (defined.field_type, found) == (FieldType::F64, FieldType::I64)

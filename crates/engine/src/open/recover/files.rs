@@ -1,9 +1,8 @@
 //! Checks the segment files that the metadata name, and repairs them after a crash.
 //!
-//! Invariants: nothing is changed before everything has been looked at; of a partition that cannot
-//! be read nothing is changed at all.
-//! Failure: a file that is missing, shorter than committed, or has another header makes its
-//! partition unreadable, and no other.
+//! Invariants: files are changed only after everything has been checked; files of an unreadable
+//! partition are never changed. Failure: a file that is missing, shorter than committed, or has
+//! another header makes only its own partition unreadable.
 
 use super::Recovery;
 use crate::common::error::Damage;
@@ -21,8 +20,8 @@ use std::path::Path;
 /// Partitions as the metadata name them.
 pub(super) type Named = [(SegmentId, PartitionRecord)];
 
-/// Checks that every segment a commit names is there, as long as committed, and the one it should
-/// be. Gives those that are not.
+/// Checks that every segment named by a commit exists, has its committed length and the expected
+/// header. Returns the segments that fail.
 pub(super) fn look(
     store: &Store,
     partitions: &Named,
@@ -70,7 +69,7 @@ fn short(store: &Store, id: SegmentId, record: &PartitionRecord, found: String) 
     })
 }
 
-/// The partitions of which nothing can be read.
+/// The unreadable partitions.
 pub(super) fn unreadable(shards: &[Shard]) -> HashSet<SegmentId> {
     let mut out = HashSet::new();
     for shard in shards {
@@ -81,15 +80,15 @@ pub(super) fn unreadable(shards: &[Shard]) -> HashSet<SegmentId> {
     out
 }
 
-/// The names of the files beside the segments, theirs included.
+/// The names of the files in the folder of segments, including the segments.
 pub(super) fn present(store: &Store) -> Result<Vec<String>> {
     let dir = store.dir();
     let names = store.files().list(dir);
     names.map_err(|e| Error::io("list", dir, e))
 }
 
-/// Removes those of the files `present` that are segments no commit names, and truncates the others
-/// to their committed length.
+/// Removes files among `present` that are segments without a commit, and truncates the others to
+/// their committed length.
 pub(super) fn settle(
     store: &Store,
     present: &[String],
@@ -103,7 +102,7 @@ pub(super) fn settle(
     let mut named: HashSet<String> = HashSet::new();
     for id in all {
         let is_freed = store.stubs().is_freed(id);
-        // Both of an unreadable pair stay: one of the two may be the one that a repair needs.
+        // Both files of an unreadable pair stay: a repair may need either one.
         if !is_freed || unreadable.contains(&id) {
             named.insert(format!("{}.seg", id.0));
         }
@@ -141,7 +140,7 @@ pub(super) fn settle(
     Ok(())
 }
 
-/// Forgets that rows of segments were freed that nothing names any more.
+/// Forgets freed segments that are not referenced any more.
 pub(super) fn forget_freed(
     meta: &Meta,
     partitions: &Named,
@@ -159,7 +158,8 @@ pub(super) fn forget_freed(
     }
 }
 
-/// Segments that only snapshots name: each has a file beside it that says so, and no other has one.
+/// Segments that only snapshots name: each has a marker file beside it, and other segments have
+/// none.
 fn settle_kept(
     store: &Store,
     present: &[String],

@@ -1,4 +1,4 @@
-//! Metadata in memory, of a database that is made of a state: a copy, or a state of the past.
+//! Metadata in memory, of a database that is made from a state: a copy, or a state of the past.
 
 use crate::Result;
 use crate::common::error::Error;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub(crate) struct MetaInMemory {
     pub(crate) identity: u64,
     pub(crate) shards: u16,
-    /// The newest record that it knows of.
+    /// Sequence of the newest record of the state.
     pub(crate) at: Sequence,
     pub(crate) tables: Vec<Arc<Table>>,
     /// By number.
@@ -23,10 +23,10 @@ pub(crate) struct MetaInMemory {
 }
 
 impl MetaInMemory {
-    /// Makes the metadata, as if they stood at this path.
+    /// Makes the metadata, as if their file were at this path.
     pub(crate) fn make(self, path: &Path) -> Result<Meta> {
         let files = MemoryFiles::new();
-        // Only the name is that of the database; nothing is stored under it.
+        // The path only names the database in errors; no file is stored there.
         let own = Path::new("/meta.redb");
         let file = files
             .open(own, OpenMode::CreateNew)

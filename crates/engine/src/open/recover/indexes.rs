@@ -1,8 +1,8 @@
-//! Takes in the indexes that the metadata name, and puts their files right.
+//! Loads the indexes that the metadata name, and repairs their files.
 //!
-//! Invariants: a run whose file is not there is none: a backup has no files of runs. Files that the
-//! metadata do not name are removed, by the owner, after everything has been looked at.
-//! Failure: a record that cannot be decoded is damage of the metadata.
+//! Invariants: a run without a file does not exist: a backup has no files of runs. The owner
+//! removes files that the metadata do not name, after everything has been checked. Failure: a
+//! record that cannot be decoded is damage of the metadata.
 
 use super::Recovery;
 use crate::Result;
@@ -47,8 +47,8 @@ pub(super) fn load(
     Ok(indexes)
 }
 
-/// Removes those of the files `present` that are runs no commit names, and forgets runs whose files
-/// are not there.
+/// Removes files among `present` that are runs without a commit, and forgets runs with missing
+/// files.
 pub(super) fn settle(
     meta: &Meta,
     store: &Store,

@@ -1,5 +1,5 @@
-//! Layers that an owner puts between the database and its media: a reserve of space on each, and
-//! where the log has a faster one of its own, a monitor of the others.
+//! Layers that an owner puts between the database and its media: a reserve of space on each, and,
+//! where the log has a faster device of its own, a monitor of the others.
 
 use super::files::Named;
 use crate::device::guard::Guard;
@@ -42,8 +42,8 @@ pub(super) fn reserve_space(env: &mut Env, options: &Options) -> Result<Vec<Arc<
     Ok(reserved.into_iter().map(|(_, reserve)| reserve).collect())
 }
 
-/// Where the log lies in a fast tier, bulk may stall while writes go on: accesses to it are
-/// monitored then, and as soon as it does.
+/// Where the log is in a fast tier, bulk may stall while writes go on: accesses to bulk are
+/// monitored then, and a stall is detected at once.
 pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Arc<Watch> {
     let watch = Watch::new(&env.clock);
     let is_log_fast = tier.is_some_and(|owned| owned.tier.parts.log);
@@ -59,10 +59,10 @@ pub(super) fn watch_bulk(env: &mut Env, tier: Option<&OwnedTier>) -> Arc<Watch> 
     watch
 }
 
-/// Share of the memory budget for leaves read ahead; caches have so much less.
+/// Share (1/n) of the memory budget for leaves read ahead; caches get correspondingly less.
 const AHEAD_MEMORY_SHARE: usize = 32;
 
-/// The queue sets before segments, if there are to be some.
+/// The queue sets before segments, if configured.
 pub(super) fn queue_segments(
     env: &Env,
     options: &Options,
@@ -72,8 +72,8 @@ pub(super) fn queue_segments(
     SegmentQueues::start(options, &env.threads, all.map(|(id, record)| (*id, record)))
 }
 
-/// The files of segments, and the read-ahead with its memory: none where a medium cannot read
-/// meanwhile.
+/// The files of segments, and the read-ahead with its memory; `None` where a medium cannot read in
+/// the background.
 pub(super) fn ways_to_segments(
     env: &Env,
     options: &Options,
@@ -89,15 +89,15 @@ pub(super) fn ways_to_segments(
     (files, ahead)
 }
 
-/// Share of the memory budget for the directory of the files of an index in the fast tier.
+/// Share (1/n) of the memory budget for the directory of the files of an index in the fast tier.
 const INDEX_MEMORY_SHARE: u64 = 128;
-/// The same for the newest segments, of which files are larger.
+/// The same share for the newest segments, which have larger files.
 const NEWEST_MEMORY_SHARE: u64 = 32;
-/// The newest segments take so many times the memory of the directory of their files, and no more:
-/// for each 4,096 bytes there is a checksum of 4.
+/// Maximum bytes of the newest segments per byte of memory for the directory of their files: each
+/// 4,096 bytes have a checksum of 4.
 const NEWEST_PER_MEMORY: u64 = 1024;
 
-/// Where the fast tier repeats something of segments, if it is to.
+/// Folder of the copies of segment parts in the fast tier, if configured.
 pub(crate) fn place_of(
     what: RepeatKind,
     (env, options): (&Env, &Options),
@@ -132,8 +132,8 @@ pub(crate) fn place_of(
     })
 }
 
-/// Copies parts of segments to the fast tier. Without it reads go to bulk, so a tier that cannot be
-/// used is no reason not to open.
+/// Copies parts of segments to the fast tier. Without it reads go to bulk, so an unusable tier does
+/// not prevent opening.
 pub(super) fn repeat_segments(
     store: &Store,
     env_and_options: (&Env, &Options),
@@ -157,7 +157,7 @@ pub(super) fn repeat_segments(
     }
 }
 
-/// The way that a new log file is announced: in a fast tier without using bulk.
+/// The announcement of a new log file: in a fast tier without using bulk.
 pub(crate) fn announcer(env: &Env, meta: &Arc<Meta>, tier: Option<&Arc<OwnedTier>>) -> MakeKnown {
     if let Some(tier) = tier.filter(|owned| owned.tier.parts.log) {
         let (tier, files) = (Arc::clone(tier), Arc::clone(env.log_files()));

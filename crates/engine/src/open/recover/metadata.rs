@@ -9,8 +9,8 @@ use headwater_io::{Env, Files, OpenMode};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Opens the metadata, or makes it. A database whose making was interrupted has no log and no
-/// segments: it is made again.
+/// Opens the metadata, or creates them. A database whose creation was interrupted has neither a log
+/// nor segments: it is created again.
 pub(super) fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Result<(Meta, Owner)> {
     let dir = options.dir.as_path();
     let path = &meta_path(dir);
@@ -79,8 +79,8 @@ pub(super) fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Resul
     let Some(lock) = lock_meta(env, dir)? else {
         return Err(Error::io("lock", path, std::io::ErrorKind::NotFound.into()));
     };
-    // The name first: a file with contents has a durable name. Should this sync fail, the next
-    // opening finds an empty file, and makes it again.
+    // The name first: a file with contents has a durable name. If this sync fails, the next opening
+    // finds an empty file, and creates it again.
     files.sync_dir(dir).map_err(|e| Error::io("sync", dir, e))?;
     let meta = Meta::create(path, file, options.shards, env.chance.next_u64())?;
     Ok((meta.owned(lock, &env.chance), owner))

@@ -27,7 +27,7 @@ pub(crate) fn open(env: Env, options: Options) -> Result<(Core, Recovery)> {
     assemble(plan(env, options)?)
 }
 
-/// Plans the opening of a database by its owner, and becomes that.
+/// Plans the opening of a database by its owner, and becomes the owner.
 fn plan(mut env: Env, options: Options) -> Result<OpeningPlan<'static>> {
     let dir = options.dir.clone();
     let fast_files = Arc::clone(env.fast_files());
@@ -35,8 +35,8 @@ fn plan(mut env: Env, options: Options) -> Result<OpeningPlan<'static>> {
     let tier = tiers::take(&mut env, &dir, &fast_files, &owner.guard)?;
     sync_folders(&env, &dir)?;
     pending_repairs::settle(&env, &dir)?;
-    // Files of snapshots must not take the space that is reserved for acknowledged writes, and
-    // neither must indexes.
+    // Files of snapshots and indexes must not use the space that is reserved for acknowledged
+    // writes.
     let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
     let run_files = Arc::clone(env.segment_files());
     let reserves = reserve_space(&mut env, &options)?;
@@ -67,7 +67,7 @@ fn plan(mut env: Env, options: Options) -> Result<OpeningPlan<'static>> {
     })
 }
 
-/// Fails if there must be a database and there is none.
+/// Fails if a database is required and does not exist.
 fn require_database(env: &Env, options: &Options) -> Result<()> {
     let meta_path = meta_path(&options.dir);
     let exists = env
@@ -83,7 +83,7 @@ fn require_database(env: &Env, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Creates the folders of a database, where they are not there.
+/// Creates missing folders of a database.
 fn create_folders(env: &Env, dir: &Path) -> Result<()> {
     for (files, folder) in folders(env, dir) {
         files
@@ -95,8 +95,8 @@ fn create_folders(env: &Env, dir: &Path) -> Result<()> {
 
 /// Syncs the names in the folders of a database.
 ///
-/// Names that a killed process left are perhaps not on the medium yet; files that depend on them
-/// must not vanish with them.
+/// Names created by a killed process may not be on the medium yet; files that depend on them must
+/// not vanish with them.
 fn sync_folders(env: &Env, dir: &Path) -> Result<()> {
     for (files, folder) in folders(env, dir) {
         files

@@ -1,9 +1,8 @@
-//! Plans of openings: what is opened, and where one opener differs from another, as plain data.
+//! Plans of openings: the database to open, and the differences between openers, as plain data.
 //!
 //! The owner, a reader beside it, a copy of another database and a state that a named snapshot
-//! keeps each make a plan; [`super::assemble`] carries out any of them.
-//! Invariants: the steps of an opening and their order are the same in all plans; a plan says only
-//! where they take things from.
+//! keeps each make a plan; [`super::assemble`] carries out any of them. Invariants: the steps of an
+//! opening and their order are the same in all plans; a plan only names the sources of the data.
 
 use crate::Options;
 use crate::common::error::Error;
@@ -32,7 +31,7 @@ pub(crate) struct OpeningPlan<'a> {
     pub(crate) opening: Opening,
     pub(crate) segments: SegmentPlan,
     pub(crate) log: LogPlan<'a>,
-    /// Hashers for versions of its data, if they are to be the same for several openings.
+    /// Hashers for versions of its data, if several openings share them.
     pub(crate) hashers: Option<Hashers>,
     /// The time in it, if that never changes.
     pub(crate) moment: Option<Moment>,
@@ -41,8 +40,8 @@ pub(crate) struct OpeningPlan<'a> {
 /// Hashers for versions of data.
 pub(crate) type Hashers = (RandomState, RandomState);
 
-/// The database that is opened, and the role of its opener. Its lock is dropped after the metadata
-/// and the fast tier.
+/// The database to open, and the role of its opener. Its lock is dropped after the metadata and the
+/// fast tier.
 pub(crate) struct Opening {
     pub(crate) meta: Arc<Meta>,
     pub(crate) devices: Devices,
@@ -98,12 +97,12 @@ pub(crate) struct Devices {
     pub(super) reserves: Vec<Arc<Reserve>>,
     pub(super) fast_files: Arc<dyn Files>,
     pub(super) pin_files: PinFiles,
-    /// Where runs of indexes are written: without the space that is reserved.
+    /// Files for writing runs of indexes: these do not use the reserved space.
     pub(super) run_files: Arc<dyn Files>,
 }
 
 impl Devices {
-    /// Parts of an opener that is not the owner: files as they lie, and nothing before them.
+    /// Devices of an opener that is not the owner: plain files without layers.
     pub(crate) fn not_owned(env: &Env, dir: &Path) -> Devices {
         let root = env.media.buffers_root(dir);
         Devices {
@@ -122,14 +121,14 @@ impl Devices {
 pub(crate) struct SegmentPlan {
     pub(crate) access: SegmentAccess,
     pub(crate) check: SegmentCheck,
-    /// Which bytes are here; `None` = all.
+    /// Bytes available in this copy; `None` = all.
     pub(crate) here: Option<Arc<dyn Here>>,
-    /// The parts that are shown of partitions that are not shown as a whole.
+    /// Visible parts of partitions that are not shown as a whole.
     pub(crate) pieces: HashMap<SegmentId, Vec<ShownStretch>>,
 }
 
 impl SegmentPlan {
-    /// Segments that are shown as a whole, and of which every file is checked.
+    /// Segments that are shown as a whole, with a check of every file.
     pub(crate) fn whole(access: SegmentAccess) -> SegmentPlan {
         SegmentPlan {
             access,
@@ -147,24 +146,24 @@ pub(crate) enum SegmentAccess {
     Queued,
     /// Files stay open, as far as the limit allows, since an owner may remove them.
     HeldOpen,
-    /// Something else keeps the files, which are opened when they are read. There are no queue
-    /// sets: the database is read in a process that has those of the device.
+    /// Another object keeps the files, which are opened when they are read. There are no queue
+    /// sets: the process that reads already has the device's queue sets.
     KeptElsewhere,
 }
 
 /// Check of segments before they are shown.
 pub(crate) enum SegmentCheck {
-    /// Each file is there, as long as committed, and the one it should be.
+    /// Each file exists, has its committed length and the expected header.
     Files,
-    /// Checked before: the partitions of which nothing can be read here.
+    /// Already checked: the unreadable partitions.
     Known(HashMap<SegmentId, Error>),
 }
 
-/// Plan for the records behind the segments.
+/// Plan for the records after the segments.
 pub(crate) enum LogPlan<'a> {
     /// Records of the log.
     Log(Access<'a>),
-    /// Records that came with a state: there is no log.
+    /// Records that arrived with a state: there is no log.
     Carried(CarriedRecords),
 }
 
@@ -178,15 +177,15 @@ impl<'a> LogPlan<'a> {
     }
 }
 
-/// Records that came with the state of a database, in place of its log.
+/// Records that arrived with the state of a database, in place of its log.
 #[derive(Debug, Default)]
 pub(crate) struct CarriedRecords {
     /// Deletes that are not carried out in every partition, by sequence.
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
-    /// Records of the log behind the state, by sequence.
+    /// Records of the log after the state, by sequence.
     pub(crate) tail: Vec<TailRecord>,
-    /// Horizons of data that the source no longer stores, by table, where it is shown here.
+    /// Horizons of data that the source no longer stores, by table, where such data is shown here.
     pub(crate) cuts: HashMap<TableId, Horizon>,
-    /// Partitions of which not all rows are here.
+    /// Partitions with missing rows.
     pub(crate) lacking: HashSet<SegmentId>,
 }

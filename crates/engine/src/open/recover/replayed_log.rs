@@ -1,4 +1,5 @@
-//! Replays the records behind the segments: those of the log, or those that came with a state.
+//! Replays the records after the segments: records of the log, or records that arrived with a
+//! state.
 
 use super::Replayer;
 use super::copy_tail::TailShown;
@@ -24,16 +25,16 @@ pub(super) struct ReplayTarget<'a> {
 /// Result of a replay, apart from its effects on the state.
 pub(super) struct ReplayedLog {
     pub(super) replayed: Replayed,
-    /// The newest record, wherever it was.
+    /// The newest record of any source.
     pub(super) newest: Sequence,
-    /// Bytes of memory that the events take.
+    /// Bytes of memory that the events use.
     pub(super) memory: usize,
-    /// Events put back into memory.
+    /// Events restored to memory.
     pub(super) events: u64,
 }
 
 impl LogPlan<'_> {
-    /// Replays the records behind the segments.
+    /// Replays the records after the segments.
     pub(super) fn replay(self, opening: &Opening, into: ReplayTarget<'_>) -> Result<ReplayedLog> {
         let access = self.access();
         let defined = into.logged.needed.sequence;
@@ -69,7 +70,7 @@ impl LogPlan<'_> {
 }
 
 impl<'a> Replayer<'a> {
-    /// Begins a replay; `tail` for one of records that came with a state.
+    /// Begins a replay; `tail` is set for records that arrived with a state.
     fn new(opening: &'a Opening, into: ReplayTarget<'a>, tail: Option<TailShown>) -> Replayer<'a> {
         let logged = into.logged;
         Replayer {

@@ -6,7 +6,7 @@ use crate::core::{Ends, NewestDeletes};
 use crate::metadata::tables::{Meta, RetainedFor};
 use crate::storage::named_snapshots::NamedSnapshots;
 
-/// Loads deletes that copies have not confirmed, or that came after named snapshots.
+/// Loads deletes that copies have not confirmed, or that are newer than named snapshots.
 pub(super) fn load_ends(
     meta: &Meta,
     newest: &NewestDeletes,
@@ -19,7 +19,7 @@ pub(super) fn load_ends(
     Ok(ends)
 }
 
-/// No deletes are retained for a snapshot whose making or end was interrupted.
+/// Drops deletes retained for a snapshot whose creation or end was interrupted.
 pub(super) fn settle_keepers(named: &NamedSnapshots, ends: &Ends) {
     let keepers: Vec<String> = named.all().iter().map(|s| s.keeper()).collect();
     for name in ends.others(&|name| keepers.iter().any(|k| k == name)) {

@@ -29,7 +29,7 @@ pub(super) struct SavedState {
 }
 
 impl SavedState {
-    /// Loads it; `moment` is the time in it, if that never changes.
+    /// Loads the saved state; `moment` is its time, if that never changes.
     pub(super) fn load(
         opening: &Opening,
         partitions: &Named,
@@ -86,7 +86,7 @@ pub(super) struct LoggedState {
 }
 
 impl LoggedState {
-    /// Loads it.
+    /// Loads the logged state.
     pub(super) fn load(opening: &Opening, segments: &OpenedSegments) -> Result<LoggedState> {
         let Opening { env, meta, .. } = opening;
         let needed = meta.log_needed()?.begun_up_to(log_begun(env)?);

@@ -1,8 +1,8 @@
-//! Opens the segments that the metadata name, as a plan says.
+//! Opens the segments that the metadata name, by a plan.
 //!
-//! Invariants: every partition of the metadata is in the set of its shard, also one that cannot be
-//! read; nothing is changed.
-//! Failure: a partition of a shard that is not there is damage of the metadata.
+//! Invariants: every partition of the metadata is in the set of its shard, including unreadable
+//! ones; no file is changed. Failure: a partition of a shard that does not exist is damage of the
+//! metadata.
 
 use super::files;
 use super::media::{queue_segments, repeat_segments, ways_to_segments};
@@ -87,7 +87,7 @@ impl SegmentPlan {
 }
 
 impl SegmentAccess {
-    /// Starts the queue sets before the segments, if there are to be some.
+    /// Starts the queue sets before the segments, if configured.
     fn queue_sets(
         self,
         opening: &Opening,
@@ -99,7 +99,7 @@ impl SegmentAccess {
         }
     }
 
-    /// Keeps files open that may go at any time.
+    /// Keeps files open that may be removed at any time.
     fn hold(self, store: &mut Store, partitions: &files::Named) -> Result<()> {
         match self {
             SegmentAccess::Queued => Ok(()),
@@ -110,7 +110,7 @@ impl SegmentAccess {
 }
 
 impl OpenedSegments {
-    /// Sorts the partitions by shard, and notes the file of each.
+    /// Sorts the partitions by shard, and records the file of each.
     fn sets(
         &mut self,
         opening: &Opening,

@@ -21,7 +21,8 @@ impl Replayer<'_> {
                 return Ok(watermark);
             }
             if self.tail.is_some() {
-                // It only decides how writers sort new events; stored rows may be elsewhere.
+                // The watermark only decides how writers sort new events; stored rows may be
+                // elsewhere.
                 return Ok(None);
             }
             Arc::clone(&state.partitions)

@@ -1,7 +1,8 @@
-//! Ends named snapshots: when they are dropped, and by themselves when they are too old, keep too
-//! much, block writes on a full disk, or can no longer be distinguished from deleted data.
+//! Ends named snapshots: when they are dropped, and automatically when they are too old, keep too
+//! much data, block writes on a full disk, or can no longer be distinguished from deleted data.
 //!
-//! Invariants: the metadata forget a snapshot before any of its files goes. The oldest ends first.
+//! Invariants: the metadata forget a snapshot before any of its files is removed. The oldest ends
+//! first.
 
 use crate::Result;
 use crate::common::error::ErrorKind;
@@ -11,11 +12,11 @@ use crate::storage::named_snapshots::{ENDED_MAX, NamedSnapshot, SnapshotEnd};
 use headwater_types::Timestamp;
 use std::time::Duration;
 
-/// When a snapshot has ended because the disk was full, the next one does so only this much later:
-/// the freed space is used first.
+/// Minimum time between two snapshots that end because the disk is full: the freed space is used
+/// first.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Ends a snapshot; `why` where no user dropped it. False when it has ended already.
+/// Ends a snapshot; `why` is set where no user dropped it. False when it has already ended.
 pub(crate) fn end(core: &Core, snapshot: &NamedSnapshot, why: Option<SnapshotEnd>) -> Result<bool> {
     let _commit = core.commits.begin();
     let is_there = |s: &NamedSnapshot| s.number == snapshot.number;
@@ -43,8 +44,8 @@ pub(crate) fn end(core: &Core, snapshot: &NamedSnapshot, why: Option<SnapshotEnd
         None => change.gone.push(snapshot.number),
     }
     if let Err(error) = core.meta.change_snapshots(&change) {
-        // The transaction may be on the medium all the same, or not: its files stay for this
-        // process.
+        // The transaction may be on the medium nevertheless: the snapshot's files stay while this
+        // process runs.
         core.log.latch(error.clone());
         return Err(error);
     }
@@ -58,7 +59,7 @@ pub(crate) fn end(core: &Core, snapshot: &NamedSnapshot, why: Option<SnapshotEnd
     Ok(true)
 }
 
-/// Ends the snapshots that are due to end. True when there was one.
+/// Ends the snapshots that are due to end. True when there was at least one.
 pub(crate) fn end_due(core: &Core) -> Result<bool> {
     if core.named.is_empty() {
         return Ok(false);
@@ -93,8 +94,8 @@ fn is_due(core: &Core, snapshot: &NamedSnapshot, now: Timestamp) -> Option<Snaps
     (age > most).then_some(SnapshotEnd::Age)
 }
 
-/// On a full disk: ends the oldest snapshots until one of them kept bytes that nothing else needs.
-/// False when there is none, or the last one has just ended.
+/// On a full disk: ends the oldest snapshots until one has freed bytes. False when no bytes are
+/// kept for snapshots alone, or the last snapshot has just ended.
 fn end_to_free_space(core: &Core) -> Result<bool> {
     let now = core.env.clock.monotonic();
     if core.named.kept_bytes() == 0 || !core.named.may_give_way(now) {

@@ -1,6 +1,6 @@
-//! The files of a state of the past: the segments that its snapshot keeps, and nothing else.
+//! The files of a state of the past: exactly the segments that its snapshot keeps.
 //!
-//! Invariants: nothing is written; the files are there as long as this is.
+//! Invariants: files are only read; they exist as long as this object.
 
 use crate::storage::segment::SegmentFile;
 use headwater_io::{File, Files, Lock, LockError, OpenMode};

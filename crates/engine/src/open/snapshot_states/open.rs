@@ -12,10 +12,10 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Past states that stay open without readers.
+/// Maximum number of past states that stay open without readers.
 const OPEN_MAX: usize = 2;
 
-/// Deletes and drops since a snapshot was made: while they are the same, an opened state is still
+/// Deletes and drops since a snapshot was made: while they are unchanged, an opened state is still
 /// valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct EndedSince {
@@ -23,7 +23,7 @@ struct EndedSince {
     dropped: Vec<TableId>,
 }
 
-/// A state of the past that is open.
+/// An open state of the past.
 struct Opened {
     since: EndedSince,
     core: Arc<Core>,
@@ -62,7 +62,7 @@ fn missing(core: &Core, name: &str) -> Error {
     ))
 }
 
-/// As it was opened before, if that is still true.
+/// The already opened state, if it is still valid.
 fn opened(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Arc<Core>> {
     let mut slot = snapshot.opened.lock();
     let known = slot.as_ref().and_then(|any| any.downcast_ref::<Opened>());
@@ -78,7 +78,7 @@ fn opened(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Arc<Core>> {
     Ok(found)
 }
 
-/// Closes the other states; those that are being read stay open until their last reader finishes.
+/// Closes the other states; a state that is being read stays open until its last reader finishes.
 fn close_others(core: &Core, number: u64) {
     let mut others = 0;
     for snapshot in core.named.all().iter().rev() {
@@ -110,7 +110,7 @@ fn is_dropped(core: &Core, table: TableId) -> bool {
     core.catalog.table(table).is_none_or(|t| t.life.dropped)
 }
 
-/// The state that a snapshot keeps, as it was written down.
+/// The stored state of a snapshot.
 fn state_of(meta: &Meta, number: u64, name: &str) -> Result<State> {
     let bytes = meta.snapshot_state(number)?;
     let bytes = bytes
@@ -150,7 +150,7 @@ fn open(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Opened> {
     })
 }
 
-/// The state of a snapshot without data deleted since: for checks of its files.
+/// The state of a snapshot, including data deleted since: for checks of its files.
 pub(crate) fn open_whole(core: &Core, snapshot: &NamedSnapshot) -> Result<Core> {
     let state = state_of(&core.meta, snapshot.number, &snapshot.record.name)?;
     open_state(core, snapshot, state, &Since::default())
@@ -164,7 +164,8 @@ fn open_state(core: &Core, snapshot: &NamedSnapshot, state: State, since: &Since
     Ok(past)
 }
 
-/// The segments that named snapshots keep and no partition names, each at its longest.
+/// The segments that named snapshots keep and that are not partitions any more, each at its
+/// longest.
 pub(crate) fn segments_kept(meta: &Meta) -> Result<Vec<(SegmentId, PartitionRecord)>> {
     let live: BTreeSet<SegmentId> = meta.partitions()?.into_iter().map(|(id, _)| id).collect();
     let mut kept: BTreeMap<SegmentId, PartitionRecord> = BTreeMap::new();

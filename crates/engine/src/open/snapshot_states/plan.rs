@@ -1,7 +1,7 @@
 //! Plan of the opening of a state that a named snapshot keeps.
 //!
-//! Invariants: data that users deleted since, and tables and streams that they dropped, are not in
-//! it; the time in it never changes.
+//! Invariants: data, tables and streams that users deleted since are not in it; the time in it
+//! never changes.
 
 use super::files::PastFiles;
 use crate::common::ids::{Sequence, StreamId, TableId};
@@ -20,7 +20,7 @@ use headwater_io::{Env, Media};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Share of the memory budget that the caches of one state may take.
+/// Share (1/n) of the memory budget that the caches of one state may use.
 const BUDGET_PART: usize = 8;
 
 /// Data to leave out of a state.
@@ -54,7 +54,7 @@ pub(super) fn plan(
         memory_budget_bytes: budget.max(1 << 20),
         ..core.options.clone()
     };
-    // Beside an owner files can go at any time.
+    // Beside an owner files can be removed at any time.
     let access = match core.is_reader() {
         true => SegmentAccess::HeldOpen,
         false => SegmentAccess::KeptElsewhere,

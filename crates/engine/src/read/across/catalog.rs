@@ -1,11 +1,11 @@
 //! Tables and streams over all parts.
 //!
 //! Changes of a part update the catalog in place of a rebuild; snapshots taken before share
-//! whatever does not change.
+//! everything that does not change.
 //!
-//! Invariants: a table is there as long as a part has it; its streams are those of all parts, each
-//! with the parts that have it and the ranges that are shown of it.
-//! Concurrency: immutable where it is shared.
+//! Invariants: a table exists as long as a part has it. Its streams are the streams of all parts,
+//! each with the parts that have it and the ranges that are shown of it. Concurrency: immutable
+//! where it is shared.
 
 use super::index::{Entry, StreamIndex};
 use super::owners::{Owners, Shown};
@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 /// Ownership rules and parts, for a catalog that is being changed.
 pub(super) struct Ownership<'a> {
     pub(super) owners: Option<&'a Owners>,
-    /// Numbers of the parts that there are, by name.
+    /// Numbers of the present parts, by name.
     pub(super) numbers: &'a HashMap<Arc<str>, u32>,
 }
 
@@ -54,7 +54,7 @@ impl TableAcross {
         made.ok_or_else(|| Error::internal("a table that no part has"))
     }
 
-    /// The parts that have it, by number.
+    /// The parts that have the table, by number.
     pub(super) fn parts(&self) -> impl Iterator<Item = u32> {
         self.parts.keys().copied()
     }
@@ -92,7 +92,7 @@ impl CatalogAcross {
         Arc::make_mut(table)
     }
 
-    /// Says how a part has a table now.
+    /// Records the current table of a part.
     pub(super) fn put_table(&mut self, part: u32, table: PartTable) {
         let name = table.table.name.clone();
         let known = self.table_mut(&name);
@@ -100,7 +100,7 @@ impl CatalogAcross {
         known.union = Arc::default();
     }
 
-    /// A part has a table no more, of which it has no streams any more.
+    /// Removes the table of a part. All of its streams were removed from the part before.
     pub(super) fn remove_table(&mut self, part: u32, name: &str) {
         let known = self.table_mut(name);
         known.parts.remove(&part);
@@ -110,7 +110,7 @@ impl CatalogAcross {
         }
     }
 
-    /// A part has a stream, or has it no more.
+    /// Records that a part has a stream, or no longer has it.
     pub(super) fn put_stream(
         &mut self,
         (part, is_there): (u32, bool),
@@ -139,7 +139,7 @@ impl CatalogAcross {
         Ok(())
     }
 
-    /// Asks the rules again which part owns each stream.
+    /// Recomputes with the current rules which part owns each stream.
     pub(super) fn ask_owners(&mut self, whose: &Ownership<'_>) -> Result<()> {
         let names: Vec<String> = self.tables.keys().cloned().collect();
         for name in names {
@@ -160,7 +160,7 @@ impl CatalogAcross {
     }
 }
 
-/// The stream of a table behind key bytes.
+/// The stream of a table with these key bytes.
 pub(super) fn name_of(table: &str, key: &[u8]) -> Result<StreamName> {
     decode_stream_key(table, key).map_err(|e| unreadable(&e))
 }

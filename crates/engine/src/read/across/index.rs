@@ -1,9 +1,9 @@
 //! The streams of a table over all parts, by name.
 //!
 //! Sorted pages that are shared until they change: a reader of the index sees it unchanged, and a
-//! change costs a page and the list of pages.
+//! change costs one page and the list of pages.
 //!
-//! Invariants: keys rise over all pages, no page is empty, each key has one part at least.
+//! Invariants: keys are sorted over all pages, no page is empty, each key has at least one part.
 //! Concurrency: immutable where it is shared.
 
 use super::owners::Shown;
@@ -12,7 +12,7 @@ use headwater_codec::DecodeError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Entries of a page at most.
+/// Maximum number of entries of a page.
 const PAGE_MAX: usize = 512;
 
 /// A stream.
@@ -20,7 +20,7 @@ const PAGE_MAX: usize = 512;
 pub(super) struct Entry {
     /// Its key bytes, for table 0.
     pub(super) key: Arc<[u8]>,
-    /// The parts that have it, rising.
+    /// The parts that have the stream, sorted.
     pub(super) holders: Vec<u32>,
     pub(super) shown: Shown,
 }
@@ -29,14 +29,14 @@ pub(super) struct Entry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct StreamIndex {
     pages: Vec<Arc<Vec<Entry>>>,
-    /// Streams of which something is shown.
+    /// Number of streams with a shown range.
     shown: u64,
-    /// Streams of which the answer is not simply everything of a single part.
+    /// Streams whose shown ranges are not simply all data of a single part.
     pub(super) contested: BTreeSet<Arc<[u8]>>,
 }
 
 impl StreamIndex {
-    /// Number of streams of which something is shown.
+    /// Number of streams with a shown range.
     pub(super) fn len(&self) -> u64 {
         self.shown
     }
@@ -77,7 +77,7 @@ impl StreamIndex {
         self.count(&entry, true);
     }
 
-    /// Puts a stream in; gives the one that was there.
+    /// Inserts a stream and returns the entry that it replaces.
     fn replaced(&mut self, entry: Entry) -> Option<Entry> {
         let at = self.page_of(&entry.key);
         let Some(page) = self.pages.get_mut(at) else {
@@ -98,7 +98,7 @@ impl StreamIndex {
         }
     }
 
-    /// Takes a stream out.
+    /// Removes a stream.
     pub(super) fn remove(&mut self, key: &[u8]) {
         let at = self.page_of(key);
         let Some(page) = self.pages.get_mut(at) else {
@@ -120,7 +120,7 @@ impl StreamIndex {
         self.pages.iter().flat_map(|page| page.iter())
     }
 
-    /// Streams whose keys are not below one, by name.
+    /// Streams whose keys are not below `key`, by name.
     fn starting_at(&self, key: &[u8]) -> impl Iterator<Item = &Entry> {
         let at = self.page_of(key);
         let pages = self.pages.iter().skip(at);
@@ -131,8 +131,7 @@ impl StreamIndex {
         pages.flat_map(|page| page.iter()).skip(first)
     }
 
-    /// Visits the streams behind `after` that are shown and pass the filter, until `each` says
-    /// false.
+    /// Visits the shown streams after `after` that pass the filter, until `each` returns false.
     pub(super) fn walk(
         &self,
         after: &[u8],

@@ -1,11 +1,10 @@
-//! Keeps parts and the catalog over them, from one snapshot to the next.
+//! Parts and the catalog over them, updated from one snapshot to the next.
 //!
-//! Invariants: the catalog says what the snapshots of the retained parts say. Of one open database
-//! the newest snapshot that was put counts. Numbers of definitions are given once in a process, and
-//! lie above those of all databases.
-//! Concurrency: everything that has to be read of a part is read before it is put; a keeper is
-//! changed by one thread at a time.
-//! Failure: a part that cannot be looked through changes nothing.
+//! Invariants: the catalog agrees with the snapshots of the retained parts. Of one open database
+//! the newest snapshot that was put counts. Numbers of definitions are used once in a process, and
+//! are above the numbers of all databases. Concurrency: everything that must be read of a part is
+//! read before the part is put; one thread at a time changes a keeper. Failure: a part that cannot
+//! be read through changes nothing.
 
 use super::AcrossSnapshot;
 use super::catalog::{CatalogAcross, Ownership};
@@ -18,24 +17,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A database counts its definitions from 0 on, and does not come near.
+/// Start of the numbers of definitions here: a database counts its own from 0, and never reaches
+/// this number.
 static NUMBERS: AtomicU64 = AtomicU64::new(1 << 48);
 
 fn new_number() -> u64 {
     NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A part as it is to be from now on.
+/// A new state of a part.
 #[derive(Debug)]
 pub(crate) struct Change {
     name: Arc<str>,
     snapshot: SingleSnapshot,
-    /// Its streams; `None` = those of the part that it was compared with.
+    /// Its streams; `None` = the streams of the part that it was compared with.
     keys: Option<KeysByTable>,
 }
 
 impl Change {
-    /// One that has not been looked through.
+    /// A change whose database has not been read through yet.
     pub(crate) fn unseen(name: Arc<str>, snapshot: SingleSnapshot) -> Change {
         let keys = None;
         Change {
@@ -49,7 +49,7 @@ impl Change {
         &self.name
     }
 
-    /// Looks through a database that is to replace `before`, if necessary.
+    /// Reads through the database that is to replace `before`, if its definitions may differ.
     pub(crate) fn look(&mut self, before: Option<&Part>) -> Result<()> {
         let is_known = before.is_some_and(|b| has_definitions_of(&self.snapshot, &b.snapshot));
         if !is_known && self.keys.is_none() {
@@ -59,7 +59,7 @@ impl Change {
     }
 }
 
-/// True when both are of one open database, and nothing was defined in between.
+/// True when both snapshots are of one open database, with no definition made between them.
 fn has_definitions_of(a: &SingleSnapshot, b: &SingleSnapshot) -> bool {
     a.is_of_core(b.core()) && a.definitions().is_some() && a.definitions() == b.definitions()
 }
@@ -75,7 +75,7 @@ pub(crate) struct Keeper {
     catalog: Arc<CatalogAcross>,
     definitions: u64,
     owners: Option<Owners>,
-    /// True when the rules must be asked again which part owns each stream.
+    /// True when the owner of each stream must be recomputed.
     owners_changed: bool,
 }
 
@@ -100,8 +100,8 @@ impl Keeper {
         self.parts.shared(*self.numbers.get(name)?)
     }
 
-    /// Puts a part, replacing the one of its name. Returns the change when the part that it was
-    /// compared with is not the current one: it has to be looked through again.
+    /// Puts a part, replacing the part of the same name. Returns the change when the part that it
+    /// was compared with is no longer current: the database must be read through again.
     pub(crate) fn put(&mut self, change: Change) -> Result<Option<Change>> {
         let before = self.known(&change.name);
         if let Some(before) = before.as_deref() {
@@ -130,7 +130,7 @@ impl Keeper {
         Ok(None)
     }
 
-    /// The number of a part; a new one comes behind the existing ones.
+    /// The number of a part; a new part gets a number after all existing ones.
     fn number(&mut self, name: &Arc<str>) -> u32 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -139,18 +139,18 @@ impl Keeper {
         self.next = self.next.saturating_add(1);
         self.numbers.insert(Arc::clone(name), number);
         self.definitions = new_number();
-        // It may be said to own streams that others have.
+        // The rules may assign streams of other parts to the new part.
         self.owners_changed |= self.owners.is_some();
         number
     }
 
-    /// Records the tables that a part has now; tables that it no longer has stay until their
+    /// Records the current tables of a part; tables that the part no longer has stay until their
     /// streams are removed.
     fn put_tables(&mut self, part: &Part) -> Result<()> {
         for table in part.snapshot.tables() {
             let known = self.catalog.part_table(&table.name, part.number);
             if known.is_some_and(|k| Arc::ptr_eq(&k.table, table)) {
-                // Its tags are definitions too: they are looked at with its streams.
+                // Tags are definitions too: they are compared together with the streams.
                 let before = self.parts.get(part.number);
                 if before.is_some_and(|b| has_definitions_of(&part.snapshot, &b.snapshot)) {
                     continue;
@@ -169,7 +169,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Says which streams a part has now, which has these tables.
+    /// Records the current streams of a part, whose tables are recorded already.
     fn put_keys(&mut self, number: u32, keys: KeysByTable) -> Result<()> {
         let before = self.keys.remove(&number).unwrap_or_default();
         let none = Vec::new();
@@ -197,7 +197,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes a part out.
+    /// Removes a part.
     pub(crate) fn remove(&mut self, name: &str) -> Result<()> {
         let Some(number) = self.numbers.get(name).copied() else {
             return Ok(());
@@ -211,13 +211,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// Says whose streams are.
+    /// Sets the rules of ownership.
     pub(crate) fn set_owners(&mut self, owners: Option<Owners>) {
         self.owners = owners;
         self.owners_changed = true;
     }
 
-    /// All parts as they were put last.
+    /// A snapshot of all parts, each as it was last put.
     pub(crate) fn snapshot(&mut self) -> Result<AcrossSnapshot> {
         if self.owners_changed {
             let whose = Ownership {
@@ -239,7 +239,7 @@ impl Keeper {
     }
 }
 
-/// Keys that are in one of two rising lists only; true for keys of the second.
+/// Keys that are in only one of two sorted lists; true for keys of the second list.
 fn differences<'a>(
     old: &'a [Arc<[u8]>],
     new: &'a [Arc<[u8]>],

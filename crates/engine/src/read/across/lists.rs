@@ -1,9 +1,8 @@
-//! Which tables and streams there are over all parts, a page at a time, and where parts disagree.
+//! Tables and streams of all parts, a page at a time, and the ranges in which parts disagree.
 //!
-//! Invariants: a stream comes once, however many parts have it. By name, streams stand in the order
-//! of one catalog; by number, streams of one part follow those of the parts before it, each with
-//! the part where it is at home.
-//! Concurrency: no state is pinned between two pages.
+//! Invariants: a stream is listed once, however many parts have it. By name, streams are in the
+//! order of one catalog; by number, streams of one part follow the streams of the parts before it,
+//! each with its home part. Concurrency: no state is pinned between two pages.
 
 use super::AcrossSnapshot;
 use super::catalog::{TableAcross, name_of, unreadable};
@@ -19,20 +18,19 @@ use headwater_codec::DecodeError;
 use headwater_types::{ClosedRange, FieldType, StreamName, push_stream_text};
 use std::sync::Arc;
 
-/// Range of a stream that a part has and that is not shown, since another part owns it.
+/// Range of a stream that a part has, not shown because another part owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The stream.
     pub stream: StreamName,
     /// The part that has it.
     pub part: Arc<str>,
-    /// The stretches in which it has rows that are not shown, as precisely as is known without
-    /// reading any.
+    /// The stretches with rows that are not shown, as precisely as is known without reading any.
     pub spans: Vec<ClosedRange>,
 }
 
 impl AcrossSnapshot {
-    /// Hands out the streams of a table behind `after`, until `each` says false.
+    /// Passes the streams of a table after `after` to `each`, until it returns false.
     fn walk(
         &self,
         table: &TableAcross,
@@ -205,7 +203,7 @@ impl AcrossSnapshot {
     }
 }
 
-/// True when a stream is at home in the part that it was looked up in.
+/// True when the home of a stream is the part that it was looked up in.
 fn is_at_home(table: &TableAcross, stream: &StreamHandle, number: u32) -> bool {
     let mut key = Vec::with_capacity(64);
     stream_key(TableId(0), stream.name().tags(), &mut key);

@@ -1,7 +1,7 @@
-//! Bins that stretches of one stream have in common, put together.
+//! Merges the bins that stretches of one stream have in common.
 //!
-//! Invariants: the input is in the order of time, so that of two stretches the first one's earliest
-//! event is the earliest of both.
+//! Invariants: the input is sorted by time, so that of two stretches the earliest event of the
+//! first is the earliest of both.
 
 use crate::read::aggregate::Bin;
 use crate::read::summary::SummaryBin;
@@ -13,7 +13,7 @@ pub(super) struct Merged<T> {
     bins: BTreeMap<i128, T>,
 }
 
-/// An answer that can be merged from the answers of two stretches, of which `later` follows.
+/// An answer that can be merged from the answers for two stretches, of which `later` is the second.
 pub(super) trait Together {
     fn take(&mut self, later: Self);
 }

@@ -1,13 +1,13 @@
 //! Several databases read as one: tables are the union of their tables, and a stream is read from
 //! the part that owns it.
 //!
-//! Invariants: one instant of a stream is read from one part at most, as [`Owners`] and the order
-//! of the parts say; data of another part at that instant is not shown and is reported
+//! Invariants: one instant of a stream is read from at most one part, as [`Owners`] and the order
+//! of the parts determine; data of another part at that instant is not shown and is reported
 //! ([`AcrossSnapshot::conflicts`]). Where the owner of a stretch is not among the parts, reads of
-//! it are `elsewhere`. Otherwise an answer is the one of a single database with the same rows.
-//! Concurrency: immutable; parts and the catalog over them are shared with the caches that retain
-//! them.
-//! Failure: as for a snapshot of one database; the first error of a part is the error.
+//! the stretch fail as `elsewhere`. Otherwise an answer equals the answer of a single database with
+//! the same rows. Concurrency: immutable; parts and the catalog over them are shared with the
+//! caches that retain them. Failure: as for a snapshot of one database; the first error of a part
+//! is the error.
 
 mod catalog;
 mod index;
@@ -40,7 +40,7 @@ use stream::StreamAcross;
 pub(crate) struct AcrossSnapshot {
     parts: Arc<Parts>,
     catalog: Arc<CatalogAcross>,
-    /// No other one has it.
+    /// Number of this snapshot, unique in the process.
     number: u64,
     definitions: Option<u64>,
 }
@@ -68,12 +68,12 @@ impl AcrossSnapshot {
         part.ok_or_else(|| Error::internal("a stream of a part that is not there"))
     }
 
-    /// A stream, to be read.
+    /// A stream to read.
     pub(in crate::read) fn stream<'a>(&'a self, name: &'a StreamName) -> Result<StreamAcross<'a>> {
         StreamAcross::find(self, name, None)
     }
 
-    /// A stream that was looked up before.
+    /// A stream to read that was looked up before.
     pub(in crate::read) fn stream_again<'a>(
         &'a self,
         handle: &'a StreamHandle,
@@ -82,7 +82,7 @@ impl AcrossSnapshot {
     }
 }
 
-/// The error for a stretch of time whose owner is not here.
+/// The error for a stretch of time whose owner is not among the parts.
 fn owner_elsewhere(stream: &StreamName) -> Error {
     Error::new(
         ErrorKind::Elsewhere,

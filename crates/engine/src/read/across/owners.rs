@@ -1,8 +1,8 @@
 //! Ownership of streams, by stretches of time.
 //!
-//! Invariants: of a stream every instant belongs to one part at most; the first rule counts.
-//! Without a rule, an instant belongs to the first part that has the stream.
-//! Concurrency: pure.
+//! Invariants: every instant of a stream belongs to at most one part; the first matching rule
+//! counts. Without a rule, an instant belongs to the first part that has the stream. Concurrency:
+//! pure.
 
 use crate::common::ranges::union;
 use headwater_types::{ClosedRange, StreamName};
@@ -20,8 +20,8 @@ pub struct Owned {
 
 type Says = dyn Fn(&StreamName) -> Vec<Owned> + Send + Sync;
 
-/// Says whose streams are: for each its stretches of time. Where stretches meet, the one that is
-/// named first counts; where none is, the first part that has the stream.
+/// Rules of ownership: the stretches of time of each stream, with their parts. Where stretches
+/// overlap, the first one counts; outside of all stretches, the first part that has the stream.
 #[derive(Clone)]
 pub struct Owners(Arc<Says>);
 
@@ -57,21 +57,21 @@ impl fmt::Debug for Owners {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShownRange {
     pub(super) range: ClosedRange,
-    /// `None` = its owner is not here.
+    /// `None` = its owner is not among the parts.
     pub(super) part: Option<u32>,
 }
 
-/// The part of a stream that is shown.
+/// The ranges of a stream that are shown, with their parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// All that this part has of it.
+    /// All data of this part.
     Whole(u32),
-    /// By time, apart; none = nothing is.
+    /// By time, disjoint; empty = nothing is shown.
     Ranges(Arc<[ShownRange]>),
 }
 
 impl Shown {
-    /// Computes the part of a stream that is shown; at least one of these parts has the stream.
+    /// Computes the shown ranges of a stream; at least one of these parts has it.
     pub(super) fn of(
         owned: &[Owned],
         holders: &[u32],
@@ -113,8 +113,8 @@ impl Shown {
         matches!(self, Shown::Ranges(ranges) if ranges.is_empty())
     }
 
-    /// The part where the stream is at home: the owner of its first stretch, otherwise the first
-    /// part that has it.
+    /// The home part of the stream: the owner of its first stretch, otherwise the first part that
+    /// has the stream.
     pub(super) fn home(&self, holders: &[u32]) -> Option<u32> {
         match self {
             Shown::Whole(part) => Some(*part),
@@ -126,7 +126,7 @@ impl Shown {
     }
 }
 
-/// Stretches of one part that touch are one.
+/// Joins adjacent stretches of one part.
 fn joined(ranges: Vec<ShownRange>) -> Shown {
     let mut out: Vec<ShownRange> = Vec::with_capacity(ranges.len());
     for shown in ranges {
@@ -163,7 +163,7 @@ pub(super) fn without(range: &ClosedRange, taken: &ClosedRange) -> Vec<ClosedRan
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// The parts of `range` outside all the others.
+/// The parts of `range` outside all of `shown`.
 pub(super) fn outside(range: &ClosedRange, shown: &[ClosedRange]) -> Vec<ClosedRange> {
     let mut left = vec![*range];
     for taken in shown {

@@ -1,7 +1,7 @@
 //! One of several databases that are read together.
 //!
-//! Invariants: numbers of parts rise in their order; none is given twice.
-//! Concurrency: immutable.
+//! Invariants: numbers of parts ascend in the order of the parts and are used once. Concurrency:
+//! immutable.
 
 use crate::Result;
 use crate::read::single::SingleSnapshot;
@@ -16,7 +16,7 @@ pub(crate) struct Part {
     pub(super) snapshot: SingleSnapshot,
 }
 
-/// Key bytes for table 0 of the streams of each table, rising.
+/// Key bytes for table 0 of the streams of each table, sorted.
 pub(super) type KeysByTable = BTreeMap<String, Vec<Arc<[u8]>>>;
 
 /// The streams of each table of a database.
@@ -58,7 +58,7 @@ impl Parts {
         self.0.iter().map(|part| &**part)
     }
 
-    /// Puts a part, replacing the one of its number.
+    /// Puts a part, replacing the part of the same number.
     pub(super) fn put(&mut self, part: Arc<Part>) {
         match self.0.binary_search_by_key(&part.number, |p| p.number) {
             Ok(at) => {

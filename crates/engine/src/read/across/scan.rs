@@ -1,7 +1,7 @@
-//! Rows of a stream whose stretches lie in several parts, one stretch behind the other.
+//! Rows of a stream whose stretches are in several parts, one stretch after the other.
 //!
-//! Invariants: as for a scan of one database; a field that a part has not is absent in its rows.
-//! Failure: an error of a stretch does not end the scan where it does not end the stretch's own.
+//! Invariants: as for a scan of one database; a field that a part does not have is absent in its
+//! rows. Failure: an error ends the scan only if it ends the scan of its stretch.
 
 use crate::Result;
 use crate::read::scan::{ScanChunk, SingleScan};

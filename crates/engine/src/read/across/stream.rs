@@ -1,8 +1,7 @@
-//! Reading a stream from the part, or the parts, that own it.
+//! Reads a stream from the part, or the parts, that own it.
 //!
-//! Invariants: each stretch is read from its part alone, under the part's own names of fields, and
-//! nothing outside of it.
-//! Failure: a stretch whose owner is not here is `elsewhere`.
+//! Invariants: each stretch is read from its own part only, under the field names of that part.
+//! Failure: a stretch whose owner is not among the parts is `elsewhere`.
 
 use super::index::Entry;
 use super::merged::Merged;
@@ -39,7 +38,7 @@ use std::sync::Arc;
 pub(in crate::read) struct StreamAcross<'a> {
     all: &'a AcrossSnapshot,
     name: &'a StreamName,
-    /// Of one of the parts.
+    /// Handle of the stream in one of the parts.
     handle: Option<&'a StreamHandle>,
     union: &'a UnionTable,
     entry: &'a Entry,
@@ -55,12 +54,12 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The part's name of a field; `None` = it has no values of it.
+    /// The part's name of a field; `None` = the part has no values of it.
     fn field(&self, field: FieldId) -> Option<&str> {
         self.fields.name_in(self.union, self.found.table, field)
     }
 
-    /// The part's names of fields, and for each field which of them it is.
+    /// The part's names of fields, and for each field its index among these names.
     fn fields(&self, fields: &[FieldId]) -> (Vec<String>, Vec<Option<usize>>) {
         let mut names = Vec::with_capacity(fields.len());
         let places = fields.iter().map(|field| {
@@ -84,7 +83,7 @@ impl Reading<'_> {
         let filters = spec.filters.iter().map(own).collect::<Option<_>>()?;
         let mut any_of = Vec::with_capacity(spec.any_of.len());
         for list in &spec.any_of {
-            // A field that the part does not have is without a value there.
+            // A field that the part does not have is absent in all of its rows.
             let list: Vec<Filter> = list.iter().filter_map(own).collect();
             if list.is_empty() {
                 return None;
@@ -138,7 +137,7 @@ impl<'a> StreamAcross<'a> {
         })
     }
 
-    /// The stretch of a part that lies in a range; `None` where the part has not the stream.
+    /// The stretch of a part within a range; `None` where the part does not have the stream.
     fn reading(&self, part: u32, range: ClosedRange) -> Result<Option<Reading<'a>>> {
         let part = self.all.part(part)?;
         let found = match self.handle {
@@ -430,7 +429,7 @@ impl<'a> StreamAcross<'a> {
     }
 
     pub(in crate::read) fn version(&self, range: &ClosedRange) -> Result<Option<DataVersion>> {
-        // The versions of the parts are keyed hashes already: this only combines them.
+        // The versions of the parts are keyed hashes already: this hash only combines them.
         let mut hasher = DefaultHasher::new();
         self.union.fingerprint.hash(&mut hasher);
         let mut is_closed = true;

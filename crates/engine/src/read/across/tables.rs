@@ -1,11 +1,12 @@
-//! A table over all parts that have it: fields by name, everything else as the first part has it.
+//! A table over all parts that have it: fields by name, all other properties from the first part
+//! that has it.
 //!
-//! A field whose type is another one in a later part is there twice: under its name with the type
-//! of the first part that has it, and as `name@part` for the later one.
+//! A field that has another type in a later part appears twice: under its name with the type of the
+//! first part that has it, and as `name@part` for the later one.
 //!
 //! Invariants: a field of the table is read from a part as one of the part's own fields, which has
-//! the same type, or the part has no value of it. Each field of a part appears once.
-//! Concurrency: immutable.
+//! the same type, or the part has no value of it. Each field of a part appears once. Concurrency:
+//! immutable.
 
 use crate::common::ids::TableId;
 use crate::metadata::catalog::{Field, Table, TableInfo};
@@ -21,7 +22,7 @@ pub(super) struct PartTable {
     /// The name of the part.
     pub(super) part: Arc<str>,
     pub(super) table: Arc<Table>,
-    /// Keys of its streams' tags, and those declared.
+    /// Tag keys of its streams, and the declared ones.
     pub(super) tags: Vec<String>,
 }
 
@@ -30,25 +31,25 @@ pub(super) struct PartTable {
 pub(super) enum PartFields {
     /// The same fields in the same order.
     Same,
-    /// For each of the table's fields.
+    /// The part's field for each field of the table.
     Mapped(Vec<Option<FieldId>>),
 }
 
 /// A table over all parts.
 #[derive(Debug)]
 pub(super) struct UnionTable {
-    /// As if all of it were in one database; its number means nothing.
+    /// The definition as if all data were in one database; its number has no meaning.
     pub(super) table: Arc<Table>,
     /// Tag keys, sorted.
     tags: Vec<String>,
     /// By the number of the part.
     parts: BTreeMap<u32, PartFields>,
-    /// Hash that distinguishes its fields from those of another such table.
+    /// Hash of its fields, which distinguishes it from other union tables.
     pub(super) fingerprint: u64,
 }
 
 impl UnionTable {
-    /// The table of parts that have it, by number; `None` without any.
+    /// The union of a table over these parts, by number; `None` without any.
     pub(super) fn of(parts: &BTreeMap<u32, PartTable>) -> Option<UnionTable> {
         let first = &parts.values().next()?.table;
         let fields = Fields::of(parts);
@@ -98,9 +99,9 @@ impl UnionTable {
 /// The fields of all parts.
 struct Fields<'a> {
     list: Vec<Field>,
-    /// Where the fields stand that go by their own name.
+    /// Positions of the fields that keep their own name.
     plain: HashMap<&'a str, usize>,
-    /// Where the fields of a part stand that go by another name, by their name there.
+    /// Positions of the renamed fields, by part and their name in the part.
     renamed: HashMap<(u32, &'a str), usize>,
 }
 
@@ -144,7 +145,7 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// Which of its fields a part has, under which number there.
+    /// The fields of the table that a part has, with their numbers in the part.
     fn of_part(&self, number: u32, part: &PartTable) -> PartFields {
         if part.table.fields == self.list {
             return PartFields::Same;
@@ -163,7 +164,7 @@ impl<'a> Fields<'a> {
 }
 
 impl PartFields {
-    /// The name under which a part has a field of the table; `None` = it has none of its values.
+    /// The name of a field of the table in a part; `None` = the part has no values of it.
     pub(super) fn name_in<'a>(
         &self,
         union: &'a UnionTable,

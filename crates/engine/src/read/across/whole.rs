@@ -1,8 +1,8 @@
-//! Questions about a whole table over all parts: how many rows, and which streams have the newest
-//! or the oldest ones.
+//! Queries over a whole table in all parts: the number of rows, and the streams with the newest or
+//! the oldest rows.
 //!
-//! Each part answers for itself. For streams of which a part has more than is shown, the rest is
-//! subtracted; streams that lie in several parts are read one by one.
+//! Each part computes its own answer. For streams of which a part has more than is shown, the rest
+//! is subtracted; streams in several parts are read one by one.
 //!
 //! Invariants, concurrency, failure: as for one database.
 
@@ -45,7 +45,7 @@ impl AcrossSnapshot {
         Ok(Some(rows))
     }
 
-    /// The rows of a stream in a range that parts have and that are not shown.
+    /// Number of rows of a stream in a range that parts have but that are not shown.
     fn hidden_rows(&self, table: &str, entry: &Entry, range: &ClosedRange) -> Result<u64> {
         let stream = name_of(table, &entry.key)?;
         if let Shown::Ranges(ranges) = &entry.shown {
@@ -130,13 +130,13 @@ impl AcrossSnapshot {
     }
 }
 
-/// Streams of which not simply all that one part has is shown.
+/// Streams whose shown ranges are not simply all data of one part.
 fn contested(table: &TableAcross) -> impl Iterator<Item = &Entry> {
     let keys = table.streams.contested.iter();
     keys.filter_map(|key| table.streams.find(key))
 }
 
-/// True for a stream of which everything in this part is shown, and nothing else.
+/// True for a stream whose shown range is all data of this part.
 fn is_whole_in(table: &TableAcross, name: &StreamName, number: u32) -> bool {
     let mut key = Vec::with_capacity(64);
     stream_key(TableId(0), name.tags(), &mut key);
@@ -144,14 +144,15 @@ fn is_whole_in(table: &TableAcross, name: &StreamName, number: u32) -> bool {
     entry.is_some_and(|entry| entry.shown == Shown::Whole(number))
 }
 
-/// The streams found so far, the furthest first.
+/// The result so far: the outermost streams, the furthest first.
 struct Outermost {
     held: Vec<(i64, StreamName)>,
     limit: usize,
 }
 
 impl Outermost {
-    /// Distance that a row must reach to be among the results.
+    /// Distance that a row must reach to be among the results; `None` while there are fewer than
+    /// the limit.
     fn floor(&self) -> Option<i64> {
         let is_full = self.held.len() >= self.limit;
         self.held.last().filter(|_| is_full).map(|(far, _)| *far)

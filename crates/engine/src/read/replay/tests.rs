@@ -1,4 +1,4 @@
-//! The memory budget bounds the memory of all replays together, however many there are.
+//! The memory budget bounds the memory of all replays together, however many run.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use super::*;

@@ -38,7 +38,8 @@ impl Snapshot {
     /// batch.stream(&pump).row(5, [("rpm", 2150.0.into()), ("on", true.into())]).unwrap();
     /// batch.stream(&pump).row(7, [("on", false.into())]).unwrap();
     /// db.commit(batch)?;
-    /// let spec = SummarySpec { range: ClosedRange::ALL, bins: Bins::Whole, fields: vec!["rpm".into()] };
+    /// let fields = vec!["rpm".into()];
+    /// let spec = SummarySpec { range: ClosedRange::ALL, bins: Bins::Whole, fields };
     /// let bins = db.snapshot()?.summary(&pump, &spec)?;
     /// assert_eq!((bins[0].rows, bins[0].aggregates[0].count), (2, 1));
     /// # Ok::<(), headwater_engine::Error>(())
@@ -72,9 +73,9 @@ impl Snapshot {
         }
     }
 
-    /// The version of a range of a stream in this snapshot: as long as it is the same, so is every
-    /// answer to a read of the range. `None` when the table's values expire, so that time alone
-    /// changes answers.
+    /// The version of a range of a stream in this snapshot: equal versions mean equal results of
+    /// every read of the range. `None` when the table's values expire, so that time alone changes
+    /// results.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};

@@ -1,6 +1,6 @@
-//! Streams that were looked up once, and are read in snapshots.
+//! Reads of streams that were looked up once.
 //!
-//! Invariants, concurrency, failure: as for snapshots, which say it for names.
+//! Invariants, concurrency, failure: as for the same reads by name in [`Snapshot`].
 
 use super::{Scan, Seen, Snapshot};
 use crate::Result;
@@ -20,7 +20,7 @@ impl StreamHandle {
     /// As [`Snapshot::scan`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::scan`].
     pub fn scan(&self, snapshot: &Snapshot, spec: &ScanSpec) -> Result<Scan> {
         match &snapshot.seen {
             Seen::Single(one) => one
@@ -31,8 +31,8 @@ impl StreamHandle {
     }
 
     /// The ranges of time outside of which no row meets the conditions of a scan, by the pyramid
-    /// and by indexes; sorted, and apart. Rows within them need not meet them. Its fields say
-    /// nothing.
+    /// and by indexes; sorted, disjoint. Rows within the ranges need not meet the conditions. The
+    /// fields of the spec are ignored.
     ///
     /// ```
     /// use headwater_engine::{Comparison, Database, Filter, Options, ScanSpec};
@@ -58,7 +58,7 @@ impl StreamHandle {
     /// ```
     ///
     /// # Errors
-    /// As [`Snapshot::scan`].
+    /// As for [`Snapshot::scan`].
     pub fn spans(&self, snapshot: &Snapshot, spec: &ScanSpec) -> Result<Vec<ClosedRange>> {
         match &snapshot.seen {
             Seen::Single(one) => one.scan_found(one.find_again(self)?, spec)?.spans(),
@@ -69,7 +69,7 @@ impl StreamHandle {
     /// As [`Snapshot::visit`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::visit`].
     pub fn visit(
         &self,
         snapshot: &Snapshot,
@@ -85,7 +85,7 @@ impl StreamHandle {
     /// As [`Snapshot::last`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::last`].
     pub fn last(&self, snapshot: &Snapshot) -> Result<Vec<LastValue>> {
         match &snapshot.seen {
             Seen::Single(one) => one.last_found(one.find_again(self)?),
@@ -96,7 +96,7 @@ impl StreamHandle {
     /// As [`Snapshot::first_in`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::first_in`].
     pub fn first_in(
         &self,
         snapshot: &Snapshot,
@@ -114,7 +114,7 @@ impl StreamHandle {
     /// As [`Snapshot::last_in`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::last_in`].
     pub fn last_in(
         &self,
         snapshot: &Snapshot,
@@ -130,7 +130,7 @@ impl StreamHandle {
     /// As [`Snapshot::first_row_in`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::first_row_in`].
     pub fn first_row_in(
         &self,
         snapshot: &Snapshot,
@@ -145,7 +145,7 @@ impl StreamHandle {
     /// As [`Snapshot::last_row_in`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::last_row_in`].
     pub fn last_row_in(
         &self,
         snapshot: &Snapshot,
@@ -160,7 +160,7 @@ impl StreamHandle {
     /// As [`Snapshot::aggregate`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::aggregate`].
     pub fn aggregate(
         &self,
         snapshot: &Snapshot,
@@ -176,7 +176,7 @@ impl StreamHandle {
     /// As [`Snapshot::summary`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::summary`].
     pub fn summary(&self, snapshot: &Snapshot, spec: &SummarySpec) -> Result<Vec<SummaryBin>> {
         match &snapshot.seen {
             Seen::Single(one) => one.summary_found(one.find_again(self)?, spec),
@@ -187,7 +187,7 @@ impl StreamHandle {
     /// As [`Snapshot::tile`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::tile`].
     pub fn tile(
         &self,
         snapshot: &Snapshot,
@@ -204,7 +204,7 @@ impl StreamHandle {
     /// As [`Snapshot::field_type`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::field_type`].
     pub fn field_type(&self, snapshot: &Snapshot, field: &str) -> Result<FieldType> {
         match &snapshot.seen {
             Seen::Single(one) => SingleSnapshot::field_type_found(&one.find_again(self)?, field),
@@ -215,7 +215,7 @@ impl StreamHandle {
     /// As [`Snapshot::version`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::version`].
     pub fn version(&self, snapshot: &Snapshot, range: &ClosedRange) -> Result<Option<DataVersion>> {
         match &snapshot.seen {
             Seen::Single(one) => one.version_found(one.find_again(self)?, range),
@@ -226,7 +226,7 @@ impl StreamHandle {
     /// As [`Snapshot::coverage`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Snapshot::coverage`].
     pub fn coverage(
         &self,
         snapshot: &Snapshot,

@@ -21,10 +21,11 @@ use crate::{Error, Result};
 use std::sync::Arc;
 
 /// A consistent view of everything acknowledged before it was opened, over all shards; it never
-/// changes. While it is open the files it sees stay, and so do the events in memory it sees, which
-/// go to files where snapshots together pin many: it costs space on the disk, and writers nothing.
+/// changes. While a snapshot is open, the files and the events in memory that it sees are pinned;
+/// where snapshots together pin many events, these move to files. An open snapshot costs space on
+/// the disk, and writers nothing.
 ///
-/// One of several databases ([`crate::Across`]) shows the union of their tables and streams.
+/// A snapshot of several databases ([`crate::Across`]) shows the union of their tables and streams.
 #[derive(Debug)]
 pub struct Snapshot {
     seen: Seen,
@@ -43,14 +44,14 @@ impl Snapshot {
         }
     }
 
-    /// Of several databases.
+    /// A snapshot of several databases.
     pub(super) fn across(all: AcrossSnapshot) -> Snapshot {
         Snapshot {
             seen: Seen::Across(all),
         }
     }
 
-    /// The view of one database that it is, for a comparison of two.
+    /// The view of one database, for a comparison of two; `invalid` for a view of several.
     pub(super) fn single(&self) -> Result<&SingleSnapshot> {
         match &self.seen {
             Seen::Single(one) => Ok(one),
@@ -60,7 +61,7 @@ impl Snapshot {
         }
     }
 
-    /// The view of one database that it is.
+    /// The view of one database, by value; `invalid` for a view of several.
     pub(super) fn into_single(self) -> Result<SingleSnapshot> {
         match self.seen {
             Seen::Single(one) => Ok(one),
@@ -79,8 +80,8 @@ impl Snapshot {
         core.map(|core| Arc::clone(&core.replays))
     }
 
-    /// The number of the newest record it sees. Of several databases: a number that no other
-    /// snapshot of this process has.
+    /// The number of the newest record that the snapshot sees. Of several databases: a number that
+    /// no other snapshot of this process has.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         match &self.seen {
@@ -89,10 +90,11 @@ impl Snapshot {
         }
     }
 
-    /// Number that identifies the tables, fields and streams among the snapshots of the same open
-    /// database: where it is the same, they are the same. `None` when they were being changed; that
-    /// says nothing. For programs that prepare something per table. Of several databases it is a
-    /// number that no single one has, and it rises with every change.
+    /// Number of the definitions (tables, fields and streams) among the snapshots of the same open
+    /// database: equal numbers mean equal definitions. `None` while definitions were being changed,
+    /// which says nothing about equality. For programs that prepare something per table. Of several
+    /// databases the number differs from the number of every single database, and grows with every
+    /// change.
     #[must_use]
     pub fn definitions(&self) -> Option<u64> {
         match &self.seen {

@@ -1,4 +1,5 @@
-//! Rows of a stream: all of a range, handed out where they lie, the newest, and those at the ends.
+//! Rows of a stream: all rows of a range, as copies or in place, the newest, and the rows at the
+//! ends.
 
 use super::{Seen, Snapshot};
 use crate::Result;
@@ -9,8 +10,8 @@ use crate::read::visit::RowBlock;
 use headwater_types::{ClosedRange, FieldType, StreamName, Timestamp, Value};
 use std::fmt;
 
-/// An iterator over the rows of a stream, by time. The data it reads stays alive, apart from its
-/// snapshot's memory.
+/// An iterator over the rows of a stream, by time. The data that it reads stays alive, except for
+/// its snapshot's memory.
 pub struct Scan(Rows);
 
 #[allow(
@@ -61,11 +62,11 @@ impl Iterator for Scan {
 }
 
 impl Snapshot {
-    /// The rows of a stream in a range, by time; of equal times by arrival.
+    /// The rows of a stream in a range, by time; rows of equal time by arrival.
     ///
     /// # Errors
     /// `not_found` for an unknown stream or field, `invalid` for a filter of another type than its
-    /// field. The iterator gives `corrupt` for a damaged part and goes on behind it.
+    /// field. The iterator yields `corrupt` for a damaged part and continues after it.
     pub fn scan(&self, stream: &StreamName, spec: &ScanSpec) -> Result<Scan> {
         match &self.seen {
             Seen::Single(one) => one.scan(stream, spec).map(Scan::of_one),
@@ -73,9 +74,9 @@ impl Snapshot {
         }
     }
 
-    /// The rows of [`Snapshot::scan`], passed to `each` where they lie, some at a time: rows in
-    /// memory or decoded already are not copied; rows that must be merged first are. For programs
-    /// that put rows into memory of their own.
+    /// The rows of [`Snapshot::scan`], passed to `each` in place, some at a time: rows in memory or
+    /// decoded already are not copied; rows that must be merged are copied first. For programs that
+    /// put rows into memory of their own.
     ///
     /// ```
     /// use headwater_engine::{Database, Options, ScanSpec};
@@ -96,7 +97,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// As [`Snapshot::scan`]; the first error ends it, `corrupt` too.
+    /// As for [`Snapshot::scan`]; the first error ends the read, `corrupt` too.
     pub fn visit(
         &self,
         stream: &StreamName,
@@ -109,7 +110,7 @@ impl Snapshot {
         }
     }
 
-    /// For each field its newest present value; fields without any are left out.
+    /// The newest present value of each field; fields without any are left out.
     ///
     /// # Errors
     /// `not_found` for an unknown stream, `corrupt`, `io`.
@@ -120,8 +121,8 @@ impl Snapshot {
         }
     }
 
-    /// The earliest value of a field in a range: the one that a scan of the range gives first.
-    /// Little more is read than the leaf it lies in.
+    /// The earliest value of a field in a range: the first one that a scan of the range returns.
+    /// Little more is read than the leaf of the value.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -157,10 +158,10 @@ impl Snapshot {
         }
     }
 
-    /// The latest value of a field in a range: the one that a scan of the range gives last.
+    /// The latest value of a field in a range: the last one that a scan of the range returns.
     ///
     /// # Errors
-    /// As [`Snapshot::first_in`].
+    /// As for [`Snapshot::first_in`].
     pub fn last_in(
         &self,
         stream: &StreamName,
@@ -191,7 +192,7 @@ impl Snapshot {
     /// The instant of the latest row in a range, with any fields.
     ///
     /// # Errors
-    /// As [`Snapshot::first_row_in`].
+    /// As for [`Snapshot::first_row_in`].
     pub fn last_row_in(
         &self,
         stream: &StreamName,

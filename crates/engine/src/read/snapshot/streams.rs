@@ -15,10 +15,10 @@ use crate::{ErrorKind, Result, TableInfo};
 use headwater_types::{ClosedRange, FieldType, Level, StreamName};
 
 impl Snapshot {
-    /// The streams of a table whose tags have these values, by tags. An empty filter gives all.
+    /// The streams of a table whose tags have these values, by tags. An empty filter matches all.
     ///
     /// # Errors
-    /// `not_found` without such a table.
+    /// `not_found` for an unknown table.
     pub fn streams(&self, table: &str, tags: &[(String, String)]) -> Result<Vec<StreamName>> {
         match &self.seen {
             Seen::Single(one) => one.streams(table, tags),
@@ -29,7 +29,7 @@ impl Snapshot {
     /// Counts the streams of a table with these tags that have an event in a range.
     ///
     /// # Errors
-    /// `not_found` without such a table, `io`, `damaged`.
+    /// `not_found` for an unknown table, `io`, `damaged`.
     pub fn streams_in(
         &self,
         table: &str,
@@ -45,7 +45,7 @@ impl Snapshot {
             };
             match self.summary(&stream, &rows) {
                 Ok(bins) => count += u64::from(bins.iter().any(|bin| bin.rows > 0)),
-                // It was dropped, or nothing was written to it.
+                // The stream was dropped, or nothing was written to it.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -53,8 +53,8 @@ impl Snapshot {
         Ok(count)
     }
 
-    /// At most `limit` streams of a table behind `after`, in the order of the catalog: by tags,
-    /// shorter texts first. To walk through the streams of a table a page at a time.
+    /// At most `limit` streams of a table after `after`, in the order of the catalog: by tags,
+    /// shorter texts first. For reading the streams of a table a page at a time.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -76,7 +76,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` without such a table.
+    /// `not_found` for an unknown table.
     pub fn streams_after(
         &self,
         table: &str,
@@ -89,9 +89,9 @@ impl Snapshot {
         }
     }
 
-    /// Looks through the texts of at most `limit` streams of a table behind `after`, in the order
-    /// of [`Snapshot::streams_after`], and gives those for which `wanted` says yes: a search makes
-    /// no names of streams that do not match.
+    /// Searches at most `limit` streams of a table after `after`, in the order of
+    /// [`Snapshot::streams_after`], by their texts, and returns those for which `wanted` returns
+    /// true: no names are made of streams that do not match.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -113,7 +113,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` without such a table.
+    /// `not_found` for an unknown table.
     pub fn streams_where(
         &self,
         table: &str,
@@ -127,9 +127,10 @@ impl Snapshot {
         }
     }
 
-    /// At most `limit` streams of a table behind `after` whose tags have one of the values given,
-    /// in the order of [`Snapshot::streams_after`]. Streams that do not are not looked at one by
-    /// one, but for those that differ in a tag before the ones given.
+    /// At most `limit` streams of a table after `after` whose tags have one of the requested
+    /// values, in the order of [`Snapshot::streams_after`]. Streams that do not match are skipped
+    /// without being examined one by one, except those that differ in a tag before the requested
+    /// ones.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -150,7 +151,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` without such a table.
+    /// `not_found` for an unknown table.
     pub fn streams_having(
         &self,
         table: &str,
@@ -164,8 +165,8 @@ impl Snapshot {
         }
     }
 
-    /// At most `limit` streams of a table from `start` on, in the order in which they were made,
-    /// ready to be read: to go through all streams of a table without holding their names.
+    /// At most `limit` streams of a table from `start` on, in the order in which they were created,
+    /// ready to be read: for reading all streams of a table without their names in memory.
     ///
     /// ```
     /// use headwater_engine::{Database, Options, PageStart};
@@ -191,7 +192,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` without such a table.
+    /// `not_found` for an unknown table.
     pub fn handles_from(&self, table: &str, start: PageStart, limit: usize) -> Result<HandlePage> {
         match &self.seen {
             Seen::Single(one) => one.handles_from(table, start, limit),
@@ -210,11 +211,11 @@ impl Snapshot {
         }
     }
 
-    /// Number of streams of a table, by the catalog's count: including those made since the
+    /// Number of streams of a table, by the catalog's count: including streams created after the
     /// snapshot.
     ///
     /// # Errors
-    /// `not_found` without such a table.
+    /// `not_found` for an unknown table.
     pub fn stream_count(&self, table: &str) -> Result<u64> {
         match &self.seen {
             Seen::Single(one) => one.stream_count(table),
@@ -247,7 +248,7 @@ impl Snapshot {
     /// The fields of a stream's table, in the order they were added.
     ///
     /// # Errors
-    /// `not_found` without such a table.
+    /// `not_found` for an unknown table.
     pub fn fields(&self, table: &str) -> Result<Vec<(String, FieldType)>> {
         match &self.seen {
             Seen::Single(one) => one.fields(table),
@@ -255,12 +256,13 @@ impl Snapshot {
         }
     }
 
-    /// The names of the indexes that can say which rows of a table pass these filters, as those of
-    /// a [`crate::ScanSpec`]. Whether one is used is decided where rows are read, for each
-    /// partition by itself. For several databases the list is empty.
+    /// The names of the indexes that can narrow down the rows of a table that pass these filters,
+    /// which are as in a [`crate::ScanSpec`]. The use of an index is decided where rows are read,
+    /// for each partition separately. For several databases the list is empty.
     ///
     /// # Errors
-    /// `not_found` without such a table or field; `invalid` where a value is of another type.
+    /// `not_found` for an unknown table or field; `invalid` where a value has another type than its
+    /// field.
     pub fn usable_indexes(
         &self,
         table: &str,
@@ -273,10 +275,10 @@ impl Snapshot {
         }
     }
 
-    /// The definition of a table; numbers of streams and tag keys are those of now.
+    /// The definition of a table; numbers of streams and tag keys are the current ones.
     ///
     /// # Errors
-    /// `not_found` without such a table.
+    /// `not_found` for an unknown table.
     pub fn table_info(&self, table: &str) -> Result<TableInfo> {
         match &self.seen {
             Seen::Single(one) => one.table_info(table),
@@ -293,8 +295,8 @@ impl Snapshot {
         }
     }
 
-    /// The rows of all streams of a table in a range, as [`Snapshot::summary`] counts those of one;
-    /// `None` when `goes_on` said false, which is called now and then.
+    /// The number of rows of all streams of a table in a range, counted as by [`Snapshot::summary`]
+    /// for one stream; `None` when `goes_on`, which is called now and then, returned false.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -313,7 +315,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` without such a table, `corrupt`, `io`.
+    /// `not_found` for an unknown table, `corrupt`, `io`.
     pub fn row_count(
         &self,
         table: &str,
@@ -326,11 +328,11 @@ impl Snapshot {
         }
     }
 
-    /// Streams whose newest (or oldest) rows in a range are the newest (or oldest) of the table:
-    /// among the rows of these streams are those of all streams that come first, as many as the
-    /// limit of streams; of rows of one instant any may come first. Only streams that `accepts`
-    /// says yes to, which is called where one would be among them; `None` accepts all. Fewer than
-    /// requested when `goes_on` said false.
+    /// At most `limit` streams with the newest (or oldest) rows of the table in a range: the first
+    /// `limit` rows of the table, newest (or oldest) first, are rows of these streams. Of rows of
+    /// one instant any may come first. `accepts` is called for a stream that would be in the
+    /// result, and excludes it by returning false; `None` accepts all. Fewer than requested when
+    /// `goes_on` returned false.
     ///
     /// ```
     /// use headwater_engine::{Database, Options, OutermostSpec};
@@ -351,7 +353,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` without such a table, `corrupt`, `io`, and any error of `accepts`.
+    /// `not_found` for an unknown table, `corrupt`, `io`, and any error of `accepts`.
     pub fn outermost_streams(
         &self,
         table: &str,
@@ -365,9 +367,9 @@ impl Snapshot {
         }
     }
 
-    /// Availability of a stream in a range: by time, of several databases a stretch for each part
-    /// that it is read from. The requested data is what tiles at a level and above need whose
-    /// buckets meet the range, or rows with none. No leaf of a main run is read.
+    /// Availability of a stream in a range, by time; for several databases with a stretch for each
+    /// part that is read. With a level, the requested data is the data that tiles at this level and
+    /// above need whose buckets meet the range; without one, rows. No leaf of a main run is read.
     ///
     /// # Errors
     /// `not_found` for an unknown stream, `corrupt`, `io`.
@@ -387,11 +389,11 @@ impl Snapshot {
         }
     }
 
-    /// Of several databases: the data of a table's streams that are not shown, since they lie in a
-    /// part that does not own them. Of one database the list is empty.
+    /// The data of a table's streams that a view of several databases does not show, since it is in
+    /// a part that does not own it. For one database the list is empty.
     ///
     /// # Errors
-    /// `not_found` without such a table, `elsewhere` where a copy does not know its own content
+    /// `not_found` for an unknown table, `elsewhere` where a copy does not know its own content
     /// yet, `corrupt`, `io`.
     pub fn conflicts(&self, table: &str) -> Result<Vec<Conflict>> {
         match &self.seen {
@@ -400,9 +402,8 @@ impl Snapshot {
         }
     }
 
-    /// Width of the buckets that aging has left of a stream in a range, the widest of them; `None`
-    /// = its rows all exist. A summary by this level, or a coarser one, counts each bucket in one
-    /// bin.
+    /// Level of the widest buckets that aging has left of a stream in a range; `None` = all of its
+    /// rows exist. A summary by this level, or a coarser one, counts each bucket in one bin.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -427,8 +428,8 @@ impl Snapshot {
         }
     }
 
-    /// The stretches where a table has rows, and which of them are unchanged since an earlier call,
-    /// perhaps in another process. Only metadata are read.
+    /// The stretches where a table has rows, with imprints that show whether a stretch is unchanged
+    /// since an earlier call, perhaps in another process. Only metadata are read.
     ///
     /// ```
     /// use headwater_engine::{Database, Options};
@@ -451,7 +452,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// `not_found` without such a table, `invalid` for a view of several databases.
+    /// `not_found` for an unknown table, `invalid` for a view of several databases.
     pub fn stretches(&self, table: &str) -> Result<Stretches> {
         match &self.seen {
             Seen::Single(one) => one.stretches(table),

@@ -1,10 +1,10 @@
-//! Export and restoration of a copy, to carry it elsewhere: its description, and ranges.
+//! Export and restoration of a copy, to move it elsewhere: its description, and ranges.
 //!
-//! Invariants: a restored copy is the one that was described: it shows, retains and contains the
-//! same. A restoration whose description is not written yet contains nothing.
-//! Concurrency: a description is taken under the copy's lock; a restoration has one owner.
-//! Failure: bytes that are no description, and a device that refuses; the restoration is begun
-//! again then. Format: docs/format/copy.md.
+//! Invariants: a restored copy equals the described one: it shows, retains and contains the same. A
+//! restoration whose description is not written yet contains no data. Concurrency: a description is
+//! taken under the copy's lock; a restoration has one owner. Failure: bytes that are not a
+//! description, and device errors; the restoration must be started again. Format:
+//! docs/format/copy.md.
 
 use super::index::{Index, Packs, RawIndex, index_path};
 use super::pack::{Present, pack_dir, pack_path};
@@ -32,23 +32,23 @@ const CRC_BYTES: usize = 4;
 /// A copy at one instant, without the bytes of its segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedCopy {
-    /// The newest state it has.
+    /// The newest state of the copy.
     pub state: StateName,
-    /// Segments with all of their subscribed ranges here, and the bytes that the state names.
+    /// Segments with all of their subscribed ranges present, and the bytes that the state names.
     pub complete: Vec<(u64, u64)>,
     /// The value of [`RemoteCopy::changes`] at that instant.
     pub changes: u64,
-    /// All that is needed to restore it, but for bytes of segments.
+    /// Description of the copy, which suffices to restore it except for bytes of segments.
     pub description: Vec<u8>,
-    /// The ranges of segments that are here, by id and offset.
+    /// The present ranges of segments, by id and offset.
     pub present: Vec<(u64, ByteRange)>,
-    /// The ranges that were forgotten since the last export, and may have come again with other
-    /// contents.
+    /// The ranges that were forgotten since the last export; they may have been fetched again with
+    /// other contents.
     pub forgotten: Vec<(u64, ByteRange)>,
 }
 
 impl RemoteCopy {
-    /// Exports the copy as it is now. Bytes that were put and not committed are left out.
+    /// Exports the present copy. Bytes that were put and not committed are left out.
     ///
     /// # Errors
     /// `io`.
@@ -74,7 +74,7 @@ impl RemoteCopy {
     }
 }
 
-/// Ranges that touch are one.
+/// Adjacent ranges are joined.
 fn present(receiving: &Receiving) -> Vec<(u64, ByteRange)> {
     let packs = receiving.packs.iter();
     let all = packs.flat_map(|(id, pack)| {
@@ -144,7 +144,7 @@ struct Filling {
     end: u64,
 }
 
-/// A copy that is being restored. Without [`CopyRestoration::finish`] there is none.
+/// A copy that is being restored; incomplete before [`CopyRestoration::finish`].
 #[derive(Debug)]
 pub struct CopyRestoration {
     env: Env,
@@ -188,7 +188,8 @@ impl CopyRestoration {
         })
     }
 
-    /// Writes bytes of a segment. The ranges of a segment come by their offsets, and none twice.
+    /// Writes bytes of a segment. The ranges of a segment must be passed by ascending offset, each
+    /// once.
     ///
     /// # Errors
     /// `full`, `io`.
@@ -221,10 +222,10 @@ impl CopyRestoration {
         Ok(())
     }
 
-    /// Makes it a copy.
+    /// Finishes the restoration: the copy exists now.
     ///
     /// # Errors
-    /// `corrupt` for bytes that are no description, `full`, `io`.
+    /// `corrupt` for bytes that are not a description, `full`, `io`.
     pub fn finish(self, description: &[u8]) -> Result<()> {
         let raw = decode(description).map_err(|e| {
             Error::damage(Damage {
@@ -247,13 +248,13 @@ impl CopyRestoration {
             .into_iter()
             .map(|(id, filling)| (id, (filling.present, filling.end)))
             .collect();
-        // Read as it will be later, so that a description that makes no sense is refused now.
+        // Read as at an opening, so that an inconsistent description is refused now.
         Index::create_whole(&self.env, &self.dir, &raw, &packs)?.load()?;
         Ok(())
     }
 }
 
-/// Reads a description and throws it away: for tests with bytes by chance.
+/// Decodes a description and discards it: for tests with random bytes.
 #[doc(hidden)]
 pub fn description_decodes(bytes: &[u8]) -> bool {
     decode(bytes).is_ok_and(|raw| decode(&encode(&raw)) == Ok(raw))
@@ -309,7 +310,7 @@ mod tests {
             let bytes = copy.read(*segment, range.start(), bytes).unwrap();
             again.put(*segment, range.start(), &bytes).unwrap();
         }
-        // Until it is finished there is no copy; and then it is begun again.
+        // Until it is finished there is no copy; and then it is started again.
         assert!(RemoteCopy::open(env.clone(), Path::new("/b"), Level::MIN).is_err());
         let mut damaged = carried.description.clone();
         damaged[20] ^= 1;

@@ -2,9 +2,9 @@
 //! present ranges in packs. One redb database, `copy.redb`.
 //!
 //! Invariants: a range that the index names was synced before; the partitions shown change in one
-//! transaction. Bytes of a pack behind those that the index counts mean nothing.
-//! Concurrency: redb's own; a [`crate::RemoteCopy`] is the only one that has it open.
-//! Failure: a failed transaction may be on the disk all the same. Format: docs/format/copy.md.
+//! transaction. Bytes of a pack after its end in the index have no meaning. Concurrency: redb's
+//! own; only one [`crate::RemoteCopy`] has it open. Failure: a failed transaction may be on the
+//! disk nevertheless. Format: docs/format/copy.md.
 
 use super::pack::{Present, pack_dir};
 use super::retained::{Cause, Deleted, RetainedChange, RetainedPartition};
@@ -29,16 +29,16 @@ const STATES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("states");
 const SHOWN: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("shown");
 /// By segment and offset: length, and location in the pack.
 const RANGES: TableDefinition<'_, (u64, u64), (u64, u64)> = TableDefinition::new("ranges");
-/// Bytes of each pack that count.
+/// Valid bytes of each pack.
 const PACKS: TableDefinition<'_, u64, u64> = TableDefinition::new("packs");
 
-/// By number. Missing until there is one.
+/// By number. Missing until the first pin.
 const PINS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("pins");
 
-/// By segment: the deletes in a partition shown in an earlier version. Missing until something was
-/// shown.
+/// By segment: the deletes in a partition shown in an earlier version. Missing until the first such
+/// partition.
 const DELETED: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("deleted");
-/// By segment: data retained that the source has removed. Missing until there is some.
+/// By segment: retained data that the source has removed. Missing until the first such data.
 const KEPT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("kept");
 
 const VERSION: &str = "format_version";
@@ -69,7 +69,7 @@ pub(super) struct Loaded {
     pub(super) deleted: BTreeMap<SegmentId, Vec<Deleted>>,
 }
 
-/// Rows of an index as they are stored, but for those of ranges.
+/// Stored rows of an index, without the rows of ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawIndex {
     pub(super) state: Vec<u8>,
@@ -172,7 +172,7 @@ fn decode_retained(
     })
 }
 
-/// True when there is no pack.
+/// True when no pack exists.
 fn holds_nothing(env: &Env, dir: &Path) -> Result<bool> {
     let folder = pack_dir(dir);
     let names = env.files.list(&folder);
@@ -181,7 +181,7 @@ fn holds_nothing(env: &Env, dir: &Path) -> Result<bool> {
 }
 
 impl Index {
-    /// Creates the index of a copy that has nothing but a state.
+    /// Creates the index of a copy with only a state.
     pub(super) fn create(env: &Env, dir: &Path, state: &State) -> Result<Index> {
         let path = index_path(dir);
         let file = env
@@ -212,7 +212,8 @@ impl Index {
         Ok(index)
     }
 
-    /// Creates an index with these contents, in one transaction: without it there is none.
+    /// Creates an index with these contents in one transaction: before its commit there is no
+    /// index.
     pub(super) fn create_whole(
         env: &Env,
         dir: &Path,
@@ -260,7 +261,7 @@ impl Index {
         Ok(index)
     }
 
-    /// The rows as they are stored, but for those of ranges.
+    /// The stored rows, without the rows of ranges.
     pub(super) fn raw(&self) -> Result<RawIndex> {
         let transaction = self.db.begin_read().map_err(Error::meta)?;
         let states = transaction.open_table(STATES).map_err(Error::meta)?;
@@ -288,7 +289,7 @@ impl Index {
         })
     }
 
-    /// Opens the index of a copy; `None` when there is none, or its creation was interrupted.
+    /// Opens the index of a copy; `None` when there is no index, or its creation was interrupted.
     pub(super) fn open(env: &Env, dir: &Path) -> Result<Option<Index>> {
         let path = index_path(dir);
         let file = match env.files.open(&path, OpenMode::Write) {
@@ -300,7 +301,7 @@ impl Index {
             return Ok(None);
         }
         let db = match open_database(&path, file, len, &Arc::default()) {
-            // Its creation was interrupted, or it is no loss: a copy without packs is empty.
+            // Its creation was interrupted, or no data is lost: a copy without packs is empty.
             Err(error) if error.kind() == ErrorKind::Corrupt && holds_nothing(env, dir)? => {
                 return Ok(None);
             }
@@ -487,7 +488,7 @@ impl Index {
         transaction.commit().map_err(Error::meta)
     }
 
-    /// Names ranges that are synced, and where their packs end now.
+    /// Adds ranges that are synced, and the new ends of their packs.
     pub(super) fn put_ranges(&self, new: &Packs) -> Result<()> {
         let transaction = self.db.begin_write().map_err(Error::meta)?;
         {
@@ -517,8 +518,8 @@ impl Index {
         transaction.commit().map_err(Error::meta)
     }
 
-    /// Stores another state, if there is one, and the partitions shown and the changes of retained
-    /// data; removed packs are forgotten.
+    /// Stores a new state, if any, the partitions shown and the changes of retained data; removed
+    /// packs are forgotten.
     pub(super) fn put_shown(
         &self,
         state: Option<&State>,
@@ -570,7 +571,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// The rows of an index, table by table: key and value as they stand there.
+    /// The stored rows of an index, table by table: key and value.
     fn rows(index: &Index) -> Vec<u8> {
         let transaction = index.db.begin_read().unwrap();
         let mut out = Vec::new();

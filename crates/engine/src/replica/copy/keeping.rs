@@ -2,18 +2,17 @@
 //! retention removed, and rows that aging removed. Newly written content never replaces older
 //! content that the source removed.
 //!
-//! A partition that was shown, and is shown no more, is retained in those stretches in which the
-//! source has nothing any more and its retention cutoff lies behind, and in those of which it has
-//! only buckets left and rows are here. Retained stretches are read beside the partitions that the
-//! state names: in such a stretch nothing else is shown. Deletes by users at the source apply to
-//! retained stretches, too, and to partitions shown in an earlier version: where the rows of a
-//! bucket are not here, to the bucket as a whole.
+//! A partition that is no longer shown is retained in two kinds of stretches: where the source has
+//! no data any more and its retention cutoff has passed, and where the source has only buckets left
+//! and this copy has rows. Retained stretches are read beside the partitions that the state names;
+//! other partitions are not shown there. Deletes by users at the source also apply to retained
+//! stretches and to partitions shown in an earlier version: where the rows of a bucket are missing,
+//! to the bucket as a whole.
 //!
-//! Invariants: a retained segment is named by no state any more. In retained stretches everything
-//! that tiles need is here. Every delete up to the state's sequence is carried out in them, or they
-//! are retained no longer.
-//! Concurrency: as for the copy.
-//! Failure: damaged partitions are not retained.
+//! Invariants: a retained segment is not part of the state any more. In retained stretches all data
+//! that tiles need is present. Every delete up to the state's sequence is carried out in them, or
+//! they are not retained any longer. Concurrency: as for the copy. Failure: damaged partitions are
+//! not retained.
 
 use super::pack::Pack;
 use super::receive::Receiving;
@@ -31,14 +30,14 @@ use headwater_types::{ByteRange, ClosedRange, Level, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The next step for a retained partition.
+/// The next state of a retained partition.
 enum Next {
     AsBefore,
     Nothing,
     Now(Box<RetainedPartition>),
 }
 
-/// A partition of a state, open as far as it is here.
+/// A partition of a state, open as far as its bytes are present.
 struct Opened<'a> {
     receiving: &'a Receiving,
     partition: &'a StatePartition,
@@ -62,7 +61,7 @@ impl Opened<'_> {
         Ok(())
     }
 
-    /// True when everything is here that tiles need.
+    /// True when all data that tiles need is present.
     fn has_summaries(&self) -> Result<bool> {
         let receiving = self.receiving;
         let (id, table) = (self.partition.id, self.partition.record.table);
@@ -70,7 +69,7 @@ impl Opened<'_> {
         if subscription.of_table(table).want == StreamShare::Nothing {
             return Ok(false);
         }
-        // Pending deletes would require rows: here whole buckets go, where there are none.
+        // Pending deletes would require rows: without rows, whole buckets are deleted here.
         let without_deletes = State {
             name: receiving.state.name,
             openings: Vec::new(),
@@ -92,7 +91,7 @@ impl Opened<'_> {
         Ok(found.is_whole && are_here)
     }
 
-    /// Where there is content, and where rows of it are here; sorted, apart.
+    /// Ranges with content, and ranges whose rows are present; sorted, disjoint.
     fn content(&self) -> Result<(Vec<ClosedRange>, Vec<ClosedRange>)> {
         let (mut all, mut rows) = (Vec::new(), Vec::new());
         self.each(&mut |_, held| {
@@ -111,7 +110,7 @@ impl Opened<'_> {
         Ok((union(all), union(rows)))
     }
 
-    /// A delete as it can be carried out in the present bytes.
+    /// The form of a delete that can be carried out in the present bytes.
     fn carried_out(&self, delete: &(Sequence, DeleteRecord)) -> Result<Vec<Deleted>> {
         let (sequence, record) = delete;
         let span = self.partition.record.span();
@@ -139,7 +138,7 @@ impl Opened<'_> {
         Ok(deleted.collect())
     }
 
-    /// A range, widened at its ends to the stretches that cannot be divided.
+    /// A range, extended at its ends to whole indivisible stretches.
     fn widened(&self, held: &StreamState, range: &ClosedRange, span: &ClosedRange) -> ClosedRange {
         let mut out = *range;
         if range.first > span.first {
@@ -155,7 +154,7 @@ impl Opened<'_> {
     fn around(&self, held: &StreamState, at: Timestamp, span: &ClosedRange) -> ClosedRange {
         let instant = ClosedRange::new(at, at);
         let Some(base) = held.base.filter(|base| *base != Level::MAX) else {
-            // There are rows only, and they are here.
+            // There are only rows, and they are present.
             return instant;
         };
         let bucket = base.bucket_span(base.bucket_of(at));
@@ -184,7 +183,7 @@ fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Elsewhere)
 }
 
-/// Damaged data is not retained.
+/// Replaces damaged data by `otherwise`: it is not retained.
 fn unless_damaged<T>(result: Result<T>, otherwise: T) -> Result<T> {
     match result {
         Err(error) if is_damage(&error) => {
@@ -205,8 +204,8 @@ impl Receiving {
         }
     }
 
-    /// The changes of retained data, where `shown` is shown from now on, and `before` was the state
-    /// until then.
+    /// The changes of retained data, when `shown` is shown from now on, and `before` was the
+    /// previous state.
     pub(super) fn retained_change(
         &self,
         shown: &[StatePartition],
@@ -236,7 +235,7 @@ impl Receiving {
         life.filter(|life| !life.dropped && self.subscription.retains())
     }
 
-    /// Whether the time of a table's retained data has ended here, too.
+    /// True when the lifetime of a table's retained data has ended here, too.
     fn has_ended(&self, life: &Life) -> impl Fn(Cause, Timestamp) -> bool + use<> {
         let aged_to = life.aged_to.max(life.aged_most);
         let cut = self.subscription.retained_from(life.cut);
@@ -272,7 +271,7 @@ impl Receiving {
         self.deletes_since(partition, before).is_some()
     }
 
-    /// Deletes as they can be carried out in a partition.
+    /// The forms of deletes that can be carried out in a partition.
     fn carried_out(
         &self,
         partition: &StatePartition,
@@ -282,7 +281,7 @@ impl Receiving {
         let mut out = Vec::new();
         for delete in deletes {
             match opened.carried_out(&delete) {
-                // None of its contents can be distinguished.
+                // Its contents cannot be distinguished at all.
                 Err(error) if is_damage(&error) => {
                     let (sequence, record) = delete;
                     let range = partition.record.span();
@@ -323,7 +322,7 @@ impl Receiving {
         Ok(deleted)
     }
 
-    /// Continues to retain a partition, as far as it has not expired and was not deleted.
+    /// Continues to retain a partition, except for expired and deleted data.
     fn goes_on(&self, retained: &RetainedPartition, before: &State) -> Result<Next> {
         let Some(life) = self.retained_policy(retained.partition.record.table) else {
             return Ok(Next::Nothing);
@@ -349,7 +348,7 @@ impl Receiving {
         })
     }
 
-    /// The retained stretches of a partition that is shown no more.
+    /// The retained stretches of a partition that is not shown any more.
     fn ended(
         &self,
         partition: &StatePartition,

@@ -1,9 +1,8 @@
 //! The missing ranges of a copy, by segment and by reason.
 //!
-//! Invariants: a segment is complete when no subscribed range is missing; ranges that may be
-//! fetched ahead, and ranges that readers have requested, do not count for that. The requests of
-//! readers are bounded, and dropped when they were served or refused, or are named by no state any
-//! more.
+//! Invariants: a segment is complete when no subscribed range is missing; prefetchable ranges, and
+//! ranges that readers have requested, do not count for that. The requests of readers are bounded,
+//! and dropped when they were served or refused, or when the state does not name them any more.
 //! Concurrency: as for the copy.
 
 use super::pack::Pack;
@@ -16,7 +15,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Ranges that readers may have requested at once, and bytes of them.
+/// Maximum of pending ranges requested by readers, and of their bytes.
 const REQUESTED_MAX: usize = 256;
 const REQUESTED_BYTES_MAX: u64 = 16 << 20;
 
@@ -40,12 +39,12 @@ pub(super) struct SegmentMissing {
     ahead: Vec<SubscribedRange>,
     wanted: Sums,
     is_damaged: bool,
-    /// The present bytes determine all subscribed ranges.
+    /// True when the present bytes determine all subscribed ranges.
     is_known: bool,
 }
 
 impl SegmentMissing {
-    /// Nothing more is fetched of a segment that is damaged, and it is not complete.
+    /// No more bytes are fetched of a damaged segment, and it is not complete.
     pub(super) const DAMAGED: SegmentMissing = SegmentMissing {
         missing: Vec::new(),
         ahead: Vec::new(),
@@ -78,7 +77,7 @@ impl SegmentMissing {
         self.missing.is_empty() && !self.is_damaged
     }
 
-    /// True when nothing is missing but within these ranges.
+    /// True when all missing ranges are within these ranges.
     fn is_complete_but_for(&self, ranges: &[ByteRange]) -> bool {
         let is_within = |wanted: &SubscribedRange| {
             let wanted = wanted.range.byte_range();
@@ -112,7 +111,7 @@ pub(super) struct MissingRanges {
     pub(super) facts: Facts,
 }
 
-/// The order of missing rows that can be fetched, and the limit of bytes to fetch ahead.
+/// The order of missing rows that can be fetched, and the limit of bytes to prefetch.
 pub(super) struct ByScore<'a> {
     pub(super) score: &'a dyn Fn(&LeafFacts) -> f64,
     pub(super) can_be_had: &'a dyn Fn(&Missing) -> bool,
@@ -136,7 +135,7 @@ fn missing_of(segment: SegmentId, wanted: &SubscribedRange, score: Option<f64>) 
     }
 }
 
-/// The first of these, of so many bytes about.
+/// The first of these ranges, about `bytes_max` bytes in total.
 fn cut(mut all: Vec<Missing>, bytes_max: u64) -> Vec<Missing> {
     let mut bytes = 0u64;
     let taken = all.iter().take_while(|m| {
@@ -150,8 +149,7 @@ fn cut(mut all: Vec<Missing>, bytes_max: u64) -> Vec<Missing> {
 }
 
 impl MissingRanges {
-    /// Drops segments that are not named any more, and the facts of leaves of those that have
-    /// changed.
+    /// Drops segments that are not named any more, and the facts about leaves of changed segments.
     pub(super) fn keep(
         &mut self,
         is_named: &dyn Fn(SegmentId) -> bool,
@@ -172,13 +170,13 @@ impl MissingRanges {
         segment.is_none_or(SegmentMissing::is_complete)
     }
 
-    /// True when nothing of a segment is missing but within these ranges.
+    /// True when all missing ranges of a segment are within these ranges.
     pub(super) fn is_complete_but_for(&self, id: SegmentId, ranges: &[ByteRange]) -> bool {
         let segment = self.segments.get(&id);
         segment.is_none_or(|segment| segment.is_complete_but_for(ranges))
     }
 
-    /// The missing ranges of a segment that are subscribed or requested, rising; `None` when the
+    /// The missing ranges of a segment that are subscribed or requested, ascending; `None` when the
     /// subscribed ranges are not known yet.
     pub(super) fn missing_of(&self, id: SegmentId) -> Option<Vec<ByteRange>> {
         let Some(segment) = self.segments.get(&id) else {
@@ -204,7 +202,7 @@ impl MissingRanges {
         segment.is_some_and(|s| s.wanted.0.iter().any(|bytes| *bytes > 0))
     }
 
-    /// Bytes of subscribed missing ranges, without those requested, or fetched ahead.
+    /// Bytes of subscribed missing ranges, without requested or prefetched ones.
     pub(super) fn missing_bytes(&self) -> u64 {
         let segments = self.segments.values();
         segments.map(|s| bytes_of(&s.missing)).sum()
@@ -235,7 +233,7 @@ impl MissingRanges {
         .collect()
     }
 
-    /// Bytes that may still be fetched ahead.
+    /// Bytes that may still be prefetched.
     fn ahead_left(&self, ahead_bytes: u64) -> u64 {
         let here = self.tallies().into_iter();
         let here = here.filter(|t| t.reason == Reason::Ahead);
@@ -270,8 +268,8 @@ impl MissingRanges {
             .collect()
     }
 
-    /// Missing rows in the order of their scores: rows that are subscribed, and as many of those
-    /// that may be fetched ahead as the limit allows. Only of segments whose facts are known.
+    /// Missing rows in the order of their scores: subscribed rows, and prefetchable rows up to the
+    /// limit. Only of segments with known facts.
     pub(super) fn missing_by_score(&self, by: &ByScore<'_>, bytes_max: u64) -> Vec<Missing> {
         let mut ahead_left = self.ahead_left(by.ahead_bytes);
         let mut all: Vec<Missing> = Vec::new();
@@ -301,7 +299,7 @@ impl MissingRanges {
         cut(all, bytes_max)
     }
 
-    /// Segments of which rows are missing, nothing else is, and no facts are known.
+    /// Segments with only rows missing, and without known facts.
     pub(super) fn without_facts(&self) -> impl Iterator<Item = SegmentId> + '_ {
         let are_rows = |s: &SegmentMissing| {
             let has_rows = s.missing.iter().any(|r| r.reason == Reason::Rows);
@@ -332,7 +330,7 @@ impl MissingRanges {
     }
 
     /// Requests the missing parts of a range that the state names, for a reader; false where too
-    /// much is requested already.
+    /// many ranges are already requested.
     pub(super) fn ask_for(&mut self, segment: SegmentId, missing: &[ByteRange]) -> bool {
         self.facts.missed(segment);
         for range in missing {
@@ -364,7 +362,7 @@ impl MissingRanges {
         self.requested.retain(|one| !one.meets(segment, range));
     }
 
-    /// Drops the requests whose ranges have come, in part or as a whole.
+    /// Drops the requests whose ranges have been received, in part or as a whole.
     pub(super) fn forget_served(&mut self, packs: &BTreeMap<SegmentId, Arc<Pack>>) {
         let requested = std::mem::take(&mut self.requested);
         for one in requested {

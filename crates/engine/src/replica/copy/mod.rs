@@ -1,17 +1,16 @@
-//! Copies of other databases with missing ranges: states, and those ranges of the segments they
-//! name that have been fetched. Ranges that are here are read as at their source, and missing ones
-//! are *elsewhere*: an error of its own kind, never "no data".
+//! Copies of other databases with missing ranges: states, and the fetched ranges of the segments
+//! they name. Present ranges are read as at their source, and missing ones are *elsewhere*: a
+//! separate kind of error, never "no data".
 //!
-//! A copy is a directory: `copy.redb` lists what is there, `pack/ID.pack` contains bytes of segment
-//! ID. One that is not open has no file open and takes no memory. To a reader it looks like a
-//! database: its metadata are made of the state in memory, and its segments are files with missing
-//! ranges.
+//! A copy is a directory: `copy.redb` lists its contents, `pack/ID.pack` contains bytes of segment
+//! ID. A closed copy has no open file and uses no memory. To a reader it looks like a database: its
+//! metadata are made from the state in memory, and its segments are files with missing ranges.
 //!
-//! Invariants: every answer is what the source answers from what it has stored, at the version of
-//! each partition that is shown, or says that it is elsewhere. Confirmed ranges survive a power
-//! cut. A state that does not continue the current one is refused, and changes nothing.
-//! Concurrency: a copy is shared freely; it takes in one thing at a time, and readers go on.
-//! Failure: see [`receive`]. Format: docs/format/copy.md.
+//! Invariants: every answer equals the source's answer from its stored data, at the version of each
+//! partition that is shown, or says that the data is elsewhere. Confirmed ranges survive a power
+//! cut. A state that does not continue the current one is refused without any change. Concurrency:
+//! a copy is shared freely; it receives one input at a time, and readers go on. Failure: see
+//! [`receive`]. Format: docs/format/copy.md.
 
 mod carried;
 mod index;
@@ -50,7 +49,7 @@ use std::hash::RandomState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A copy of another database that is open to take in more of it. Cheap to clone.
+/// A copy of another database that is open for receiving. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RemoteCopy {
     inner: Arc<Inner>,
@@ -62,7 +61,7 @@ struct Inner {
     dir: PathBuf,
     receiving: Mutex<Receiving>,
     missed: Arc<MissedRanges>,
-    /// Of the versions of its data, as long as it is open.
+    /// Hashers of the versions of its data, as long as it is open.
     hashers: (RandomState, RandomState),
 }
 
@@ -71,20 +70,20 @@ struct Inner {
 pub struct Missing {
     /// The segment.
     pub segment: u64,
-    /// The range of it.
+    /// The range of the segment.
     pub range: NeededRange,
     /// The reason, and the rule or pin.
     pub why: Why,
 }
 
-/// Why a range is here, or is missing.
+/// The reason why a range is present or missing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explained {
-    /// The range, of which the one asked about is a part.
+    /// The range that contains the requested one.
     pub range: NeededRange,
-    /// All of it is here.
+    /// True when all of it is present.
     pub is_here: bool,
-    /// The reason, as rules and pins stand now.
+    /// The reason, by the present rules and pins.
     pub why: Why,
     /// One of the streams with rows in the range, where it contains rows.
     pub stream: Option<StreamName>,
@@ -95,40 +94,39 @@ pub struct Explained {
 pub struct Tally {
     /// The reason.
     pub reason: Reason,
-    /// Subscribed bytes, here or not, as far as is known: late rows may add more.
+    /// Subscribed bytes, present or missing, as far as is known: late rows may add more.
     pub wanted: u64,
-    /// Bytes of these that are not here.
+    /// Bytes of these that are missing.
     pub missing: u64,
 }
 
 /// Progress of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyProgress {
-    /// The newest state it has.
+    /// The newest state of the copy.
     pub state: StateName,
-    /// Segments of the state with subscribed ranges, all of which are here, on the disk.
+    /// Segments of the state whose subscribed ranges are all present, on the disk.
     pub complete: Vec<u64>,
-    /// Subscribed bytes that are not here, as far as is known: late rows may add more.
+    /// Subscribed bytes that are missing, as far as is known: late rows may add more.
     pub missing_bytes: u64,
-    /// Bytes that are here, also of versions before.
+    /// Bytes that are present, including earlier versions.
     pub bytes: u64,
     /// Partitions shown in the version that the state names.
     pub shown: usize,
-    /// Partitions shown in a version before.
+    /// Partitions shown in an earlier version.
     pub shown_older: usize,
-    /// Partitions shown, in whichever version, of which so much is here that something can be read.
+    /// Partitions shown, in any version, of which enough is present to read some data.
     pub known: usize,
     /// Partitions with retained data that the source has removed ([`Rules::keeping`]).
     pub kept: usize,
-    /// Progress of the newest events, which are in no state yet.
+    /// Progress of the newest events, which are not in a state yet.
     pub tail: TailProgress,
 }
 
 impl RemoteCopy {
-    /// Begins a copy with a whole state of its source, or opens the one that is there and passes
-    /// the state to it. The rules are its subscription; a [`Level`](headwater_types::Level) stands
-    /// for the ranges of all streams that tiles at it and above need, and the least level for all
-    /// rows.
+    /// Begins a copy with a whole state of its source, or opens the existing one and passes the
+    /// state to it. The rules are its subscription; a [`Level`](headwater_types::Level) means the
+    /// ranges of all streams that tiles at and above it need, and the lowest level means all rows.
     ///
     /// # Errors
     /// `invalid` when there is a copy that the state does not continue, `full`, `io`.
@@ -151,7 +149,7 @@ impl RemoteCopy {
             }
             None => {
                 let path = index_path(dir);
-                // Its creation was interrupted: it never contained anything.
+                // Its creation was interrupted: it never had any contents.
                 match env.files.remove(&path) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                         return Err(Error::io("remove", &path, error));
@@ -167,7 +165,7 @@ impl RemoteCopy {
     /// Opens a copy; the rules are its subscription from now on.
     ///
     /// # Errors
-    /// `not_found` when there is none, `corrupt`, `io`.
+    /// `not_found` when there is no copy, `corrupt`, `io`.
     pub fn open(env: Env, dir: &Path, rules: impl Into<Rules>) -> Result<RemoteCopy> {
         let index = Index::open(&env, dir)?;
         let index = index.ok_or_else(|| {
@@ -189,26 +187,26 @@ impl RemoteCopy {
         })
     }
 
-    /// Others have this copy too: clones of it, or readers.
+    /// True when others have this copy too: clones of it, or readers.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         Arc::strong_count(&self.inner) > 1
     }
 
-    /// Where it is.
+    /// Directory of the copy.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.inner.dir
     }
 
-    /// The newest state it has.
+    /// The newest state of the copy.
     #[must_use]
     pub fn state(&self) -> Arc<State> {
         Arc::clone(&self.inner.receiving.lock().state)
     }
 
-    /// Takes a newer state: definitions and deletes are in force at once, partitions as soon as
-    /// their subscribed ranges are here.
+    /// Accepts a newer state: definitions and deletes are in force at once, partitions as soon as
+    /// their subscribed ranges are present.
     ///
     /// # Errors
     /// `invalid` for a state that does not continue the current one, `full`, `io`.
@@ -216,14 +214,14 @@ impl RemoteCopy {
         self.inner.receiving.lock().take_state(state)
     }
 
-    /// The missing ranges, those worth most first, of so many bytes about.
+    /// The missing ranges, those worth most first, about `bytes_max` bytes in total.
     #[must_use]
     pub fn missing(&self, bytes_max: u64) -> Vec<Missing> {
         self.inner.receiving.lock().missing.missing(bytes_max)
     }
 
-    /// Takes bytes of a segment. The bytes count from the next [`RemoteCopy::commit`] on; those
-    /// that are here already are left out.
+    /// Accepts bytes of a segment. The bytes count from the next [`RemoteCopy::commit`] on; bytes
+    /// that are already present are left out.
     ///
     /// # Errors
     /// `invalid` for bytes that the state does not name, `full`, `io`.
@@ -232,10 +230,10 @@ impl RemoteCopy {
         receiving.put(SegmentId(segment), offset, bytes)
     }
 
-    /// Makes the bytes put so far durable, and shows what can be shown now.
+    /// Makes the bytes put so far durable, and shows all partitions that are complete now.
     ///
     /// # Errors
-    /// `full`, `io`: the copy takes nothing more then, until it is opened again.
+    /// `full`, `io`: the copy refuses further input then, until it is opened again.
     pub fn commit(&self) -> Result<CopyProgress> {
         let mut receiving = self.inner.receiving.lock();
         receiving.commit()?;
@@ -248,14 +246,14 @@ impl RemoteCopy {
         progress(&self.inner.receiving.lock())
     }
 
-    /// The number of changes of its [progress](RemoteCopy::progress) since it was opened: as long
-    /// as this is the same, so is that.
+    /// The number of changes of its [progress](RemoteCopy::progress) since it was opened: while the
+    /// number is the same, so is the progress.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.inner.receiving.lock().changes
     }
 
-    /// Subscribed bytes that are not here, as far as is known.
+    /// Subscribed bytes that are missing, as far as is known.
     #[must_use]
     pub fn missing_bytes(&self) -> u64 {
         self.inner.receiving.lock().missing.missing_bytes()
@@ -288,7 +286,7 @@ impl RemoteCopy {
     /// Bytes of a segment, from the disk.
     ///
     /// # Errors
-    /// `elsewhere` when not all of them are here, `io`.
+    /// `elsewhere` when some of them are missing, `io`.
     pub fn read(&self, segment: u64, offset: u64, bytes: u32) -> Result<Vec<u8>> {
         let id = SegmentId(segment);
         let pack = self.inner.receiving.lock().pack(id);
@@ -303,18 +301,18 @@ impl RemoteCopy {
         Ok(out)
     }
 
-    /// Takes the missing ranges that readers of the copy have met, in the order in which they did,
-    /// so that these can be fetched and read again. A read ends at the first range that it misses;
-    /// [`crate::Snapshot::coverage`] lists all that it would need. Beyond a limit later ones are
-    /// dropped.
+    /// Takes the missing ranges that readers of the copy have met, in that order, so that these can
+    /// be fetched and read again. A read ends at the first missing range;
+    /// [`crate::Snapshot::coverage`] lists all ranges that it would need. Beyond a limit later ones
+    /// are dropped.
     #[must_use]
     pub fn take_missed(&self) -> Vec<MissedRange> {
         self.inner.missed.take()
     }
 
     /// Reads the copy as a database. A read that needs a missing range fails with
-    /// [`ErrorKind::Elsewhere`]; ranges fetched later are used, and [`Reader::refresh`] shows what
-    /// the copy shows by then. Only the options for memory and open files count.
+    /// [`ErrorKind::Elsewhere`]; ranges fetched later are used, and [`Reader::refresh`] shows the
+    /// copy's present contents. Only the options for memory and open files matter.
     ///
     /// # Errors
     /// `invalid` for bad settings, `io`.
@@ -349,7 +347,7 @@ fn progress(receiving: &Receiving) -> CopyProgress {
     }
 }
 
-/// Why nothing of a partition can be read here.
+/// Error of a partition without any readable data in this copy.
 fn elsewhere(id: SegmentId) -> Error {
     Error::new(
         ErrorKind::Elsewhere,

@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::open::recover::assemble;
 use crate::{Options, Result};
 
-/// Opens what a copy shows now.
+/// Opens the present contents of a copy.
 pub(super) fn open(copy: &Inner, options: &Options) -> Result<Core> {
     let looked = CopyView::at(copy);
     if !looked.has_tail() {

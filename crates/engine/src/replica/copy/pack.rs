@@ -1,14 +1,13 @@
-//! The bytes of segments that are in a copy, and segment files with missing ranges made of them.
+//! The bytes of segments in a copy, and segment files with missing ranges made from them.
 //!
-//! A pack has ranges of one segment, one behind the other in the order in which they came; their
-//! locations are in the index. A segment file that is read through a pack has the length that a
-//! state gives it, and missing ranges where the copy has nothing.
+//! A pack has ranges of one segment, one after the other in the order of arrival; their locations
+//! are in the index. A segment file that is read through a pack has the length that a state gives
+//! it, and missing ranges where the copy has no bytes.
 //!
-//! Invariants: a missing range is an error of its own ([`Hole`]), never zeros and never the end of
-//! a file. Bytes of a range never change. A pack that is not named any more is removed with its
-//! last reader.
-//! Concurrency: readers take the list of ranges for a look-up; ranges are only added, but for those
-//! that are forgotten.
+//! Invariants: a missing range is a separate error ([`Hole`]), never zeros and never the end of a
+//! file. Bytes of a range never change. A pack that is not named any more is removed with its last
+//! reader. Concurrency: readers lock the list of ranges for a lookup; ranges are only added, except
+//! when they are forgotten.
 
 use crate::common::error::Hole;
 use crate::common::ids::SegmentId;
@@ -24,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A range of a segment, and where it stands in the pack.
+/// A range of a segment, and its location in the pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Present {
     pub(super) offset: u64,
@@ -47,7 +46,7 @@ impl Present {
 pub(super) struct Pack {
     path: PathBuf,
     files: Arc<dyn Files>,
-    /// By offset, apart.
+    /// By offset, disjoint.
     ranges: RwLock<Vec<Present>>,
     is_dropped: AtomicBool,
 }
@@ -86,7 +85,7 @@ impl Pack {
         &self.path
     }
 
-    /// The index does not name it any more.
+    /// Marks the pack as dropped: the index does not name it any more.
     pub(super) fn set_dropped(&self) {
         self.is_dropped.store(true, Ordering::Release);
     }
@@ -102,7 +101,7 @@ impl Pack {
         assert!(are_apart, "ranges of {} meet", self.path.display());
     }
 
-    /// Forgets the ranges that meet one; gives their offsets.
+    /// Forgets the ranges that overlap this one; returns their offsets.
     pub(super) fn forget(&self, range: ByteRange) -> Vec<u64> {
         let mut ranges = self.ranges.write();
         let meets = |r: &Present| r.offset < range.end() && range.start() < r.end();
@@ -115,22 +114,22 @@ impl Pack {
         forgotten
     }
 
-    /// The parts of a range that are not here; they rise and are apart.
+    /// The missing parts of a range; sorted, disjoint.
     pub(super) fn missing(&self, range: ByteRange) -> Vec<ByteRange> {
         missing(&self.ranges.read(), range)
     }
 
-    /// True when all bytes of a range are here.
+    /// True when all bytes of a range are present.
     pub(super) fn has(&self, range: ByteRange) -> bool {
         self.missing(range).is_empty()
     }
 
-    /// The present ranges; they rise and do not overlap.
+    /// The present ranges; sorted, disjoint.
     pub(super) fn present(&self) -> Vec<ByteRange> {
         self.ranges.read().iter().map(Present::range).collect()
     }
 
-    /// Bytes that are here.
+    /// Number of present bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.ranges.read().iter().map(|r| r.bytes).sum()
     }
@@ -142,7 +141,7 @@ impl Pack {
     }
 }
 
-/// The parts of a range that ranges, which rise and are apart, do not hold.
+/// The parts of a range outside `ranges`, which are sorted and disjoint.
 pub(super) fn missing(ranges: &[Present], range: ByteRange) -> Vec<ByteRange> {
     let (mut at, end) = (range.start(), range.end());
     let from = ranges.partition_point(|r| r.end() <= at);
@@ -168,10 +167,11 @@ pub(super) fn pack_path(dir: &Path, id: SegmentId) -> PathBuf {
     pack_dir(dir).join(format!("{}.pack", id.0))
 }
 
-/// Most ranges that are remembered until they are taken; later ones are missed again.
+/// Maximum ranges remembered until they are taken; later ones are dropped, and recorded at a later
+/// read.
 const MISSED_MAX: usize = 1_024;
 
-/// The ranges that readers missed, in the order in which they did.
+/// The ranges that readers missed, in that order.
 #[derive(Debug, Default)]
 pub(super) struct MissedRanges(Mutex<Vec<MissedRange>>);
 
@@ -188,11 +188,11 @@ impl MissedRanges {
     }
 }
 
-/// Segments of a state, read through packs, as if they were those of a database in `root`.
+/// Segments of a state, read through packs, as if they were segments of a database in `root`.
 #[derive(Debug)]
 pub(super) struct PackFiles {
     root: PathBuf,
-    /// Each with the length that counts.
+    /// Each with its valid length.
     segments: BTreeMap<SegmentId, (Arc<Pack>, u64)>,
     missed: Arc<MissedRanges>,
 }
@@ -287,7 +287,7 @@ impl Files for PackFiles {
 struct PartialFile {
     pack: Arc<Pack>,
     len: u64,
-    /// The pack, from the first read on that finds something.
+    /// The pack, from the first successful read on.
     file: OnceLock<Arc<dyn File>>,
     /// The list in which misses of this segment are recorded.
     missed: (SegmentId, Arc<MissedRanges>),
@@ -415,7 +415,7 @@ mod tests {
         );
         let error = view.open(Path::new("/segment/8.seg"), OpenMode::Read);
         assert_eq!(error.unwrap_err().kind(), io::ErrorKind::NotFound);
-        // It goes with its last reader.
+        // The file is removed with its last reader.
         pack.set_dropped();
         drop((pack, view));
         assert!(files.exists(&path).unwrap());

@@ -1,14 +1,13 @@
-//! The data that a copy passes on to copies of its own, which are called *further* copies here: its
-//! state, the bytes that it has, and the deletes that they have not received yet.
+//! The data that a copy passes on to its own copies, which are called *further* copies here: its
+//! state, its bytes, and the deletes that further copies have not received yet.
 //!
-//! A state is passed on as it came. Its source forgets deletes that this copy has confirmed; a
-//! further copy may not have received them by then, so that they are remembered here.
+//! A state is passed on unchanged. Its source forgets deletes that this copy has confirmed; a
+//! further copy may not have received them by then, so they are remembered here.
 //!
-//! Invariants: nothing is passed on that is not on the disk of this copy. Every delete that this
-//! copy has received, and a further copy did not confirm, is part of the state, or the state says
-//! from which one on it knows them.
-//! Concurrency: as for the copy; passing on keeps no copy open.
-//! Failure: `gone` for bytes that this copy has released.
+//! Invariants: only data on the disk of this copy is passed on. Every delete that this copy has
+//! received, and a further copy did not confirm, is part of the state, or the state records the
+//! number above which its list of deletes is complete. Concurrency: as for the copy; passing on
+//! does not keep a copy open. Failure: `gone` for bytes that this copy has released.
 
 use super::receive::Receiving;
 use super::{Inner, RemoteCopy};
@@ -18,7 +17,7 @@ use crate::{Error, ErrorKind, Result};
 use headwater_types::ByteRange;
 use std::sync::{Arc, Weak};
 
-/// Deletes that are remembered for further copies, at the most.
+/// Maximum deletes that are remembered for further copies.
 const DELETES_MAX: usize = 10_000;
 
 /// A copy that may be closed meanwhile.
@@ -45,14 +44,14 @@ impl WeakCopy {
         self.0.strong_count() > 0
     }
 
-    /// The missing parts of a range; they rise and are apart.
+    /// The missing parts of a range; sorted, disjoint.
     pub(crate) fn missing(&self, segment: SegmentId, range: ByteRange) -> Result<Vec<ByteRange>> {
         let copy = self.copy(segment)?;
         let receiving = copy.inner.receiving.lock();
         let missing = receiving.pack(segment).missing(range);
         match missing.is_empty() || receiving.state.partition(segment).is_some() {
             true => Ok(missing),
-            // It will not come any more.
+            // It will not be fetched any more.
             false => Err(gone(segment)),
         }
     }
@@ -68,8 +67,8 @@ impl RemoteCopy {
     }
 
     /// Registers a further copy under this name, which is sent every delete until it has
-    /// [confirmed](RemoteCopy::confirm_further) it. To be called each time the copy is opened,
-    /// before it takes anything in. Does nothing when the name is known.
+    /// [confirmed](RemoteCopy::confirm_further) it. Call this each time the copy is opened, before
+    /// it receives any input. Does nothing when the name is known.
     pub fn add_further(&self, name: &str) {
         let mut receiving = self.inner.receiving.lock();
         receiving.further.entry(name.to_owned()).or_default();
@@ -80,8 +79,8 @@ impl RemoteCopy {
         self.inner.receiving.lock().further.remove(name);
     }
 
-    /// Confirms that the further copy of this name has a state on its disk: the deletes that are
-    /// part of it need not be sent again.
+    /// Confirms that the further copy of this name has a state on its disk: the deletes of that
+    /// state need not be sent again.
     pub fn confirm_further(&self, name: &str, state: &StateName) {
         let mut receiving = self.inner.receiving.lock();
         if !receiving.state.goes_on_from(state) {
@@ -94,7 +93,7 @@ impl RemoteCopy {
 }
 
 impl Receiving {
-    /// A state that replaces the one before, with the deletes that further copies have not
+    /// A state that replaces the previous one, with the deletes that further copies have not
     /// received.
     pub(super) fn remembering(&self, state: State) -> State {
         let Some(told) = self.further.values().min() else {

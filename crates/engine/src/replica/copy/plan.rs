@@ -1,4 +1,4 @@
-//! Plan of the opening of a copy as a database: its metadata are made of the state, in memory.
+//! Plan of the opening of a copy as a database: its metadata are made from the state, in memory.
 
 use super::pack::{MissedRanges, PackFiles};
 use super::receive::ROOT;
@@ -24,14 +24,14 @@ use std::sync::Arc;
 /// The view of a copy that a reader opens, as of one instant.
 pub(super) struct CopyView {
     state: Arc<State>,
-    /// Tables as they live here.
+    /// Tables with the lifetime policy of the copy.
     tables: Vec<Arc<Table>>,
-    /// Partitions that are shown or retained, each with whether it is an older version.
+    /// Partitions that are shown or retained, each with true for an older version.
     partitions: BTreeMap<SegmentId, (StatePartition, bool)>,
     files: Arc<PackFiles>,
-    /// Partitions of which nothing can be read here.
+    /// Partitions without any readable data in this copy.
     elsewhere: HashMap<SegmentId, Error>,
-    /// The parts that are shown of partitions that are not shown as a whole.
+    /// Visible parts of partitions that are not shown as a whole.
     pieces: HashMap<SegmentId, Vec<ShownStretch>>,
     carried: CarriedRecords,
 }
@@ -100,7 +100,7 @@ impl CopyView {
         }
     }
 
-    /// True when records of the log behind the state are shown.
+    /// True when records of the log after the state are shown.
     pub(super) fn has_tail(&self) -> bool {
         !self.carried.tail.is_empty()
     }
@@ -147,8 +147,8 @@ impl CopyView {
 struct CopyHere {
     files: Arc<PackFiles>,
     missed: Arc<MissedRanges>,
-    /// Header, footers and checkpoints of shown or retained partitions, and whether each is an
-    /// older version.
+    /// Header, footers and checkpoints of shown or retained partitions, each with true for an older
+    /// version.
     shown: BTreeMap<SegmentId, (StatePartition, bool)>,
 }
 

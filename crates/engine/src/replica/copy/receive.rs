@@ -1,10 +1,9 @@
 //! Receives states and ranges, and applies them to the partitions shown.
 //!
 //! Invariants: a range counts from the transaction that names it on, and its bytes were synced
-//! before. A state replaces the one before only if it continues it.
-//! Concurrency: one at a time, under the copy's lock; readers go on.
-//! Failure: after a failed write, sync or transaction the copy takes nothing more until it is
-//! opened again; everything confirmed before stays.
+//! before. A state replaces the previous one only if it continues it. Concurrency: one at a time,
+//! under the copy's lock; readers go on. Failure: after a failed write, sync or transaction the
+//! copy refuses further input until it is opened again; everything confirmed before stays.
 
 use super::index::{Index, Packs, RawIndex};
 use super::missing::{MissingRanges, SegmentMissing};
@@ -26,19 +25,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where the segments of a copy seem to be.
+/// Virtual folder of the segments of a copy.
 pub(super) const ROOT: &str = "/";
-/// Of looking at footers and late rows, which are read once.
+/// Cache bytes for footers and late rows, which are read once.
 const CACHE_BYTES: usize = 1 << 20;
 const OPEN_FILES_MAX: usize = 16;
-/// Pins of a copy, at the most.
+/// Maximum pins of a copy.
 const PINS_MAX: usize = 1024;
 
 /// A pack that is being written.
 #[derive(Debug)]
 struct Writing {
     file: Arc<dyn File>,
-    /// Ranges behind those that the index names.
+    /// Ranges after the ones that the index names.
     new: Vec<Present>,
     end: u64,
 }
@@ -61,16 +60,16 @@ pub(super) struct Receiving {
     pub(super) packs: BTreeMap<SegmentId, Arc<Pack>>,
     ends: BTreeMap<SegmentId, u64>,
     writing: BTreeMap<SegmentId, Writing>,
-    /// The name of a new pack is perhaps not on the disk.
+    /// The name of a new pack may not be on the disk.
     has_new_name: bool,
     pub(super) missing: MissingRanges,
     /// Copies of this copy: the delete up to which each has confirmed.
     pub(super) further: BTreeMap<String, Sequence>,
-    /// Ranges of segments that cannot be fetched, apart.
+    /// Ranges of segments that cannot be fetched, disjoint.
     pub(super) without: BTreeMap<SegmentId, Vec<ByteRange>>,
-    /// The known part of the source's log behind the state.
+    /// The known part of the source's log after the state.
     pub(super) tail: ReceivedTail,
-    /// Rises with every change of the reported progress.
+    /// Increases with every change of the reported progress.
     pub(super) changes: u64,
     /// The ranges of segments that were forgotten since the last export.
     pub(super) forgotten: Vec<(u64, ByteRange)>,
@@ -154,7 +153,7 @@ impl Receiving {
         Ok(number)
     }
 
-    /// Takes pins away.
+    /// Removes pins.
     pub(super) fn unpin(&mut self, numbers: &[u64]) -> Result<()> {
         self.check()?;
         for number in numbers {
@@ -165,7 +164,7 @@ impl Receiving {
         self.want()
     }
 
-    /// Takes away pins that count no more; how many these were.
+    /// Removes expired pins; returns their number.
     pub(super) fn end_pins(&mut self, now: Timestamp) -> Result<usize> {
         let has_ended = |pin: &Pin| pin.until.is_some_and(|until| until <= now);
         let ended = self.pins.iter().filter(|(_, pin)| has_ended(pin));
@@ -176,7 +175,7 @@ impl Receiving {
         Ok(ended.len())
     }
 
-    /// Removes packs that a crash left behind, or that could not be removed before.
+    /// Removes leftover packs of a crash, and packs that could not be removed before.
     fn remove_unnamed(&self) -> Result<()> {
         let folder = pack_dir(&self.dir);
         let names = self.env.files.list(&folder);
@@ -195,7 +194,7 @@ impl Receiving {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Remembers a failure after which nothing is believed that was written since.
+    /// Records a failure after which later writes are not trusted.
     pub(super) fn believed<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result {
             self.failed = Some(error.clone());
@@ -203,7 +202,7 @@ impl Receiving {
         result
     }
 
-    /// Takes another state, replacing the one before.
+    /// Accepts a state that replaces the previous one.
     pub(super) fn take_state(&mut self, state: State) -> Result<()> {
         self.check()?;
         let (before, name) = (self.state.name, state.name);
@@ -232,7 +231,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// True when everything that the state names is shown as it names it.
+    /// True when all partitions are shown in the version that the state names.
     pub(super) fn shows_all(&self) -> bool {
         let is_newest = |p: &StatePartition| {
             let now = self.state.partition(p.id);
@@ -257,8 +256,8 @@ impl Receiving {
         self.show(Some(before))
     }
 
-    /// Takes bytes of a segment, which count from the next commit on. Bytes that are here already
-    /// are left out.
+    /// Accepts bytes of a segment, which count from the next commit on. Bytes that are already
+    /// present are left out.
     pub(super) fn put(&mut self, id: SegmentId, offset: u64, bytes: &[u8]) -> Result<()> {
         self.check()?;
         let named = self.state.partition(id).into_iter();
@@ -338,7 +337,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Makes everything count that was put.
+    /// Commits all bytes that were put.
     pub(super) fn commit(&mut self) -> Result<()> {
         self.check()?;
         let committed = self.commit_ranges().and_then(|changed| {
@@ -396,7 +395,7 @@ impl Receiving {
         self.believed(forgotten)
     }
 
-    /// The rows of the index, but for those of ranges.
+    /// The rows of the index, without the rows of ranges.
     pub(super) fn described(&self) -> Result<RawIndex> {
         self.index.raw()
     }
@@ -440,7 +439,7 @@ impl Receiving {
         )
     }
 
-    /// The subscribed ranges of a partition of the state, here or not.
+    /// The subscribed ranges of a partition of the state, present or missing.
     pub(super) fn needed(&self, store: &Store, partition: &StatePartition) -> Result<Needed> {
         let file = store.segment_file(partition.id);
         needed(store, &self.state, partition, &file, &self.subscription)
@@ -455,8 +454,8 @@ impl Receiving {
         let file = store.segment_file(partition.id);
         let pack = self.pack(partition.id);
         let found = match needed(store, state, partition, &file, &self.subscription) {
-            // The damage is here, or at the source: to fetch the bytes again and again would not
-            // help. Readers report it, and so does a comparison of the two.
+            // The damage is here, or at the source: fetching the bytes repeatedly would not help.
+            // Readers report it, and so does a comparison of the two.
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 tracing::warn!(%error, "a segment of a copy is damaged: what was shown before stays");
                 return Ok(SegmentMissing::DAMAGED);
@@ -472,7 +471,7 @@ impl Receiving {
         Ok(missing)
     }
 
-    /// Segments of the state with subscribed ranges, all of which are here.
+    /// Segments of the state whose subscribed ranges are all present.
     pub(super) fn complete(&self) -> Vec<u64> {
         let partitions = self.state.partitions.iter();
         let complete =

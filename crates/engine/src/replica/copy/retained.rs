@@ -1,12 +1,11 @@
-//! Records of the data that a copy retains, and the stretches shown of it: partitions that a source
-//! has removed because of their age, in stretches of time.
+//! Records of the data that a copy retains, and its visible stretches: partitions that a source has
+//! removed because of their age, in stretches of time.
 //!
-//! Retained stretches are read beside the partitions that the state names: in such a stretch
-//! nothing else is shown.
+//! Retained stretches are read beside the partitions that the state names: in such a stretch no
+//! other partition is shown.
 //!
-//! Invariants: the stretches of a partition are apart; deleted rows are in none, or are listed
-//! beside them.
-//! Concurrency: plain data; [`super::keeping`] decides what is retained.
+//! Invariants: the stretches of a partition are disjoint; deleted rows are outside of them, or are
+//! listed beside them. Concurrency: plain data; [`super::keeping`] decides which data is retained.
 
 use crate::common::ids::{SegmentId, Sequence, ShardIndex, TableId};
 use crate::common::ranges::{overlapping, union, without};
@@ -24,12 +23,12 @@ pub(super) type Deleted = (Sequence, DeleteRecord);
 pub(super) enum Cause {
     /// Its retention has passed at the source.
     Cut,
-    /// The source has aged it: it has buckets of it, or had.
+    /// The source has aged it, and has or had buckets of it.
     Aged,
 }
 
 impl Cause {
-    /// As it is written.
+    /// Encoded value.
     pub(super) fn code(self) -> u8 {
         match self {
             Cause::Cut => 1,
@@ -48,9 +47,9 @@ impl Cause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RetainedPartition {
     pub(super) partition: StatePartition,
-    /// By time, apart.
+    /// By time, disjoint.
     pub(super) stretches: Vec<(Cause, ClosedRange)>,
-    /// The deletes in it, so far as its contents can be distinguished here.
+    /// The deletes in it, as far as its contents can be distinguished here.
     pub(super) deletes: Vec<(Sequence, DeleteRecord)>,
 }
 
@@ -66,7 +65,7 @@ impl RetainedChange {
         self.put.is_empty() && self.gone.is_empty()
     }
 
-    /// True when a segment is retained after the change, where it was before or was not.
+    /// True when a segment is retained after the change; `was_retained` = it was before.
     pub(super) fn keeps(&self, id: SegmentId, was_retained: bool) -> bool {
         let is_put = self.put.iter().any(|retained| retained.partition.id == id);
         is_put || (was_retained && !self.gone.contains(&id))
@@ -86,7 +85,7 @@ impl RetainedPartition {
         self.stretches.iter().map(|(_, range)| *range).collect()
     }
 
-    /// Takes deletes in as they can be carried out.
+    /// Adds deletes in the form in which they can be carried out.
     pub(super) fn take(&mut self, deletes: Vec<Deleted>) {
         for (sequence, record) in deletes {
             match record.streams {
@@ -104,13 +103,13 @@ impl RetainedPartition {
         self.stretches = left.collect();
     }
 
-    /// Drops stretches whose time has ended here, too.
+    /// Drops stretches whose lifetime has ended here, too.
     pub(super) fn end(&mut self, has_ended: &dyn Fn(Cause, Timestamp) -> bool) {
         self.stretches
             .retain(|(cause, range)| !has_ended(*cause, range.last));
     }
 
-    /// True when the source has content of it, without its rows, that came later.
+    /// True when the source has newer content of it, without its rows.
     pub(super) fn is_older(&self, state: &State) -> bool {
         let record = &self.partition.record;
         let ranges = self.ranges();
@@ -127,9 +126,9 @@ fn tombstones(deletes: &[Deleted]) -> Vec<Tombstone> {
     tombstones.collect()
 }
 
-/// The stretches shown of partitions that are not shown as a whole, or of which something was
-/// deleted: of retained ones their stretches, of the others the rest. Partitions with rows go
-/// before those without, and older content before newer.
+/// The visible stretches of partitions that are not shown as a whole or have deletes: the retained
+/// stretches of retained partitions, and the remaining stretches of the others. Partitions with
+/// rows precede partitions without, and older content precedes newer.
 pub(super) fn pieces<'a>(
     retained: impl Iterator<Item = &'a RetainedPartition>,
     shown: &[StatePartition],

@@ -1,8 +1,7 @@
-//! Facts about missing leaves that the pyramid gives without them, for an order of fetching.
-//! Weights are the caller's.
+//! Facts about missing leaves from the pyramid, for an order of fetching. The caller chooses the
+//! weights.
 //!
-//! Invariants: facts come from the blocks that are here; a leaf that these do not describe has
-//! none.
+//! Invariants: facts come from the present blocks; a leaf that these do not describe has no facts.
 //! Concurrency: plain data.
 
 use crate::common::ids::{SegmentId, StreamId};
@@ -12,18 +11,19 @@ use crate::{ErrorKind, Result};
 use headwater_types::{Aggregate, FieldId, Level};
 use std::collections::BTreeMap;
 
-/// Buckets that a leaf should meet at least, so that they describe it and not its neighbours.
+/// Minimum buckets that a leaf should overlap, so that they describe it and not its neighbours.
 const BUCKETS_A_LEAF: i128 = 4;
 
 /// Facts about a missing leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LeafFacts {
-    /// Its rows.
+    /// Number of its rows.
     pub events: u64,
-    /// Standard deviation of its values over that of all known values of the stream: for the field
-    /// in which it is the largest.
+    /// Standard deviation of its values over the deviation of all known values of the stream: for
+    /// the field with the largest ratio.
     pub deviation: f64,
-    /// Distance from the smallest to the largest value, over that of the stream, likewise.
+    /// Distance from the smallest to the largest value, over the same distance of the stream,
+    /// likewise.
     pub spread: f64,
     /// The number of times that readers missed a range of its segment.
     pub misses: u64,
@@ -34,8 +34,8 @@ pub struct LeafFacts {
 pub(super) struct Facts {
     leaves: BTreeMap<SegmentId, BTreeMap<u64, LeafFacts>>,
     misses: BTreeMap<SegmentId, u64>,
-    /// Of each stream, over the segments that were looked at: one that was rewritten since counts
-    /// more than once, which changes little.
+    /// Aggregates of each stream, over the examined segments: a segment that was rewritten since
+    /// counts more than once, with little effect.
     own: BTreeMap<(StreamId, FieldId), Aggregate>,
 }
 
@@ -59,7 +59,7 @@ impl Facts {
     }
 
     pub(super) fn of(&self, id: SegmentId, offset: u64) -> Option<LeafFacts> {
-        // The missing range of a leaf may begin behind its start.
+        // The missing range of a leaf may begin after its start.
         let (_, facts) = self.leaves.get(&id)?.range(..=offset).next_back()?;
         Some(LeafFacts {
             misses: self.misses.get(&id).copied().unwrap_or(0),
@@ -136,7 +136,7 @@ fn merge(into: &mut BTreeMap<FieldId, Aggregate>, fields: &[(FieldId, Aggregate)
     }
 }
 
-/// All of a stream, field by field.
+/// The aggregate of a whole stream, field by field.
 fn whole(buckets: &Buckets) -> BTreeMap<FieldId, Aggregate> {
     let mut out = BTreeMap::new();
     for fields in buckets.all.values() {
@@ -145,7 +145,7 @@ fn whole(buckets: &Buckets) -> BTreeMap<FieldId, Aggregate> {
     out
 }
 
-/// The buckets of the finest level that is worth looking at, and here.
+/// The buckets of the finest useful level that is present.
 fn buckets_of(store: &Store, id: SegmentId, held: &StreamState) -> Result<Buckets> {
     let (Some(base), Some(top)) = (held.base, held.blocks.last().map(|b| b.level)) else {
         return Ok(Buckets::default());

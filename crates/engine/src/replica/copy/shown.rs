@@ -1,18 +1,17 @@
 //! Chooses the versions of partitions that a copy shows.
 //!
-//! A new version replaces those before when all of its subscribed ranges are here, together with
-//! all others that meet the same span: the parts of a rewriting come at once. Until then the
-//! versions before stay, unless deletes since may concern them that are not known.
+//! A new version replaces the previous ones when all of its subscribed ranges are present, together
+//! with all others that overlap the same span: the parts of a rewriting are shown at once. Until
+//! then the previous versions stay, unless unknown deletes since may concern them.
 //!
-//! Invariants: the partitions shown of a shard are apart; every span that the state names is shown
-//! in some version, and none that it does not name.
-//! Concurrency: pure.
+//! Invariants: the partitions shown of a shard are disjoint; every span that the state names is
+//! shown in some version, and no other span is shown. Concurrency: pure.
 
 use crate::common::ids::{ShardIndex, TableId};
 use crate::replication::state::{State, StatePartition};
 use headwater_types::Timestamp;
 
-/// Partitions before and now whose spans meet, directly or by others.
+/// Previous and present partitions whose spans overlap, directly or through others.
 #[derive(Default)]
 struct Meeting<'a> {
     before: Vec<&'a StatePartition>,
@@ -21,7 +20,7 @@ struct Meeting<'a> {
 }
 
 impl<'a> Meeting<'a> {
-    /// True when a partition that begins no earlier than those in the group meets none of them.
+    /// True when a partition that begins no earlier than the group is disjoint from all of it.
     fn is_apart_from(&self, partition: &StatePartition) -> bool {
         let record = &partition.record;
         self.last.is_none_or(|(table, shard, last)| {
@@ -47,7 +46,7 @@ impl<'a> Meeting<'a> {
         is_complete: &dyn Fn(&StatePartition) -> bool,
         deletes_known: &dyn Fn(&StatePartition) -> bool,
     ) -> &[&'a StatePartition] {
-        // A version that the state names is rid of deleted rows, or pending deletes are listed.
+        // A version that the state names has no deleted rows, or its pending deletes are listed.
         let is_true = |p: &&StatePartition| {
             state.newest_delete(p.record.table) <= p.record.sequence
                 || deletes_known(p)
@@ -65,7 +64,7 @@ impl<'a> Meeting<'a> {
 }
 
 /// The partitions shown of a state, where `before` was shown until now. `deletes_known` is true for
-/// partitions whose deletes are known.
+/// partitions with known deletes.
 pub(super) fn next_shown(
     before: &[StatePartition],
     state: &State,

@@ -12,7 +12,7 @@ use crate::storage::segment::Partition;
 use crate::{ErrorKind, Result};
 use headwater_types::{ByteRange, StreamName, Timestamp};
 
-/// Segments whose leaves are looked at in one call: each takes reads of its blocks.
+/// Maximum segments whose leaves are examined in one call: each requires reads of its blocks.
 const LOOKS_MAX: usize = 4;
 
 impl RemoteCopy {
@@ -30,16 +30,16 @@ impl RemoteCopy {
         self.inner.receiving.lock().set_rules(rules.into())
     }
 
-    /// Subscribes to all rows of a stretch of time, whatever the rules say; stored with the copy.
+    /// Subscribes to all rows of a stretch of time, regardless of the rules; stored with the copy.
     /// Returns the number of the pin.
     ///
     /// # Errors
-    /// `invalid` for a pin of nothing, and beyond 1,024 pins; `io`, `full`.
+    /// `invalid` for an empty pin, and beyond 1,024 pins; `io`, `full`.
     pub fn pin(&self, pin: Pin) -> Result<u64> {
         self.inner.receiving.lock().pin(pin)
     }
 
-    /// Takes a pin away; false when there is none of this number.
+    /// Removes a pin; false when there is no pin of this number.
     ///
     /// # Errors
     /// `io`, `full`.
@@ -60,8 +60,8 @@ impl RemoteCopy {
         pins.map(|(number, pin)| (*number, pin.clone())).collect()
     }
 
-    /// Takes away pins that count no more at this instant; how many these were. To be called now
-    /// and then.
+    /// Removes pins that have expired at this instant; returns their number. Call it from time to
+    /// time.
     ///
     /// # Errors
     /// `io`, `full`.
@@ -69,9 +69,9 @@ impl RemoteCopy {
         self.inner.receiving.lock().end_pins(now)
     }
 
-    /// Requests a range that a reader has missed: the range is fetched before everything else, and
-    /// then retained. False where it is refused: the newest state does not name it, or too much is
-    /// requested already. Present bytes are not requested.
+    /// Requests a range that a reader has missed: the range is fetched before all others, and then
+    /// retained. False where it is refused: the newest state does not name it, or too many ranges
+    /// are already requested. Present bytes are not requested.
     #[must_use]
     pub fn ask_for(&self, segment: u64, offset: u64, bytes: u64) -> bool {
         let mut receiving = self.inner.receiving.lock();
@@ -85,7 +85,7 @@ impl RemoteCopy {
         receiving.missing.ask_for(id, &missing)
     }
 
-    /// Whether a part of a range is requested, and has not come.
+    /// True when a part of a range is requested, and has not been received.
     #[must_use]
     pub fn asks_for(&self, segment: u64, offset: u64, bytes: u64) -> bool {
         let receiving = self.inner.receiving.lock();
@@ -101,16 +101,16 @@ impl RemoteCopy {
         receiving.missing.forget_asked(id, range);
     }
 
-    /// The missing ranges of a reason, those worth most first, of so many bytes about.
+    /// The missing ranges of a reason, those worth most first, about `bytes_max` bytes in total.
     #[must_use]
     pub fn missing_for(&self, reason: Reason, bytes_max: u64) -> Vec<Missing> {
         let receiving = self.inner.receiving.lock();
         receiving.missing.missing_for(reason, bytes_max)
     }
 
-    /// Missing rows, those with the highest `score` first, of so many bytes about: rows that are
-    /// subscribed, and rows that may be fetched ahead. Segments whose blocks are not here yet are
-    /// left out.
+    /// Missing rows, those with the highest `score` first, about `bytes_max` bytes in total: rows
+    /// that are subscribed, and rows that may be prefetched. Segments whose blocks are still
+    /// missing are left out.
     ///
     /// # Errors
     /// `io`.
@@ -122,8 +122,8 @@ impl RemoteCopy {
         self.missing_by_score_among(score, &|_| true, bytes_max)
     }
 
-    /// As [`RemoteCopy::missing_by_score`], only of rows that can be fetched: the others do not
-    /// count for the limit of rows fetched ahead.
+    /// Missing rows like [`RemoteCopy::missing_by_score`], only of rows that can be fetched: the
+    /// others do not count for the limit of prefetched rows.
     ///
     /// # Errors
     /// `io`.
@@ -143,7 +143,7 @@ impl RemoteCopy {
         Ok(receiving.missing.missing_by_score(&by, bytes_max))
     }
 
-    /// True when every byte of a segment of the state is here, subscribed or not: then it can be
+    /// True when every byte of a segment of the state is present, subscribed or not: then it can be
     /// proven ([`State::proof`]).
     #[must_use]
     pub fn is_whole(&self, segment: u64) -> bool {
@@ -162,8 +162,8 @@ impl RemoteCopy {
         self.inner.receiving.lock().missing.tallies()
     }
 
-    /// Explains why a byte of a segment is here, or is subscribed, as rules and pins stand now;
-    /// `None` when it is not subscribed: it was once, or a reader requested it.
+    /// Explains why a byte of a segment is present, or is subscribed, by the present rules and
+    /// pins; `None` when it is not subscribed: it was once, or a reader requested it.
     ///
     /// # Errors
     /// `not_found` for a segment that the state does not name, `corrupt`, `io`.
@@ -211,7 +211,7 @@ fn name_of(state: &State, stream: StreamId) -> Option<StreamName> {
 }
 
 impl Receiving {
-    /// Looks at the leaves of some segments that were not looked at yet.
+    /// Examines the leaves of some new segments.
     fn look_at_leaves(&mut self) -> Result<()> {
         let ids: Vec<SegmentId> = self.missing.without_facts().take(LOOKS_MAX).collect();
         let state = std::sync::Arc::clone(&self.state);

@@ -1,6 +1,6 @@
-//! The newest events of the source, which are in no state yet: [`crate::Tail`].
+//! The newest events of the source, which are not in a state yet: [`crate::Tail`].
 //!
-//! Concurrency and failure: as for the copy; nothing of it is on the disk.
+//! Concurrency and failure: as for the copy; the tail is not stored on the disk.
 
 use super::RemoteCopy;
 use crate::replication::tail::{ReceivedTail, Tail, TailPoint};
@@ -8,12 +8,12 @@ use crate::replication::tail::{ReceivedTail, Tail, TailPoint};
 /// Progress of the newest events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TailProgress {
-    /// The newest record of the source that was reported; 0 = none was.
+    /// Sequence of the newest reported record of the source; 0 = no report yet.
     pub until: u64,
-    /// Nothing is missing between the partitions shown and that record, and it was the newest when
-    /// it was sent.
+    /// True when no record is missing between the partitions shown and that record, and it was the
+    /// newest when it was sent.
     pub is_whole: bool,
-    /// The memory that it takes, about, in bytes.
+    /// Approximate memory of the tail, in bytes.
     pub bytes: usize,
 }
 
@@ -28,9 +28,9 @@ impl TailProgress {
 }
 
 impl RemoteCopy {
-    /// Takes the newest events of the source: later readers see them behind what the copy shows,
-    /// until that has them itself. A tail that does not continue the known one replaces it. False
-    /// when it is of another history than the copy: nothing is taken then.
+    /// Accepts the newest events of the source: later readers see them after the partitions shown,
+    /// until the copy has the events itself. A tail that does not continue the known one replaces
+    /// it. False, without a change, when it is of another history than the copy.
     #[must_use]
     pub fn take_tail(&self, tail: Tail) -> bool {
         let mut receiving = self.inner.receiving.lock();

@@ -1,9 +1,9 @@
-//! Ranges that a copy cannot fetch: its source passes on what it has, and reports the rest as
-//! outside its own subscription.
+//! Ranges that a copy cannot fetch: its source passes on its own data, and reports the rest as
+//! outside its subscription.
 //!
-//! A version in which nothing else is missing is shown like a complete one. But it does not replace
-//! complete data: a segment that was rewritten is shown as it was until all of its replacement is
-//! here.
+//! A version without other missing ranges is shown like a complete one. But it does not replace
+//! complete data: the old version of a rewritten segment is shown until all of its replacement is
+//! present.
 //!
 //! Concurrency and failure: as for the copy.
 
@@ -17,11 +17,11 @@ use headwater_types::ByteRange;
 use std::collections::BTreeSet;
 
 impl RemoteCopy {
-    /// Declares ranges of a segment that cannot be fetched, rising and apart: new versions of it
-    /// are shown without them. An empty list revokes this.
+    /// Declares ranges of a segment, ascending and disjoint, that cannot be fetched: new versions
+    /// of it are shown without them. An empty list revokes this.
     ///
     /// # Errors
-    /// `full`, `io`: the copy takes nothing more then, until it is opened again.
+    /// `full`, `io`: the copy refuses further input then, until it is opened again.
     pub fn do_without(&self, segment: u64, ranges: Vec<ByteRange>) -> Result<()> {
         let mut receiving = self.inner.receiving.lock();
         receiving.check()?;
@@ -38,13 +38,13 @@ impl RemoteCopy {
         receiving.believed(shown)
     }
 
-    /// Declares that everything can be fetched from now on, as far as is known. The partitions
+    /// Declares that all ranges can be fetched from now on, as far as is known. The partitions
     /// shown stay.
     pub fn do_without_nothing(&self) {
         self.inner.receiving.lock().without.clear();
     }
 
-    /// The missing ranges of a segment that are subscribed or requested, rising; `None` when its
+    /// The missing ranges of a segment that are subscribed or requested, ascending; `None` when its
     /// subscribed ranges are not known yet.
     #[must_use]
     pub fn missing_of(&self, segment: u64) -> Option<Vec<ByteRange>> {
@@ -54,8 +54,8 @@ impl RemoteCopy {
 }
 
 impl RemoteCopy {
-    /// Segments of the state whose header, footers or blocks are damaged: nothing more is fetched
-    /// of them, unless the present bytes are [forgotten](RemoteCopy::forget).
+    /// Segments of the state whose header, footers or blocks are damaged: no more bytes of them are
+    /// fetched, unless the present bytes are [forgotten](RemoteCopy::forget).
     #[must_use]
     pub fn damaged(&self) -> Vec<u64> {
         self.inner.receiving.lock().missing.damaged()
@@ -63,7 +63,7 @@ impl RemoteCopy {
 }
 
 impl Receiving {
-    /// Segments of the state that are shown although something is missing that cannot be had.
+    /// Segments of the state that are shown although ranges that cannot be fetched are missing.
     pub(super) fn shown_without(&self) -> Result<BTreeSet<SegmentId>> {
         let mut found = BTreeSet::new();
         let named = self.without.iter();
@@ -96,7 +96,7 @@ impl Receiving {
         Ok(false)
     }
 
-    /// True when all subscribed ranges of an earlier version are here.
+    /// True when all subscribed ranges of an earlier version are present.
     fn has_whole(&self, partition: &StatePartition) -> Result<bool> {
         let pack = self.pack(partition.id);
         let found = match self.needed(&self.store(&[partition]), partition) {

@@ -1,7 +1,7 @@
 //! Descent through a pyramid: the level at which a walk begins, and the ranges that a level leaves
-//! to the one below.
+//! to the level below.
 //!
-//! Invariants: the reader's walk and the list of the bytes it will touch follow the same rules.
+//! Invariants: the reader's walk and the list of the bytes it will read follow the same rules.
 
 use headwater_types::{ClosedRange, Level, Timestamp};
 
@@ -10,7 +10,7 @@ pub(crate) fn below(level: Level, base: Level) -> Level {
     Level::clamped(level.get() - 2).max(base)
 }
 
-/// The coarsest stored level, from `top` down, whose buckets are no wider than this; else the base.
+/// The coarsest stored level, from `top` down, whose buckets are at most this wide; else the base.
 pub(crate) fn no_wider(mut top: Level, base: Level, width_ns: i128) -> Level {
     while top > base && top.bucket_start_wide(1) > width_ns {
         top = below(top, base);
@@ -18,7 +18,7 @@ pub(crate) fn no_wider(mut top: Level, base: Level, width_ns: i128) -> Level {
     top
 }
 
-/// Stretches of buckets of a level that are not true, by number and apart; none at the base level.
+/// Stretches of stale buckets of a level, by number and disjoint; empty at the base level.
 pub(crate) fn stale_buckets(
     stale: &[ClosedRange],
     base: Level,
@@ -43,7 +43,7 @@ pub(crate) fn stale_buckets(
 }
 
 /// The parts of a range that a level above the base leaves to the level below: where it is stale,
-/// since it may lack buckets there too, and behind its newest closed bucket, `last_bucket`.
+/// since it may miss buckets there too, and after its newest closed bucket, `last_bucket`.
 pub(crate) fn left_to_below(
     level: Level,
     last_bucket: Option<i64>,

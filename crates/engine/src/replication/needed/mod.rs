@@ -1,21 +1,20 @@
-//! The bytes of a segment that a reader touches for tiles at a level and above, whatever their
-//! stream and time: what a copy needs to answer for all of them.
+//! The bytes of a segment that readers of tiles at a level and above read, for all streams and
+//! times: the data that a copy needs to answer all of these requests.
 //!
-//! These are header, footers and checkpoints; of each stream's pyramid the largest stored level
-//! that is not above this one, and all above it; below them the blocks that a walk descends to,
-//! where levels are stale or not closed yet; all leaves of late runs; and where these, or deletes
-//! that are not carried out, make buckets of the base level dirty, the blocks on the way there and
-//! the leaves of these buckets. Where a pyramid begins above this level, or there is none, all
-//! leaves. Expired values are not considered: a read that meets them needs rows.
+//! These are: header, footers and checkpoints; of each stream's pyramid the largest stored level at
+//! or below this one, and all levels above it; below them the blocks that a walk descends to, where
+//! levels are stale or not closed yet; all leaves of late runs; and where these, or deletes that
+//! are not carried out, make buckets of the base level dirty, the blocks on the way there and the
+//! leaves of these buckets. Where a pyramid begins above this level, or is missing, all leaves.
+//! Expired values are not considered: a read that meets them needs rows.
 //!
 //! Rules subscribe to each stream from a level on, or to all of its rows; pins to the rows of a
 //! stretch of time.
 //!
-//! Invariants: a reader that asks for tiles at this level or above touches nothing else
-//! (tests/it/remote/needed.rs). A complete answer takes the footers and the leaves of late runs;
-//! where a copy does not have these yet, they are named, and the answer says that more will be
-//! needed.
-//! Concurrency: as for reads.
+//! Invariants: a reader of tiles at this level or above reads no other bytes
+//! (tests/it/remote/needed.rs). A complete answer requires the footers and the leaves of late runs;
+//! where a copy does not have these yet, they are listed, and the answer says that more will be
+//! needed. Concurrency: as for reads.
 
 pub(crate) mod descent;
 
@@ -38,14 +37,14 @@ pub enum NeededFor {
     Frame,
     /// Buckets of this level.
     Buckets(Level),
-    /// Rows that came late.
+    /// Late rows.
     LateRows,
     /// Rows of the main run.
     Rows,
 }
 
 impl NeededFor {
-    /// The smaller the earlier it is worth having.
+    /// Rank of fetching: smaller ranks are fetched earlier.
     #[must_use]
     pub fn rank(self) -> u8 {
         match self {
@@ -59,14 +58,14 @@ impl NeededFor {
     }
 }
 
-/// Reason for which a range is fetched; a range with several reasons goes by the first of them.
+/// Reason for which a range is fetched; of several reasons the first counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// A reader requested it.
     Asked,
     /// Tiles at the subscribed level, and above, need it.
     Summaries,
-    /// A pin is on it.
+    /// A pin contains it.
     Pinned,
     /// All rows of its stream are subscribed.
     Rows,
@@ -75,7 +74,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All of them, in their order.
+    /// All reasons, in their order.
     pub const ALL: [Reason; 5] = [
         Reason::Asked,
         Reason::Summaries,
@@ -101,9 +100,9 @@ pub struct Why {
 /// A range of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeededRange {
-    /// Where it begins.
+    /// Offset of its start.
     pub offset: u64,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
     /// The purpose.
     pub needed_for: NeededFor,
@@ -148,9 +147,9 @@ impl SubscribedRange {
 /// The ranges needed of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Needed {
-    /// By offset; they do not meet.
+    /// By offset; disjoint.
     pub(crate) ranges: Vec<SubscribedRange>,
-    /// False where the contents of these ranges have to be here first, to determine the rest.
+    /// False where the contents of these ranges must be present first, to determine the rest.
     pub(crate) is_whole: bool,
 }
 
@@ -253,7 +252,7 @@ pub(crate) fn needed(
             Ok(())
         });
         match each {
-            // Pages of a checkpoint that earlier groups have.
+            // Pages of a checkpoint that belong to earlier groups.
             Err(error) if error.kind() == ErrorKind::Elsewhere => found.is_partial = true,
             other => other?,
         }
@@ -261,16 +260,16 @@ pub(crate) fn needed(
     Ok(found.finish())
 }
 
-/// The ranges of a partition's segment that a reader of one stream touches besides the frame, and
-/// the first instant that each range is about.
+/// The ranges of a partition's segment that a reader of one stream reads in addition to the frame,
+/// each with the first instant of its contents.
 pub(crate) struct NeededOfStream {
     pub(crate) ranges: Vec<(NeededRange, Timestamp)>,
-    /// False where late rows have to be here first, to determine the rest.
+    /// False where late rows must be present first, to determine the rest.
     pub(crate) is_whole: bool,
 }
 
-/// As [`needed`], for one stream in a range, of which `hidden` is hidden: for tiles at a level and
-/// above, or with none for rows.
+/// The ranges like [`needed`], for one stream in a range, without the ranges in `hidden`: for tiles
+/// at a level and above, or without a level for rows.
 pub(crate) fn needed_of_stream(
     store: &Store,
     opened: &Partition,
@@ -320,7 +319,7 @@ pub(crate) fn needed_of_stream(
     })
 }
 
-/// Where stored rows of a stream do not count any more.
+/// Ranges whose stored rows of a stream do not count any more.
 fn hidden(
     tombstones: &[Tombstone],
     (table, stream): (crate::common::ids::TableId, StreamId),
@@ -355,7 +354,7 @@ impl<'b> PartOfStream<'_, 'b> {
             return Ok(());
         };
         let level = match self.outcome.want {
-            // Said of whole tables, which were left out.
+            // Only for whole tables, which were left out.
             StreamShare::Nothing => return Ok(()),
             StreamShare::Full => Level::MIN,
             StreamShare::Summaries(level) => level,
@@ -363,7 +362,7 @@ impl<'b> PartOfStream<'_, 'b> {
         match self.outcome.want {
             _ if self.held.is_aged() => {}
             StreamShare::Full => self.rows(&span, Reason::Rows),
-            // Tiles finer than the base are made of rows.
+            // Tiles finer than the base are computed from rows.
             _ if level < base => self.rows(&span, Reason::Summaries),
             _ => {}
         }
@@ -386,7 +385,7 @@ impl<'b> PartOfStream<'_, 'b> {
         Ok(())
     }
 
-    /// Leaves in stretches on which pins are.
+    /// Leaves in pinned stretches.
     fn pinned(&mut self, pins: &[(u64, ClosedRange)]) {
         for (number, range) in pins {
             for leaf in self.leaves(range) {
@@ -409,14 +408,14 @@ impl<'b> PartOfStream<'_, 'b> {
         });
     }
 
-    /// Leaves of the main run that meet a range.
+    /// Leaves of the main run that overlap a range.
     fn leaves(&self, range: &ClosedRange) -> Vec<&'b LeafEntry> {
         let from = self.held.main.partition_point(|l| l.last < range.first);
         let behind = self.held.main.iter().skip(from);
         behind.take_while(|l| l.first <= range.last).collect()
     }
 
-    /// Adds the leaves of the main run that meet a range.
+    /// Adds the leaves of the main run that overlap a range.
     fn rows(&mut self, range: &ClosedRange, reason: Reason) {
         for leaf in self.leaves(range) {
             self.leaf(leaf, NeededFor::Rows, reason, None);
@@ -444,7 +443,7 @@ impl<'b> PartOfStream<'_, 'b> {
         }
     }
 
-    /// Adds the ranges that a walk over a range touches from a level on, where nothing is dirty.
+    /// Adds the ranges that a walk over a range reads from a level on, in clean buckets.
     fn level(&mut self, level: Level, base: Level, range: ClosedRange) {
         if range.is_empty() {
             return;
@@ -461,8 +460,8 @@ impl<'b> PartOfStream<'_, 'b> {
         }
     }
 
-    /// Adds the ranges that a walk touches from a level on to look into the bucket of an instant:
-    /// if `is_dirty`, or where the bucket is hidden in part.
+    /// Adds the ranges that a walk reads from a level on down to the bucket of an instant: if
+    /// `is_dirty`, or where the bucket is partly hidden.
     fn down_to(&mut self, time: Timestamp, from: Level, base: Level, is_dirty: bool) {
         let mut level = from;
         loop {
@@ -486,13 +485,13 @@ impl<'b> PartOfStream<'_, 'b> {
         }
     }
 
-    /// Instants at which hidden ranges begin and end.
+    /// Start and end instants of hidden ranges.
     fn edges(&self) -> Vec<Timestamp> {
         let hidden = self.hidden.iter();
         hidden.flat_map(|range| [range.first, range.last]).collect()
     }
 
-    /// An instant of each bucket of the base level in which a late row stands.
+    /// An instant of each bucket of the base level that contains a late row.
     fn late_times(&mut self, base: Level) -> Result<Vec<Timestamp>> {
         let mut dirty: BTreeSet<i64> = BTreeSet::new();
         for leaf in self.held.late.iter().flatten() {

@@ -1,5 +1,5 @@
-//! The deletes that a state lists besides those that wait: all above a number, carried out or not,
-//! for a copy that retains data that its source has removed.
+//! The deletes that a state lists in addition to the pending ones: all above a number, carried out
+//! or not, for a copy that retains data that its source has removed.
 
 use super::State;
 use crate::common::ids::{Sequence, TableId};
@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 /// Deletes above a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StateEnds {
-    /// All deletes above this one are there.
+    /// All deletes above this number are listed.
     pub(crate) from: Sequence,
     /// By sequence.
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
 }
 
 impl StateEnds {
-    /// Of a state that says nothing of them, and knows deletes up to here.
+    /// For a state without such a list, which includes deletes up to this number.
     pub(super) fn unknown(sequence: u64) -> StateEnds {
         StateEnds {
             from: Sequence(sequence),
@@ -47,9 +47,8 @@ impl StateEnds {
         })
     }
 
-    /// Adds the deletes that are known before. The difference may have been made from a state with
-    /// more earlier deletes than are known here, where the state came another way: these are not
-    /// claimed.
+    /// Adds the previously known deletes. If the base of the difference had more earlier deletes
+    /// than are known here, because the state took another route, those are not claimed.
     pub(super) fn after(self, known: &State) -> StateEnds {
         let from = self.from.max(known.ends.from);
         self.with(&known.ends, from)
@@ -65,8 +64,8 @@ impl StateEnds {
         }
     }
 
-    /// Adds those of an earlier state above a number, for a copy that has not received them yet,
-    /// and at most so many, the newest.
+    /// Adds the deletes of an earlier state above the number `told`, for a copy that has not
+    /// received them yet, at most `most`, the newest.
     pub(crate) fn remembering(self, earlier: &State, told: Sequence, most: usize) -> StateEnds {
         if self.from.0 > earlier.name.sequence {
             // Some in between are not known.

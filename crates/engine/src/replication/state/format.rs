@@ -1,7 +1,7 @@
 //! The bytes of a state: docs/format/state.md.
 //!
-//! Invariants: accepted bytes give a state in which every number that is used is defined, and every
-//! location lies where the format allows it; they come from another machine.
+//! Invariants: accepted bytes give a state in which every number used is defined, and every
+//! location is where the format allows it; they come from another machine.
 
 use super::ends::{StateEnds, deletes, put_delete};
 use super::{State, StateName, StatePartition};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 const MAGIC: [u8; 7] = *b"HWSTATE";
 const VERSION: u8 = 3;
-/// Deletes were said only while they waited.
+/// Only pending deletes were listed.
 const VERSION_WITHOUT_ENDS: u8 = 2;
 /// Names had no view.
 const VERSION_WITHOUT_VIEWS: u8 = 1;
@@ -30,9 +30,9 @@ const CRC_BYTES: usize = 4;
 /// Decoded parts of a state, or of a difference from one.
 pub(super) struct Parts {
     name: StateName,
-    /// The state that this is to be put on.
+    /// The base state of the difference.
     pub(super) base: Option<StateName>,
-    /// So many openings are as they are known.
+    /// Number of openings that are unchanged from the base.
     openings_known: usize,
     openings: Vec<(u64, u64)>,
     shards: u16,
@@ -49,16 +49,16 @@ pub(super) struct Parts {
 struct NewPartition {
     id: SegmentId,
     record: PartitionRecord,
-    /// So many footers are as they are known.
+    /// Number of footers that are unchanged from the base.
     known: usize,
     footers: Vec<(u64, u32)>,
     uppers: Uppers,
 }
 
-/// Starts of upper blocks: their distance before the footers.
+/// Offsets of upper blocks: their distance before the footers.
 enum Uppers {
     None,
-    /// Of the footers that are not known.
+    /// For the footers that are not in the base.
     OfNew(Vec<u64>),
     OfAll(Vec<u64>),
 }
@@ -138,7 +138,7 @@ fn put_tables(state: &State, known: Option<&State>, out: &mut Vec<u8>) {
     }
 }
 
-/// Numbers that rise, each as the difference to the one before.
+/// Writes ascending numbers, each as the difference to the previous one.
 fn put_rising(numbers: impl ExactSizeIterator<Item = u64>, out: &mut Vec<u8>) {
     out.put_varint(wide(numbers.len()));
     let mut before = 0;
@@ -235,7 +235,7 @@ fn put_uppers(
     }
 }
 
-/// Puts the right checksum behind bytes: for the fuzz target.
+/// Replaces the checksum of bytes by the right one: for the fuzz target.
 #[cfg(fuzzing)]
 pub(super) fn put_checksum_right(bytes: &mut Vec<u8>) {
     bytes.truncate(bytes.len().saturating_sub(CRC_BYTES));
@@ -420,7 +420,7 @@ fn partitions(version: u8, cursor: &mut Cursor<'_>) -> Result<Vec<NewPartition>,
         let more = self::count(cursor, "number of footers")?;
         let mut footers = Vec::new();
         for _ in 0..more {
-            // The distance to the part before: known when the two are put together.
+            // The distance to the previous part: known when the two are combined.
             let gap = cursor.varint("offset of a footer")?;
             footers.push((gap, number(cursor, "length of a footer")?));
         }
@@ -480,7 +480,7 @@ impl NewPartition {
             end = next;
         }
         let record = &self.record;
-        // A checkpoint may stand before a footer.
+        // A checkpoint may precede a footer.
         let newest = footers
             .last()
             .filter(|(from, _)| *from <= record.footer_offset);
@@ -508,7 +508,7 @@ impl NewPartition {
         })
     }
 
-    /// Where upper blocks begin in each group, which is in it.
+    /// Offsets of the upper blocks inside each group.
     fn complete_uppers(
         &self,
         before: Option<&StatePartition>,
@@ -537,7 +537,7 @@ impl NewPartition {
 }
 
 impl Parts {
-    /// The state, where nothing is known before.
+    /// The state, without a base.
     pub(super) fn whole(self) -> Result<State, String> {
         if !self.streams_gone.is_empty() || !self.partitions_gone.is_empty() {
             return Err("a whole state of which something is gone".to_owned());
@@ -601,7 +601,7 @@ impl Parts {
     }
 }
 
-/// Everything that is used is defined, and partitions are apart.
+/// Checks that everything used is defined, and that partitions are disjoint.
 fn fits(state: &State) -> Result<(), String> {
     let dense = (0u32..).zip(&state.tables).all(|(n, t)| t.id.0 == n);
     if !dense {

@@ -1,15 +1,15 @@
-//! A state: what a database names at one instant, but for the rows themselves. Definitions,
-//! streams, deletes that wait to be carried out, and partitions with the committed lengths of their
-//! segments and the locations of all their footers.
+//! A state: the contents of a database at one instant, except the rows themselves. Definitions,
+//! streams, pending deletes, and partitions with the committed lengths of their segments and the
+//! locations of all their footers.
 //!
-//! With a state, and with the bytes below the committed lengths that it names, everything that is
-//! stored can be read. Bytes below a committed length never change, so bytes that a copy has once
-//! are valid for every later state too.
+//! A state, together with the bytes below the committed lengths that it names, suffices to read all
+//! stored data. Bytes below a committed length never change, so bytes that a copy has once are
+//! valid for every later state too.
 //!
-//! Invariants: streams and partitions rise by number; footers of a partition rise by offset, and
-//! the last one is the one that the partition's record names. A state is made by taking it of a
-//! database, or by decoding: inconsistent bytes are refused.
-//! Concurrency: plain data. Format: docs/format/state.md.
+//! Invariants: streams and partitions are sorted by number; footers of a partition are sorted by
+//! offset, and the last one is the one in the partition's record. A state is taken from a database,
+//! or decoded: inconsistent bytes are refused. Concurrency: plain data. Format:
+//! docs/format/state.md.
 
 mod ends;
 mod format;
@@ -32,9 +32,9 @@ use std::sync::Arc;
 /// Identifies a state among all states of all databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StateName {
-    /// Of the database, given when it was made.
+    /// Number of the database, drawn when it was made.
     pub identity: u64,
-    /// Of the database since it was made, restored or repaired.
+    /// Number drawn when the database was last made, restored or repaired.
     pub incarnation: u64,
     /// Number of the process that made the newest change of stored data.
     pub opening: u64,
@@ -42,16 +42,16 @@ pub struct StateName {
     pub number: u64,
     /// Definitions and deletes up to the record with this number are part of it.
     pub sequence: u64,
-    /// Which tables were left out of it, since nothing of them may leave the database: a number
-    /// that stands for the list of them. 0 = none.
+    /// Tables left out of it, since their data may not leave the database: a number computed from
+    /// the list of them. 0 = none.
     pub view: u64,
 }
 
-/// The names in a database at one instant.
+/// The definitions, streams and partitions of a database at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     pub(crate) name: StateName,
-    /// The number of the first state of each opening that is remembered, rising, and the opening.
+    /// The number of the first state of each remembered opening, sorted ascending, and the opening.
     pub(crate) openings: Vec<(u64, u64)>,
     pub(crate) shards: u16,
     /// By number, dense from 0.
@@ -71,10 +71,10 @@ pub struct State {
 pub(crate) struct StatePartition {
     pub(crate) id: SegmentId,
     pub(crate) record: PartitionRecord,
-    /// Offset and length of each footer, with the checkpoint that stands before it, oldest first.
+    /// Offset and length of each footer, with the checkpoint that precedes it, oldest first.
     pub(crate) footers: Arc<[(u64, u32)]>,
-    /// Where upper blocks begin in each group, as far as its hashes count; there for all of them
-    /// where the record has the head of a chain, else for none.
+    /// Offset of upper blocks in each group, as used by its hashes; complete where the record has
+    /// the head of a chain, otherwise empty.
     pub(crate) uppers: Arc<[u64]>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct StatePartition {
 pub struct StateSegment {
     /// Its number.
     pub id: u64,
-    /// Bytes of it that count.
+    /// Valid bytes of the segment.
     pub bytes: u64,
 }
 
@@ -104,7 +104,7 @@ impl StatePartition {
         })
     }
 
-    /// The bytes without which nothing of the segment can be read: header, footers and checkpoints.
+    /// The bytes without which the segment cannot be read at all: header, footers and checkpoints.
     pub(crate) fn frame(&self) -> impl Iterator<Item = ByteRange> + '_ {
         let footers = self.footers.iter();
         let footers = footers.map(|(at, len)| ByteRange::at(*at, u64::from(*len)));
@@ -119,9 +119,9 @@ impl State {
         self.name
     }
 
-    /// Whether the database was in a state of this name before this one, or this is it, whichever
-    /// tables were left out of the two. Else they are of two histories: one of them was made of an
-    /// older copy of the files.
+    /// True when the database was in a state of this name before this one, or this is it,
+    /// regardless of the tables left out of the two. Otherwise the two have different histories:
+    /// one of them continued from an older copy of the files.
     #[must_use]
     pub fn goes_on_from(&self, earlier: &StateName) -> bool {
         let lineage = Lineage {
@@ -137,8 +137,8 @@ impl State {
             && lineage.holds(earlier.opening, earlier.number)
     }
 
-    /// Whether this state equals another one, which may have been taken at another record of the
-    /// log: records without an effect on it came in between. Confirmations of deletes are not
+    /// True when this state equals another one, which may have been taken at another record of the
+    /// log, with only records without an effect on it in between. Confirmations of deletes are not
     /// compared.
     #[must_use]
     pub fn says_the_same(&self, other: &State) -> bool {
@@ -171,7 +171,7 @@ impl State {
         self.partition(SegmentId(segment))?.ledger()
     }
 
-    /// The proof that bytes are those of a segment, without its source reading them.
+    /// The proof that bytes belong to a segment, without its source reading them.
     #[must_use]
     pub fn proof(&self, segment: u64) -> Option<Proof> {
         Some(Proof::new(self.ledger(segment)?, HEADER_BYTES))
@@ -191,13 +191,13 @@ impl State {
         deletes.map(|(s, record)| record.tombstone(*s)).collect()
     }
 
-    /// The newest delete of a table; 0 = it never had one.
+    /// The newest delete of a table; 0 = no delete ever.
     pub(crate) fn newest_delete(&self, table: TableId) -> Sequence {
         let newest = self.newest_deletes.iter().find(|(t, _)| *t == table);
         newest.map_or(Sequence(0), |(_, sequence)| *sequence)
     }
 
-    /// The state as bytes, complete in themselves.
+    /// The complete state as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         format::encode(self, None)
@@ -209,12 +209,12 @@ impl State {
         format::encode(self, Some(known))
     }
 
-    /// The state of [`State::encode`]'s bytes, or, with the state that is known, of
-    /// [`State::encode_after`]'s.
+    /// Decodes the bytes of [`State::encode`], or, with the known state, of
+    /// [`State::encode_after`].
     ///
     /// # Errors
     /// `invalid` for a difference from a state that is not the known one; `corrupt` for bytes that
-    /// are no state.
+    /// are not a state.
     pub fn decode(bytes: &[u8], known: Option<&State>) -> Result<State> {
         let parts = format::decode(bytes).map_err(|e| {
             Error::damage(crate::common::error::Damage {
@@ -237,7 +237,7 @@ impl State {
     }
 }
 
-/// The error of bytes that can be read, and contradict themselves.
+/// The error of readable bytes that contradict themselves.
 fn unfit(what: String) -> Error {
     Error::damage(crate::common::error::Damage {
         file: "a state".into(),
@@ -311,7 +311,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// The same with a ledger.
+    /// The same partition with a ledger.
     fn hashed(partition: StatePartition, uppers: &[u64]) -> StatePartition {
         StatePartition {
             record: PartitionRecord {
@@ -434,7 +434,7 @@ pub(crate) mod tests {
         assert_eq!(State::decode(&differs, Some(&before)).unwrap(), after);
     }
 
-    /// As encoded by a version that knows of no deletes but those that wait.
+    /// As encoded by a version that lists only pending deletes.
     fn without_ends(state: State) -> State {
         State {
             ends: StateEnds::unknown(state.name.sequence),
@@ -464,7 +464,7 @@ pub(crate) mod tests {
         assert_eq!(since(985, 1_020), Some(vec![990, 1_020]));
         assert_eq!(since(990, 1_020), Some(vec![1_020]));
         assert_eq!(since(984, 1_020), None);
-        // There was none since.
+        // No delete since.
         assert_eq!(since(3, 3), Some(vec![]));
     }
 
@@ -480,13 +480,13 @@ pub(crate) mod tests {
         assert_eq!(remembered(&after.ends, 983, 9), (983, vec![990, 1_020]));
         assert_eq!(remembered(&after.ends, 995, 9), (985, vec![990, 1_020]));
         assert_eq!(remembered(&after.ends, 0, 1), (990, vec![1_020]));
-        // The source has forgotten what this one has confirmed.
+        // The source has forgotten the deletes that this one has confirmed.
         let forgot = StateEnds {
             from: Sequence(1_000),
             deletes: after.ends.deletes[1..].to_vec(),
         };
         assert_eq!(remembered(&forgot, 0, 9), (980, vec![990, 1_020]));
-        // Of those after the state before some are not known.
+        // Some deletes after the previous state are not known.
         let gap = StateEnds {
             from: Sequence(1_001),
             ..forgot.clone()

@@ -1,21 +1,21 @@
-//! States of which some tables are left out, since nothing of them may leave the database.
+//! States without some tables, since their data may not leave the database.
 //!
-//! A node that passes a state on may leave out more, and then gives it another view.
+//! A node that passes a state on may leave out more tables, and then assigns it another view.
 //!
-//! Invariants: of such a table a state has its number only, as that of one that was dropped:
-//! numbers of tables are dense. The view is part of the state's name, so that a difference is never
-//! applied to a state of which other tables were left out.
+//! Invariants: a state has only the number of such a table, like that of a dropped one: numbers of
+//! tables are dense. The view is part of the state's name, so that a difference is only applied to
+//! a state with the same tables left out.
 
 use super::{State, StateName};
 use crate::common::ids::TableId;
 use crate::metadata::catalog::{Duplicates, Life, Table};
 use std::sync::Arc;
 
-/// Stands for a table that is left out.
+/// Placeholder of a table that is left out.
 pub(crate) fn left_out(id: TableId) -> Arc<Table> {
     Arc::new(Table {
         id,
-        // A name that says nothing; no reader sees it.
+        // A placeholder name; no reader sees it.
         name: "-".to_owned(),
         duplicates: Duplicates::Last,
         leaf_events: 1,
@@ -28,7 +28,7 @@ pub(crate) fn left_out(id: TableId) -> Arc<Table> {
     })
 }
 
-/// The number that stands for a list of tables that are left out, which rises (FNV-1a).
+/// The number of a list of tables that are left out, sorted ascending (FNV-1a).
 pub(crate) fn view_of(tables: &[TableId]) -> u64 {
     if tables.is_empty() {
         return 0;
@@ -45,7 +45,7 @@ fn hashed(start: u64, bytes: impl Iterator<Item = u8>) -> u64 {
 }
 
 impl State {
-    /// The same without some more tables, which rise.
+    /// The state without these additional tables, sorted ascending.
     pub(crate) fn without(&self, tables: &[TableId]) -> State {
         let stays = |table: TableId| tables.binary_search(&table).is_err();
         let bytes = self.name.view.to_le_bytes().into_iter();

@@ -1,11 +1,10 @@
-//! Subscription of a copy to a database, and limits of what may leave it: rules by table and tags,
-//! and pins, which subscribe to all rows of a stretch of time whatever the rules say.
+//! Subscription of a copy to a database, and limits of the data that may leave it: rules by table
+//! and tags, and pins, which subscribe to all rows of a stretch of time regardless of the rules.
 //!
-//! Invariants: of each stream one rule decides, the first that fits. "Nothing" is said of whole
-//! tables only: a segment's footers name all of its streams with their newest rows, and small
-//! streams share leaves, so that one stream cannot be withheld beside others.
-//! Concurrency: plain data.
-//! Failure: rules that say "nothing" of a part of a table are refused.
+//! Invariants: one rule decides for each stream, the first match. "Nothing" applies to whole tables
+//! only: a segment's footers name all of its streams with their newest rows, and small streams
+//! share leaves, so that one stream cannot be withheld beside others. Concurrency: plain data.
+//! Failure: rules with "nothing" for a part of a table are refused.
 
 mod of_state;
 mod pin;
@@ -20,7 +19,7 @@ use std::time::Duration;
 /// Share of a stream that a copy receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamShare {
-    /// Nothing at all, not even its name; for whole tables.
+    /// No data at all, not even its name; for whole tables.
     Nothing,
     /// The ranges that tiles at this level and above need.
     Summaries(Level),
@@ -29,7 +28,7 @@ pub enum StreamShare {
 }
 
 impl From<Level> for StreamShare {
-    /// [`Level::MIN`] stands for all rows.
+    /// [`Level::MIN`] means all rows.
     fn from(level: Level) -> StreamShare {
         match level {
             Level::MIN => StreamShare::Full,
@@ -43,7 +42,7 @@ impl From<Level> for StreamShare {
 pub struct Rule {
     /// The table; `None` = every table.
     pub table: Option<String>,
-    /// Tags that a stream must have, all of them; none = every stream.
+    /// Tags that a stream must have, all of them; empty = every stream.
     pub tags: Vec<(String, String)>,
     /// The share that the copy receives.
     pub want: StreamShare,
@@ -57,7 +56,8 @@ impl Rule {
     }
 }
 
-/// Subscription to a database, or limits of what may leave it: the first rule that fits decides.
+/// Subscription to a database, or limits of the data that may leave it: the first matching rule
+/// decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     rules: Vec<Rule>,
@@ -91,7 +91,7 @@ impl From<Level> for Rules {
 }
 
 impl Rules {
-    /// Rules, of which the first that fits a stream decides, and the share where none fits.
+    /// Rules, the first of which that matches a stream decides, and the share without a match.
     ///
     /// ```
     /// use headwater_engine::{Rule, Rules, Want};
@@ -115,7 +115,7 @@ impl Rules {
             rules,
             ..Rules::from(otherwise)
         };
-        // No table is called so: it stands for those that no rule names.
+        // Not a valid table name: it represents tables without a rule.
         let named = rules.rules.iter().filter_map(|r| r.table.as_deref());
         for table in named.chain([""]) {
             rules.check(table)?;
@@ -123,8 +123,8 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Sets the bytes of rows that are fetched ahead for streams with summaries only, the likeliest
-    /// reads first. None by default.
+    /// Sets the bytes of rows that are prefetched for streams with summaries only, the likeliest
+    /// reads first. 0 by default.
     #[must_use]
     pub fn with_ahead_bytes(self, ahead_bytes: u64) -> Rules {
         Rules {
@@ -133,8 +133,8 @@ impl Rules {
         }
     }
 
-    /// Sets the time for which data that the source removes because of its age, by retention or
-    /// aging, is retained beyond that. By default none: then a copy has what its source has.
+    /// Sets the additional time for which data is retained that the source removes because of its
+    /// age, by retention or aging. Zero by default: then a copy has the same data as its source.
     /// [`Duration::MAX`] retains it for ever.
     #[must_use]
     pub fn keeping(self, kept_for: Duration) -> Rules {
@@ -170,7 +170,7 @@ impl Rules {
         }
     }
 
-    /// The outcome for a table where no rule for some of its streams fits.
+    /// The outcome for a table where no rule for some of its streams matches.
     pub(crate) fn of_table(&self, table: &str) -> Outcome {
         let mut whole = self.rules.iter().filter(|r| r.tags.is_empty());
         self.outcome(whole.find(|r| r.is_of(table)))
@@ -189,18 +189,18 @@ impl Rules {
         }
     }
 
-    /// True when some rule is for some streams of a table only.
+    /// True when some rule applies to a part of the streams of a table.
     pub(crate) fn looks_at_tags(&self) -> bool {
         self.rules.iter().any(|r| !r.tags.is_empty())
     }
 
-    /// True when a table is withheld: nothing of it is subscribed, or may leave.
+    /// True when a table is withheld: its data is not subscribed, or may not leave.
     #[must_use]
     pub fn withholds(&self, table: &str) -> bool {
         self.of_table(table).want == StreamShare::Nothing
     }
 
-    /// True when nothing is withheld of any table that there is or may be.
+    /// True when no existing or future table is withheld.
     #[must_use]
     pub fn withhold_nothing(&self) -> bool {
         let of_rules = self.rules.iter().map(|r| r.want);
@@ -234,7 +234,7 @@ mod tests {
             rule(Some("pumps"), None, summaries),
         ];
         let rules = Rules::new(rules, StreamShare::Nothing);
-        // Streams of the north of every table, and nothing of the others.
+        // Streams of the north of every table, and no data of the others.
         assert_eq!(rules.unwrap_err().code(), "invalid");
         let rules = vec![
             rule(Some("secret"), None, StreamShare::Nothing),
@@ -282,11 +282,11 @@ mod tests {
         refused(&late, StreamShare::Full);
         let [part, whole] = late;
         assert!(Rules::new(vec![whole, part.clone()], StreamShare::Full).is_ok());
-        // A rule behind one for the whole table decides nothing.
+        // A rule after one for the whole table has no effect.
         let behind = rule(Some("pumps"), Some("a"), StreamShare::Nothing);
         let rules = vec![rule(Some("pumps"), None, StreamShare::Full), behind];
         assert!(Rules::new(rules, StreamShare::Full).is_ok());
-        // For a part of a table that is withheld.
+        // Withholds a part of a table.
         let rules = vec![rule(Some("pumps"), Some("a"), StreamShare::Nothing)];
         assert!(Rules::new(rules, StreamShare::Nothing).is_ok());
     }

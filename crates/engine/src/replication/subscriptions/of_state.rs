@@ -35,7 +35,7 @@ pub(crate) struct Subscription {
     streams: BTreeMap<StreamId, Outcome>,
     otherwise: Outcome,
     pins: Vec<StatePin>,
-    /// Rows of streams with summaries only may be fetched ahead.
+    /// Rows of streams with summaries only may be prefetched.
     pub(crate) looks_ahead: bool,
     /// The time for which data that the source removed is retained.
     kept_for: Duration,
@@ -86,7 +86,7 @@ impl Subscription {
         for record in &state.streams {
             let table = state.table(record.table);
             let name = table.and_then(|t| decode_stream_key(&t.name, &record.key).ok());
-            // An invalid key names no stream that a rule could select.
+            // A stream with an invalid key cannot be selected by a rule.
             if let Some(name) = name {
                 let outcome = rules.of_stream(name.table(), name.tags());
                 if outcome != self.of_table(record.table) {
@@ -105,7 +105,7 @@ impl Subscription {
         }
     }
 
-    /// True when data is retained that the source has removed.
+    /// True when data that the source has removed is retained.
     pub(crate) fn retains(&self) -> bool {
         !self.kept_for.is_zero()
     }
@@ -119,7 +119,7 @@ impl Subscription {
         }
     }
 
-    /// The horizon before which nothing is retained that ended before a horizon at the source.
+    /// The horizon before which data is not retained that ended before `horizon` at the source.
     pub(crate) fn retained_from(&self, horizon: Horizon) -> Horizon {
         let instant = horizon.instant();
         instant.map_or(Horizon::NONE, |at| Horizon::behind(at, Some(self.kept_for)))

@@ -1,4 +1,4 @@
-//! Pins: stretches of time of which all rows are subscribed, whatever the rules say.
+//! Pins: stretches of time whose rows are all subscribed, regardless of the rules.
 //!
 //! Format: docs/format/copy.md.
 
@@ -14,11 +14,11 @@ const VERSION: u8 = 1;
 pub struct Pin {
     /// The table.
     pub table: String,
-    /// Tags that a stream must have, all of them; none = every stream.
+    /// Tags that a stream must have, all of them; empty = every stream.
     pub tags: Vec<(String, String)>,
     /// The instants, both ends included.
     pub range: ClosedRange,
-    /// From this instant on it counts no more; `None` = until it is taken away.
+    /// Instant at which it expires; `None` = it is valid until it is removed.
     pub until: Option<Timestamp>,
 }
 

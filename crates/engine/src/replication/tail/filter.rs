@@ -1,8 +1,8 @@
-//! Filters records of the log by what may leave the database.
+//! Filters records of the log to data that may leave the database.
 //!
-//! Invariants: of a table that is withheld nothing leaves but its number, as that of one that was
-//! dropped, since numbers are dense; neither does the name of a batch's producer.
-//! Failure: a record that cannot be read is damage of the log.
+//! Invariants: of a withheld table only its number leaves, like that of a dropped one, since
+//! numbers are dense; the name of a batch's producer does not leave. Failure: a record that cannot
+//! be read is damage of the log.
 
 use super::TailRecord;
 use crate::common::ids::{Sequence, StreamId, TableId};
@@ -18,7 +18,7 @@ use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::invariant::{part_of, wide};
 use std::collections::HashMap;
 
-/// Goes over the records of a database, one after the other.
+/// Filters the records of a database, one after the other.
 pub(super) struct Filter<'a> {
     core: &'a Core,
     rules: &'a Rules,
@@ -37,7 +37,7 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// The part of a record that may leave, if there is any.
+    /// The part of a record that may leave, if any.
     pub(super) fn pass(
         &mut self,
         sequence: Sequence,
@@ -106,13 +106,13 @@ impl<'a> Filter<'a> {
             Some(record) => Some(record.table),
             None => self.core.meta.streams(&[stream])?.pop().map(|r| r.table),
         };
-        // One that is not known any more was dropped.
+        // An unknown one was dropped.
         let leaves = table.is_some_and(|table| self.leaves(table));
         self.streams.insert(stream, leaves);
         Ok(leaves)
     }
 
-    /// The rows of streams that may leave: `rest` are the bytes behind the cursor.
+    /// The rows of streams that may leave: `rest` are the bytes after the cursor.
     fn rows(&mut self, mut cursor: Cursor<'_>, rest: &[u8]) -> Result<Option<Vec<u8>>> {
         if self.withholds_nothing {
             return Ok(Some(rest.to_vec()));
@@ -155,7 +155,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Parts with their number before them; nothing when there are none.
+/// Parts preceded by their number; `None` without parts.
 fn together(parts: &[&[u8]]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     out.put_varint(wide(parts.len()));

@@ -1,7 +1,7 @@
 //! The bytes of a tail: docs/format/tail.md.
 //!
-//! Invariants: accepted bytes give records of known kinds whose numbers rise and lie where the tail
-//! says. The contents of a record are checked when it is replayed.
+//! Invariants: accepted bytes give records of known kinds with ascending numbers in the range of
+//! the tail. The contents of a record are checked when it is replayed.
 
 use super::{Tail, TailRecord};
 use crate::common::ids::Sequence;
@@ -17,7 +17,7 @@ const NEWEST: u8 = 1;
 const SKIPPED: u8 = 2;
 
 impl Tail {
-    /// As bytes.
+    /// Encodes the tail.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
@@ -51,7 +51,7 @@ impl Tail {
     /// The tail of these bytes.
     ///
     /// # Errors
-    /// A description of what was expected, and where.
+    /// A description of the expected content, and the position.
     pub fn decode(bytes: &[u8]) -> Result<Tail, DecodeError> {
         let wrong = |expected| DecodeError {
             expected,

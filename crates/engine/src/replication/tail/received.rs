@@ -1,11 +1,10 @@
-//! The tail of a copy behind what it shows.
+//! The tail of a copy after the partitions shown.
 //!
-//! Invariants: the tail is one stretch without gaps but those that were reported; it takes no more
-//! memory than a limit; definitions that its records need are in the state or in it, and so is
-//! every delete that the state knows of, else it is not shown. Events that everything shown covers
-//! are dropped.
-//! Concurrency: plain data, under the lock of the copy.
-//! Failure: a tail that does not continue the known one replaces it, or is left out.
+//! Invariants: the tail is one stretch without gaps except the reported ones; its memory is
+//! limited; definitions that its records need are in the state or in it, and so is every delete
+//! known to the state, otherwise it is not shown. Events that all partitions shown cover are
+//! dropped. Concurrency: plain data, under the lock of the copy. Failure: a tail that does not
+//! continue the known one replaces it, or is left out.
 
 use super::{Tail, TailPoint, TailRecord};
 use crate::common::ids::Sequence;
@@ -24,12 +23,12 @@ pub(crate) struct ReceivedTail {
     missing_to: Sequence,
     records: VecDeque<TailRecord>,
     bytes: usize,
-    /// States from this number on hold every event up to a sequence.
+    /// States from this number on contain every event up to this sequence.
     held: (u64, Sequence),
-    /// All partitions shown have covered every event up to here, as a whole.
+    /// All partitions shown have together covered every event up to here.
     shown: Option<Sequence>,
     is_newest: bool,
-    /// The newest delete that the state knows of.
+    /// The newest delete in the state.
     deleted: Sequence,
 }
 
@@ -39,33 +38,33 @@ impl ReceivedTail {
         self.point
     }
 
-    /// The newest record that it says something of.
+    /// The newest record that it covers.
     pub(crate) fn until(&self) -> Sequence {
         self.point
             .map_or(Sequence(0), |point| Sequence(point.until))
     }
 
-    /// True when nothing is missing between the partitions shown and the newest record of the
+    /// True when no record is missing between the partitions shown and the newest record of the
     /// source, as far as reported.
     pub(crate) fn is_whole(&self) -> bool {
         let is_whole = self.shown.is_some_and(|shown| self.missing_to <= shown);
         self.is_newest && is_whole && !self.is_behind()
     }
 
-    /// True when a delete lies behind the known records: which events before it were deleted is
+    /// True when there is a delete after the known records: which events before it were deleted is
     /// unknown.
     fn is_behind(&self) -> bool {
         self.until() < self.deleted
     }
 
-    /// The memory that it takes, about.
+    /// Approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The records to replay behind what the state shows, by sequence.
+    /// The records to replay after the contents of the state, by sequence.
     pub(crate) fn records(&self, state: &State) -> Vec<TailRecord> {
-        // Definitions that are on their way, or deletes, have to come first.
+        // Definitions or deletes that are still missing must be applied first.
         let is_ready = self.after.0 <= state.name().sequence && !self.is_behind();
         match is_ready {
             true => self.records.iter().cloned().collect(),
@@ -73,8 +72,8 @@ impl ReceivedTail {
         }
     }
 
-    /// Takes a stretch. False when the stretch is of another history than the state, and nothing
-    /// was taken.
+    /// Adds a stretch. False, without a change, when the stretch is of another history than the
+    /// state.
     pub(crate) fn take(&mut self, tail: Tail, state: &State) -> bool {
         let name = state.name();
         if tail.history != (name.identity, name.incarnation) {
@@ -105,7 +104,7 @@ impl ReceivedTail {
         true
     }
 
-    /// Lets the oldest events go until no more than so many bytes are left.
+    /// Drops the oldest events until at most `bytes_max` bytes are left.
     fn let_go(&mut self, bytes_max: usize) {
         let mut kept = VecDeque::new();
         for record in std::mem::take(&mut self.records) {
@@ -123,8 +122,8 @@ impl ReceivedTail {
         }
     }
 
-    /// Drops the records covered by the state and by what is shown of it; `shows_all` = all of it
-    /// is shown.
+    /// Drops the records covered by the state and by its shown partitions; `shows_all` = all of
+    /// them are shown.
     pub(crate) fn keep(&mut self, state: &State, shows_all: bool) {
         let deletes = state.newest_deletes.iter().map(|(_, sequence)| *sequence);
         self.deleted = deletes.max().unwrap_or(Sequence(0));
@@ -142,12 +141,12 @@ impl ReceivedTail {
         self.bytes = self.records.iter().map(TailRecord::bytes).sum();
     }
 
-    /// Lets go of everything.
+    /// Drops everything.
     pub(crate) fn drop_all(&mut self) {
         *self = self.empty();
     }
 
-    /// An empty tail, with the knowledge of the state and of what is shown.
+    /// An empty tail, with the same knowledge of the state and of the partitions shown.
     fn empty(&self) -> ReceivedTail {
         ReceivedTail {
             shown: self.shown,

@@ -1,8 +1,8 @@
 //! The tail of an open database, read from its log.
 //!
 //! Concurrency: the log goes on meanwhile, and a file that is not needed any more may be reused
-//! while it is read. Its generation stands in the checksum of each record, so that is noticed, and
-//! reading begins again.
+//! while it is read. The checksum of each record covers its generation, so that this is detected,
+//! and reading begins again.
 
 use super::filter::Filter;
 use super::{Tail, TailMark, TailPoint, TailRecord};
@@ -21,25 +21,25 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-/// So many bytes of a log file are read at once, if no record is larger.
+/// Bytes of a log file that are read at a time, if no record is larger.
 const READ_BYTES: u64 = 256 << 10;
-/// Looks that are taken before giving up.
+/// Maximum attempts.
 const LOOKS_MAX: usize = 8;
 
 /// Request for the tail of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailRequest {
-    /// The extent of the known tail; `None` = nothing is known.
+    /// The extent of the known tail; `None` = no tail is known.
     pub known: Option<TailPoint>,
-    /// The sequence of the state that is known: it has every definition and delete up to there.
+    /// The sequence of the known state, which has every definition and delete up to there.
     pub state: u64,
-    /// Bytes of records to return, about.
+    /// Approximate bytes of records to return.
     pub bytes_max: usize,
-    /// Of more than this the oldest events are left out.
+    /// Backlog above which the oldest events are left out.
     pub backlog_max: usize,
 }
 
-/// Where in the log the last look ended.
+/// End of the last scan in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLocation {
     generation: u64,
@@ -47,7 +47,8 @@ pub struct LogLocation {
     point: TailPoint,
 }
 
-/// The records in the log of a database behind those that a copy knows: [`crate::Database::tail`].
+/// The records in the log of a database after the known records of a copy:
+/// [`crate::Database::tail`].
 pub(crate) fn tail(
     core: &Core,
     ask: &TailRequest,
@@ -75,10 +76,10 @@ pub(crate) fn tail(
 struct TailScan<'a> {
     filter: Filter<'a>,
     ask: &'a TailRequest,
-    /// The record behind which to continue, until it is reached.
+    /// The record after which to continue, until it is reached.
     looked_for: Option<TailMark>,
     after: Sequence,
-    /// Each with the location behind it.
+    /// Records, each with the location after it.
     records: VecDeque<(TailRecord, FilePlace)>,
     /// Definitions and deletes before the first of these, where events were left out.
     defining: Vec<TailRecord>,
@@ -107,7 +108,7 @@ impl TailScan<'_> {
         self.bytes += record.bytes();
         self.records.push_back((record, behind));
         if self.bytes > self.ask.backlog_max {
-            // To half of it, so that this is not done for each record.
+            // To half of it, so that this does not run for each record.
             while self.bytes > self.ask.backlog_max / 2
                 && let Some((oldest, _)) = self.records.pop_front()
             {
@@ -122,20 +123,21 @@ impl TailScan<'_> {
     }
 }
 
-/// One scan; `None` when the log changed meanwhile, or does not have the requested records.
+/// One attempt; `None` when the log changed meanwhile, or does not have the requested records.
 fn look(
     core: &Core,
     ask: &TailRequest,
     rules: &Rules,
     from: Option<LogLocation>,
 ) -> Result<Option<(Tail, Option<LogLocation>)>> {
-    // Before the number of the state: events in no memory now are in the state that is named then.
+    // Before the number of the state: events that are not in memory now are in the state that is
+    // named then.
     let floor = Sequence(core.first_needed().0.saturating_sub(1));
     let lineage = core.meta.lineage()?;
     let until = core.log.synced();
     let held_behind = core.log.sequence_before(core.commits.log_generation());
     let begin = Sequence(floor.0.min(ask.state).max(held_behind.0));
-    // Nothing was left out behind the known records, if the log still has all of them.
+    // No record was left out after the known ones, if the log still has all of them.
     let known = ask.known.filter(|known| {
         let is_held = |sequence: u64| held_behind.0 <= sequence && sequence <= until.0;
         is_held(known.until) && known.last.is_none_or(|last| held_behind.0 < last.sequence)
@@ -176,7 +178,7 @@ fn look(
     )))
 }
 
-/// As many of the records as were requested.
+/// The requested amount of the records.
 fn tail_of(
     found: TailScan<'_>,
     history: (u64, u64),
@@ -229,15 +231,15 @@ fn tail_of(
     (tail, place)
 }
 
-/// Where in the log something stands: the generation of its file, and the offset.
+/// A location in the log: the generation of its file, and the offset.
 type FilePlace = (u64, u64);
-/// A record as it stands in the log: its sequence, its kind, its payload.
+/// A record in the log: its sequence, its kind, its payload.
 type LogRecord<'a> = (Sequence, u8, &'a [u8]);
-/// Takes a record, and the location behind it.
+/// Callback for a record, and the location after it.
 type Take<'a> = dyn FnMut(LogRecord<'_>, FilePlace) -> Result<()> + 'a;
 
-/// Yields the records up to `until` from a location on, or all that the log has; returns where that
-/// ended: generation and offset, if there is a file. `None` when the location is overwritten, or a
+/// Passes on the records up to `until` from a location on, or all records of the log; returns the
+/// end: generation and offset, if there is a file. `None` when the location is overwritten, or a
 /// file was reused meanwhile.
 #[allow(
     clippy::option_option,

@@ -1,9 +1,9 @@
-//! One `ID.idx`: the stretches of its segment that the file contains, reading and appending.
+//! One `ID.idx`: the stretches of its segment in the file; reads and appends.
 //!
-//! Invariants: bytes read from the file equal those of the segment when they were copied, by
-//! checksums; a file only grows, so a reader may continue with an older look at it.
-//! Concurrency: immutable; an append creates a new value.
-//! Failure: [`Doubt`]: the file is not as it should be. The caller that finds it drops the file.
+//! Invariants: bytes read from the file equal the bytes of the segment when they were copied, by
+//! checksums; a file only grows, so a reader may continue with an older value of it. Concurrency:
+//! immutable; an append creates a new value. Failure: [`Doubt`]: the contents of the file are not
+//! valid. The caller drops the file.
 
 use super::format::{Batch, HEADER_BYTES, IndexHeader, PIECE_BYTES, Stretch, TRAILER_BYTES, UpTo};
 use headwater_codec::DecodeError;
@@ -15,10 +15,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes copied at once: a multiple of a piece.
+/// Bytes copied at once: a multiple of [`PIECE_BYTES`].
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Why a file is not believed.
+/// The reason for which a file is not trusted.
 #[derive(Debug)]
 pub(super) struct Doubt(pub(super) String);
 
@@ -34,7 +34,7 @@ impl From<DecodeError> for Doubt {
     }
 }
 
-/// Why a batch was not appended.
+/// The reason for which a batch was not appended.
 pub(super) enum NotAppended {
     /// The segment could not be read.
     Segment(crate::Error),
@@ -53,31 +53,30 @@ struct StoredStretch {
 #[derive(Debug)]
 pub(super) struct IndexFile {
     file: Arc<dyn File>,
-    /// Where it ends.
+    /// The end of its last batch.
     pub(super) end: u64,
-    /// The footer up to which the file contains the index of its segment, and that footer's
-    /// checksum.
+    /// The footer up to which the file has the index of its segment, and that footer's checksum.
     pub(super) up_to: UpTo,
     pub(super) footer_crc: u32,
-    /// By their offsets in the segment; they do not overlap.
+    /// Stretches by their offsets in the segment; disjoint.
     stored: Vec<Arc<StoredStretch>>,
 }
 
 /// Reads a segment at an offset into a buffer.
 pub(crate) type ReadSegment<'a> = &'a mut dyn FnMut(u64, &mut [u8]) -> crate::Result<()>;
 
-/// A batch to be appended.
+/// A batch to append.
 pub(super) struct NewBatch<'a> {
     pub(super) header: IndexHeader,
     pub(super) up_to: UpTo,
     pub(super) footer_crc: u32,
-    /// Rising stretches of the segment.
+    /// Stretches of the segment, sorted.
     pub(super) ranges: &'a [ByteRange],
 }
 
 impl IndexFile {
-    /// Loads the file at a path up to `len`, if it is whole and of this segment. Bytes behind `len`
-    /// may be in the middle of being written.
+    /// Loads the file at a path up to `len`, if it is complete and belongs to this segment. Bytes
+    /// after `len` may be in the middle of being written.
     pub(super) fn load(
         files: &dyn Files,
         path: &Path,
@@ -123,7 +122,7 @@ impl IndexFile {
         })
     }
 
-    /// Reads bytes of the segment; false when the file does not hold all of them.
+    /// Reads bytes of the segment; false when the file does not have all of them.
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> Result<bool, Doubt> {
         let end = offset.saturating_add(wide(out.len()));
         let behind = self.stored.partition_point(|h| h.stretch.offset <= offset);
@@ -151,7 +150,7 @@ impl IndexFile {
         Ok(true)
     }
 
-    /// A new file with a first batch.
+    /// Creates a file with a first batch.
     pub(super) fn begin(
         files: &dyn Files,
         path: &Path,
@@ -177,7 +176,7 @@ impl IndexFile {
         Ok(whole)
     }
 
-    /// The file with one more batch.
+    /// Appends a batch, and returns the new value.
     pub(super) fn appended(
         &self,
         files: &dyn Files,
@@ -226,14 +225,14 @@ impl IndexFile {
         })
     }
 
-    /// Bytes of memory, about; an open file counts as some KiB.
+    /// Approximate bytes of memory; an open file counts as some KiB.
     pub(super) fn weight(&self) -> u64 {
         let pieces: usize = self.stored.iter().map(|h| h.stretch.checksums.len()).sum();
         wide(4096 + self.stored.len() * (size_of::<StoredStretch>() + 32) + pieces * 4)
     }
 }
 
-/// Bytes that a batch of these stretches takes in the file, about.
+/// Approximate bytes of the file that a batch of these stretches takes.
 pub(super) fn bytes_of(ranges: &[ByteRange]) -> u64 {
     let bytes: u64 = ranges.iter().map(|range| range.len()).sum();
     bytes + bytes.div_ceil(PIECE_BYTES) * 4 + wide(ranges.len()) * 24 + 2 * HEADER_BYTES
@@ -246,7 +245,7 @@ fn read(file: &dyn File, offset: u64, bytes: u64) -> Result<Vec<u8>, Doubt> {
     Ok(out)
 }
 
-/// The batch whose record ends here.
+/// The batch whose record ends at `end`.
 fn batch_before(file: &dyn File, end: u64) -> Result<Batch, Doubt> {
     let trailer = end
         .checked_sub(TRAILER_BYTES)
@@ -258,7 +257,7 @@ fn batch_before(file: &dyn File, end: u64) -> Result<Batch, Doubt> {
     Ok(Batch::decode(&read(file, at, bytes)?, at)?)
 }
 
-/// Stretches by their offsets; they must not overlap.
+/// Sorts stretches by their offsets; a [`Doubt`] if they overlap.
 fn in_order(mut stored: Vec<Arc<StoredStretch>>) -> Result<Vec<Arc<StoredStretch>>, Doubt> {
     stored.sort_by_key(|one| one.stretch.offset);
     let overlap = stored.windows(2).any(|pair| match pair {

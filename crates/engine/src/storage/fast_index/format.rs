@@ -1,9 +1,9 @@
 //! The bytes of `ID.idx`: a header, and batches of pieces of a segment, each followed by a record.
 //! Docs: docs/format/fastindex.md.
 //!
-//! Invariants: the record of a batch stands behind its bytes, and ends with a 16-byte trailer, so
-//! that the newest batch is found from the end of the file; every piece has a checksum of its own.
-//! Failure: bytes that do not fit are refused; the reader drops the file then.
+//! Invariants: the record of a batch follows its bytes, and ends with a 16-byte trailer, so that
+//! the newest batch can be located from the end of the file; every piece has its own checksum.
+//! Failure: invalid bytes are refused; the reader drops the file then.
 
 use crate::common::ids::SegmentId;
 use crate::metadata::ledger::{self, Hash};
@@ -15,13 +15,13 @@ const HEADER_MAGIC: [u8; 8] = *b"HWIDX\x00\x00\x01";
 const TRAILER_MAGIC: [u8; 8] = *b"HWIDXB\x00\x01";
 /// Bytes of the header; the first batch follows.
 pub(super) const HEADER_BYTES: u64 = 64;
-/// The same in memory.
+/// [`HEADER_BYTES`] as a `usize`.
 const HEADER_LEN: usize = 64;
-/// Bytes of a record's end, by which the record is located.
+/// Bytes of the end of a record, by which the record is located.
 pub(super) const TRAILER_BYTES: u64 = 16;
-/// The same in memory.
+/// [`TRAILER_BYTES`] as a `usize`.
 const TRAILER_LEN: usize = 16;
-/// Each checksum covers so many bytes of a stretch, the last one of it fewer.
+/// Bytes of a stretch under one checksum; the last piece of a stretch may be shorter.
 pub(super) const PIECE_BYTES: u64 = 4096;
 
 fn wrong(expected: &'static str) -> DecodeError {
@@ -67,50 +67,50 @@ impl IndexHeader {
     }
 }
 
-/// The footer of a segment up to which something is known.
+/// The footer of a segment up to which its contents are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UpTo {
     pub(crate) footer_offset: u64,
     pub(crate) footer_bytes: u32,
-    /// The head of the chain of the segment's hashes then; `None` = not known.
+    /// The head of the chain of the segment's hashes at this footer; `None` = unknown.
     pub(crate) chain: Option<Hash>,
 }
 
 impl UpTo {
-    /// Where the footer ends.
+    /// End of the footer.
     pub(crate) fn end(&self) -> u64 {
         self.footer_offset
             .saturating_add(u64::from(self.footer_bytes))
     }
 }
 
-/// A stretch of a segment that stands in the file.
+/// A stretch of a segment that is in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
-    /// Where it begins in the segment.
+    /// Offset of the stretch in the segment.
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// One for each piece of the stretch.
+    /// Checksums of the pieces of the stretch.
     pub(super) checksums: Box<[u32]>,
 }
 
 impl Stretch {
-    /// Where it ends in the segment.
+    /// End of the stretch in the segment.
     pub(super) fn end(&self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 }
 
-/// The record behind a batch.
+/// The record after a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Batch {
-    /// Where its first byte stands in the file.
+    /// Offset of its first byte in the file.
     pub(super) start: u64,
     pub(super) segment: SegmentId,
     pub(super) up_to: UpTo,
-    /// The checksum that the footer has in its trailer.
+    /// The checksum in the trailer of the footer.
     pub(super) footer_crc: u32,
-    /// Rising, and one behind the other in the file, from `start` on.
+    /// Sorted, and contiguous in the file from `start` on.
     pub(super) stretches: Vec<Stretch>,
 }
 
@@ -157,7 +157,7 @@ impl Batch {
         Ok(u64::from(bytes))
     }
 
-    /// Reads a record, trailer included, that stands at `at` in its file.
+    /// Reads a record, trailer included, at offset `at` of its file.
     pub(super) fn decode(bytes: &[u8], at: u64) -> Result<Batch, DecodeError> {
         let split = bytes.len().checked_sub(TRAILER_LEN);
         let Some((content, trailer)) = split.map(|split| bytes.split_at(split)) else {
@@ -234,7 +234,7 @@ fn stretches(cursor: &mut Cursor<'_>) -> Result<Vec<Stretch>, DecodeError> {
 }
 
 /// Reads bytes as a header and as the record of a batch: for the fuzz target. A value that decodes
-/// must encode to bytes that decode to the same value. `repair` puts the right ends behind both.
+/// must encode to bytes that decode to the same value. `repair` appends the valid ends to both.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(bytes: &[u8], repair: bool) {
     let (mut header, mut record) = (bytes.to_vec(), bytes.to_vec());

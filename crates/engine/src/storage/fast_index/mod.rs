@@ -1,20 +1,19 @@
-//! The parts of segments that the fast tier repeats. Their index: for each segment `ID.idx`
-//! contains the bytes that say where rows lie, and those of the pyramid, so that these look-ups
-//! need no read of bulk. And the newest segments whole: `ID.copy` has all bytes of a segment, so
-//! that reads of rows in the newest spans of time need no read of bulk either.
+//! The parts of segments that the fast tier repeats. The index: for each segment `ID.idx` has the
+//! bytes with the locations of rows, and the bytes of the pyramid, so that these lookups need no
+//! read of bulk. The newest segments: `ID.copy` has all bytes of a segment, so that reads of rows
+//! in the newest spans of time need no read of bulk either.
 //!
 //! A segment in bulk stays complete, and bytes below its committed length never change. So a file
-//! here is a durable cache: it may be behind, then the rest is read in bulk; it is dropped at any
+//! here is a durable cache: bytes that it does not have are read in bulk; it is dropped at any
 //! doubt, and rebuilt from the segment. See docs/format/fastindex.md.
 //!
-//! Invariants: a file contains nothing beyond the footer that the metadata named when it was
-//! written; nothing is read from one that reaches further than the metadata do, or that is not of
-//! this database. No backup, copy or state has any of it.
-//! Concurrency: one lock over the list of segments, never held over I/O; for each segment one lock
-//! that is held while its file is written, which only its writer takes. Readers take neither longer
-//! than to look up a file.
-//! Failure: only logged. A file that cannot be written is left out, and not tried again for a
-//! while; the database is never latched.
+//! Invariants: a file has nothing beyond the footer that the metadata named when it was written; no
+//! file is read that extends further than the metadata do, or that belongs to another database. No
+//! backup, copy or state includes these files. Concurrency: one lock over the list of segments,
+//! never held over I/O; for each segment one lock that only the writer of its file takes, and holds
+//! while it writes. Readers take each lock only to look up a file. Failure: only logged. A file
+//! that cannot be written is left out, and not tried again for a while; the database is never
+//! latched.
 
 mod file;
 mod format;
@@ -50,19 +49,19 @@ use std::time::Duration;
 /// Pause of writing after the device was full.
 const SPACE_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Kinds of what the fast tier repeats of segments.
+/// Kinds of data that the fast tier repeats of segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RepeatKind {
-    /// The bytes that say where rows lie, and the pyramid, of all segments.
+    /// The bytes with the locations of rows, and the pyramid, of all segments.
     Index,
-    /// The segments of the newest spans of time, whole.
+    /// The complete segments of the newest spans of time.
     Newest,
 }
 
 impl RepeatKind {
     pub(crate) const ALL: [RepeatKind; 2] = [RepeatKind::Index, RepeatKind::Newest];
 
-    /// True when it is among the parts of a tier.
+    /// True when the kind is among the parts of a tier.
     pub(crate) fn is_in(self, parts: TierParts) -> bool {
         match self {
             RepeatKind::Index => parts.index,
@@ -70,7 +69,7 @@ impl RepeatKind {
         }
     }
 
-    /// Where the files are, in the folder of a fast tier.
+    /// The folder of the files, in the folder of a fast tier.
     pub(crate) fn folder(self, fast: &Path) -> PathBuf {
         fast.join(match self {
             RepeatKind::Index => "index",
@@ -78,7 +77,7 @@ impl RepeatKind {
         })
     }
 
-    /// The suffix of the names of files.
+    /// The suffix of file names.
     fn ending(self) -> &'static str {
         match self {
             RepeatKind::Index => ".idx",
@@ -91,7 +90,7 @@ impl RepeatKind {
     }
 
     /// Removes all files of this kind from the folder of a fast tier: for callers that change
-    /// segments, or leave the tier.
+    /// segments, or that stop using the tier.
     pub(crate) fn clear(self, files: &dyn Files, fast: &Path) -> Result<()> {
         let dir = self.folder(fast);
         let names = match files.list(&dir) {
@@ -108,14 +107,14 @@ impl RepeatKind {
     }
 }
 
-/// Counts of reads served here and of those that were not, since opening.
+/// Counts of reads that the index answered, and of dropped and refused files, since opening.
 #[derive(Debug, Default)]
 pub(crate) struct IndexCounters {
     /// Reads that were answered.
     pub(crate) reads: AtomicU64,
     /// Files that were dropped because of a doubt.
     pub(crate) dropped: AtomicU64,
-    /// Times that a file was not written because the tier was full.
+    /// Number of times that a file was not written because the tier was full.
     pub(crate) refused: AtomicU64,
 }
 
@@ -127,11 +126,11 @@ pub(crate) struct FastIndexConfig {
     pub(crate) fast: PathBuf,
     /// The number of the database's set of tiers.
     pub(crate) set: u64,
-    /// Most bytes of all files; `None` = no limit.
+    /// Maximum bytes of all files; `None` = no limit.
     pub(crate) bytes_max: Option<u64>,
-    /// For the newest segments: spans that ended longer ago are dropped.
+    /// For the newest segments: segments whose spans ended longer ago are dropped.
     pub(crate) age_max: Option<Duration>,
-    /// Bytes of memory for knowing the contents of files.
+    /// Bytes of memory for the cached contents of files.
     pub(crate) memory_bytes: u64,
     pub(crate) guard: Arc<Guard>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -139,7 +138,7 @@ pub(crate) struct FastIndexConfig {
     pub(crate) written: Arc<AtomicU64>,
 }
 
-/// A segment as the metadata name it.
+/// The state of a segment in the metadata.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NamedSegment {
     pub(crate) shard: ShardIndex,
@@ -148,24 +147,24 @@ pub(crate) struct NamedSegment {
     pub(crate) last: Timestamp,
 }
 
-/// A segment that the metadata name.
+/// A segment in the metadata.
 struct Segment {
     shard: ShardIndex,
     named: UpTo,
     /// The last instant of its span.
     last: Timestamp,
-    /// Bytes of its file; `None` = there is none.
+    /// Bytes of its file; `None` = it does not have one.
     bytes: Option<u64>,
-    /// The number of times that a file was removed: one that is written meanwhile does not count.
+    /// Number of times that its file was removed: a file written in the meantime is discarded.
     taken_away: u64,
-    /// Held while its file is written.
+    /// Locked while its file is written.
     writing: Arc<Mutex<()>>,
 }
 
 #[derive(Default)]
 struct Segments {
     all: HashMap<SegmentId, Segment>,
-    /// Segments whose files may be behind, or missing.
+    /// Segments whose files may be incomplete, or missing.
     behind: BTreeSet<(ShardIndex, SegmentId)>,
     bytes: u64,
     by_end: ByEnd,
@@ -181,7 +180,8 @@ impl Segments {
         }
     }
 
-    /// The metadata name a segment so. False when they named more of it already.
+    /// Records the state of a segment in the metadata. False when a later state was recorded
+    /// already.
     fn name(&mut self, id: SegmentId, named: &NamedSegment) -> bool {
         let last = named.last;
         let segment = self.all.entry(id).or_insert_with(|| Segment {
@@ -201,7 +201,7 @@ impl Segments {
         true
     }
 
-    /// The file of a segment reaches up to this footer.
+    /// Records that the file of a segment extends up to this footer.
     fn is_up_to(&mut self, id: SegmentId, to: &UpTo) {
         if let Some(segment) = self.all.get(&id)
             && segment.named.footer_offset == to.footer_offset
@@ -220,23 +220,23 @@ impl Weighter<SegmentId, Arc<IndexFile>> for FileWeight {
     }
 }
 
-/// The index of the segments of a database, in its fast tier.
+/// The index of one kind over the segments of a database, in its fast tier.
 pub(crate) struct FastIndex {
     place: FastIndexConfig,
-    /// Where the files lie.
+    /// The folder of the files.
     dir: PathBuf,
     segments: Mutex<Segments>,
-    /// Contents of files, as far as they were read lately.
+    /// Contents of files that were read recently.
     known: Cache<SegmentId, Arc<IndexFile>, FileWeight>,
     /// Nothing is written before this instant.
     paused_to: Mutex<Duration>,
-    /// Segments whose files were dropped since their contents are damaged.
+    /// Segments whose files were dropped because their contents were damaged.
     doubted: Mutex<HashSet<SegmentId>>,
-    /// A full tier was logged since it last had space.
+    /// Set when a full tier was logged, until it has space again.
     full_logged: AtomicBool,
-    /// Bytes that the newest segments may take, learnt when the device was full.
+    /// Maximum bytes of the newest segments, learnt when the device was full.
     space: AtomicU64,
-    /// The layout changed: nothing is written any more.
+    /// Set when the layout has changed: nothing is written any more.
     retired: AtomicBool,
     pub(crate) counters: IndexCounters,
 }
@@ -250,8 +250,8 @@ impl std::fmt::Debug for FastIndex {
 }
 
 impl FastIndex {
-    /// Opens the files of these segments, as the metadata name them. Files of other segments in the
-    /// folder are removed.
+    /// Opens the files of these segments, in their states in the metadata. Files of other segments
+    /// in the folder are removed.
     pub(crate) fn open(
         place: FastIndexConfig,
         all: impl Iterator<Item = (SegmentId, NamedSegment)>,
@@ -283,11 +283,11 @@ impl FastIndex {
                         .map_err(|e| Error::io("remove", &path, e))?;
                     tracing::info!(path = %path.display(), "removed the file of a dropped segment");
                 }
-                // Not one of ours.
+                // Another program's file.
                 None => {}
             }
         }
-        // Of whole segments more must be known, so that the cache must not be divided into parts.
+        // Entries of complete segments are larger, so the cache must not be divided into parts.
         let of_each = match what {
             RepeatKind::Index => 8192,
             RepeatKind::Newest => 1 << 16,
@@ -314,8 +314,8 @@ impl FastIndex {
         self.place.what
     }
 
-    /// The oldest position of a segment that is to have a file; `None` = none is. Only for
-    /// [`RepeatKind::Newest`].
+    /// The oldest position of a segment that should have a file; `None` = no segment should. Only
+    /// for [`RepeatKind::Newest`].
     fn oldest_wanted(&self, segments: &Segments) -> Option<newest::SegmentPosition> {
         let cut = self.place.age_max.map_or(Timestamp::MIN, |age| {
             let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
@@ -332,8 +332,8 @@ impl FastIndex {
         })
     }
 
-    /// True when a segment is to have a file: for the index every one, else those of the newest
-    /// spans.
+    /// True when a segment should have a file: every segment for the index, otherwise the segments
+    /// of the newest spans.
     fn is_wanted(&self, segments: &Segments, id: SegmentId) -> bool {
         self.place.what == RepeatKind::Index
             || segments.all.get(&id).is_some_and(|segment| {
@@ -342,8 +342,8 @@ impl FastIndex {
             })
     }
 
-    /// Lets go of segments that are not among the newest any more: there are newer ones, or they
-    /// have become old. Bulk has them.
+    /// Removes the files of segments that are not among the newest any more, because of newer
+    /// segments or of their age. Bulk has these segments.
     pub(crate) fn let_go(&self) {
         if self.place.what == RepeatKind::Index {
             return;
@@ -358,7 +358,8 @@ impl FastIndex {
         }
     }
 
-    /// The layout changed: from now on nothing is written, and nothing is there.
+    /// Ends the use of the index after a change of the layout: from now on nothing is written, and
+    /// every lookup fails.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Ordering::Release);
         let all: Vec<(SegmentId, Arc<Mutex<()>>)> = {
@@ -367,7 +368,7 @@ impl FastIndex {
             all.map(|(id, s)| (*id, Arc::clone(&s.writing))).collect()
         };
         for (id, writing) in all {
-            // A concurrent writer sees from here on that nothing is to be written.
+            // A concurrent writer sees from now on that it must not write.
             let _alone = writing.lock();
             self.take_away(id);
         }
@@ -387,7 +388,7 @@ impl FastIndex {
         wide(self.segments.lock().by_end.kept())
     }
 
-    /// Reads bytes of a segment, if they are all here.
+    /// Reads bytes of a segment; false unless the file has all of them.
     pub(crate) fn read(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> bool {
         let Some(file) = self.file(id) else {
             return false;
@@ -405,13 +406,13 @@ impl FastIndex {
         }
     }
 
-    /// Up to which footer the index of a segment is here, and that footer's checksum.
+    /// The footer up to which the file has the index of a segment, and that footer's checksum.
     pub(crate) fn up_to(&self, id: SegmentId) -> Option<(UpTo, u32)> {
         let file = self.file(id)?;
         Some((file.up_to, file.footer_crc))
     }
 
-    /// The file of a segment; `None` without one that is believed.
+    /// The file of a segment; `None` without a trusted one.
     fn file(&self, id: SegmentId) -> Option<Arc<IndexFile>> {
         if let Some(known) = self.known.get(&id) {
             return Some(known);
@@ -425,7 +426,8 @@ impl FastIndex {
             Ok(file) => {
                 let file = Arc::new(file);
                 let segments = self.segments.lock();
-                // Dropped, removed or longer by now: the next look-up must not return this one.
+                // If the file was dropped, removed or extended in the meantime, the next lookup
+                // must not return this value.
                 if segments
                     .all
                     .get(&id)
@@ -473,7 +475,7 @@ impl FastIndex {
         }
     }
 
-    /// Drops the file of a segment that is not believed; it is rebuilt later.
+    /// Drops the file of a segment that is not trusted; it is rebuilt later.
     pub(crate) fn drop_doubted(&self, id: SegmentId, reason: &str) {
         if self.take_away(id) {
             self.counters.dropped.fetch_add(1, Ordering::Relaxed);
@@ -485,8 +487,8 @@ impl FastIndex {
         }
     }
 
-    /// As [`FastIndex::drop_doubted`], for a reader that finds a segment's contents damaged and
-    /// then reads the segment itself: once, since the segment may be as damaged. False without a
+    /// As [`FastIndex::drop_doubted`], for a reader that detects damaged contents and then reads
+    /// the segment itself: once per segment, since the segment may be damaged too. False without a
     /// file.
     pub(crate) fn drop_once(&self, id: SegmentId, reason: &str) -> bool {
         let is_there = self.file(id).is_some();
@@ -497,7 +499,7 @@ impl FastIndex {
         false
     }
 
-    /// Removes the file of a segment that stays. True if there was one.
+    /// Removes the file of a segment that itself stays. True if it existed.
     fn take_away(&self, id: SegmentId) -> bool {
         let had = {
             let mut segments = self.segments.lock();
@@ -518,7 +520,7 @@ impl FastIndex {
         had
     }
 
-    /// The segment is removed, and its file with it.
+    /// Removes a segment, and its file.
     pub(crate) fn forget(&self, id: SegmentId) {
         let segment = {
             let mut segments = self.segments.lock();
@@ -543,20 +545,20 @@ impl FastIndex {
         let path = self.path(id);
         match self.place.files.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                // It is not read any more; a later opening removes or drops it.
+                // The file is not read any more; a later opening removes or drops it.
                 tracing::warn!(path = %path.display(), %error, "cannot remove the file of a segment");
             }
             _ => {}
         }
     }
 
-    /// The metadata name a segment so from now on.
+    /// Records the new state of a segment in the metadata.
     pub(crate) fn named(&self, id: SegmentId, named: &NamedSegment) {
         self.segments.lock().name(id, named);
         self.let_go();
     }
 
-    /// The first segment of a shard, from this one on, whose file is behind, while writing is
+    /// The first segment of a shard, from `from` on, whose file is incomplete, while writing is
     /// allowed.
     pub(crate) fn next_behind(&self, shard: ShardIndex, from: SegmentId) -> Option<SegmentId> {
         if self.is_paused() {
@@ -582,7 +584,7 @@ impl FastIndex {
             || now < *self.paused_to.lock()
     }
 
-    /// Nothing is written for a while.
+    /// Stops writing for a while.
     fn pause(&self) {
         *self.paused_to.lock() = self.place.clock.monotonic() + SPACE_PATIENCE;
         self.counters.refused.fetch_add(1, Ordering::Relaxed);
@@ -594,8 +596,8 @@ impl FastIndex {
         }
     }
 
-    /// Frees space for writes that must not be refused: all files are removed, and none is written
-    /// for a while. Later the newest segments take no more than half of what they had.
+    /// Frees space for writes that must not be refused: all files are removed, and no file is
+    /// written for a while. Later the newest segments take at most half of their previous space.
     pub(crate) fn give_way(&self) {
         let (ids, bytes): (Vec<SegmentId>, u64) = {
             let segments = self.segments.lock();
@@ -614,8 +616,8 @@ impl FastIndex {
         }
     }
 
-    /// Gives a segment up whose missing bytes cannot be read at present; it is tried again when the
-    /// segment is next named.
+    /// Gives up a segment whose missing bytes cannot be read at present; it is tried again at the
+    /// next commit of the segment.
     pub(crate) fn leave(&self, id: SegmentId) {
         let mut segments = self.segments.lock();
         if let Some(shard) = segments.all.get(&id).map(|segment| segment.shard) {
@@ -623,7 +625,7 @@ impl FastIndex {
         }
     }
 
-    /// Begins to write the bytes missing of a segment up to this footer; `None` when nothing is
+    /// Starts to write the missing bytes of a segment up to this footer; `None` when nothing is
     /// missing, or nothing may be written now.
     pub(crate) fn writing(&self, id: SegmentId, to: UpTo) -> Option<Writing<'_>> {
         if self.is_paused() {
@@ -632,7 +634,7 @@ impl FastIndex {
         let lock = {
             let segments = self.segments.lock();
             let segment = segments.all.get(&id)?;
-            // An older state of it; the job that made the newer state has it written.
+            // False for an older state of the segment: the job that made the newer state writes it.
             (segment.named.footer_offset == to.footer_offset && self.is_wanted(&segments, id))
                 .then(|| Arc::clone(&segment.writing))?
         };
@@ -644,7 +646,8 @@ impl FastIndex {
         })
     }
 
-    /// A file was written up to `to`; `taken_away` is its segment's counter from before.
+    /// Records that a file was written up to `to`; `taken_away` is the counter of its segment from
+    /// before.
     fn note_written(&self, id: SegmentId, to: &UpTo, file: IndexFile, taken_away: Option<u64>) {
         self.full_logged.store(false, Ordering::Release);
         let is_wanted = {
@@ -659,7 +662,7 @@ impl FastIndex {
             is_wanted
         };
         if !is_wanted {
-            // The file, or its segment, was removed meanwhile.
+            // The file, or its segment, was removed in the meantime.
             self.unlink(id);
         }
     }

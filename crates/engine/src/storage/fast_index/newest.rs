@@ -1,19 +1,18 @@
-//! Chooses the newest segments: those of the latest spans of time that fit together.
+//! Chooses the newest segments: the segments of the latest spans of time that fit together.
 //!
-//! Invariants: the segments with files are neighbours from the latest span back; none has a file
-//! while a later one is not to have one.
-//! Concurrency: under the lock of the caller.
-//! Failure: none.
+//! Invariants: the segments with files are consecutive, from the latest span back; no segment has a
+//! file while a later one should not have one. Concurrency: under the lock of the caller. Failure:
+//! none.
 
 use super::file::bytes_of;
 use crate::common::ids::SegmentId;
 use headwater_types::{ByteRange, Timestamp};
 use std::collections::BTreeSet;
 
-/// Bytes of a file beside the segment's bytes, for the records of a few batches.
+/// Bytes of a file in addition to the segment's bytes, for the records of a few batches.
 const FILE_EXTRA_BYTES: u64 = 4096;
 
-/// The position of a segment among others: the end of its span.
+/// The position of a segment in the order of segments: the end of its span, and its number.
 pub(super) type SegmentPosition = (Timestamp, SegmentId);
 
 /// The segments by the ends of their spans.
@@ -47,9 +46,9 @@ impl ByEnd {
         self.with_file.len()
     }
 
-    /// The oldest position that is to have a file: spans that end before `cut` are left out, and so
-    /// is what does not fit beside newer ones. `bytes` gives the size of a segment's file; `None` =
-    /// no segment is to have one.
+    /// The oldest position that should have a file: excluded are spans that end before `cut`, and
+    /// segments that do not fit beside newer ones. `bytes` returns the size of a segment's file;
+    /// `None` = no segment should have a file.
     pub(super) fn oldest_wanted(
         &self,
         cut: Timestamp,
@@ -76,7 +75,7 @@ impl ByEnd {
     }
 }
 
-/// Bytes of the file of a segment that ends here.
+/// Bytes of the file of a segment that ends at `end`.
 pub(super) fn file_bytes(end: u64) -> u64 {
     bytes_of(&[ByteRange::new(0, end)]).saturating_add(FILE_EXTRA_BYTES)
 }
@@ -93,7 +92,7 @@ mod tests {
             all.add(position(end, id));
         }
         let oldest = |cut, room| {
-            // One in the middle is large.
+            // A segment in the middle is large.
             all.oldest_wanted(Timestamp::from_nanos(cut), room, |id| {
                 if id.0 == 2 { 100 } else { 10 }
             })

@@ -1,8 +1,7 @@
-//! All that the fast tier repeats of segments: their index, and the newest of them whole.
+//! All parts of segments that the fast tier repeats: their index, and the newest segments.
 //!
-//! Invariants: the index of a kind changes with the layout only, and as one.
-//! Concurrency: a lock for each kind, held to look up the current one.
-//! Failure: none.
+//! Invariants: the index of a kind is only replaced as a whole, by a change of the layout.
+//! Concurrency: a lock for each kind, held to look up the current index. Failure: none.
 
 use super::{FastIndex, RepeatKind};
 use parking_lot::RwLock;
@@ -28,7 +27,7 @@ impl Repeats {
         self.slot(what).read().clone()
     }
 
-    /// Replaces the index of a kind, and returns the one before.
+    /// Replaces the index of a kind, and returns the previous one.
     pub(crate) fn set(
         &self,
         what: RepeatKind,
@@ -37,7 +36,7 @@ impl Repeats {
         std::mem::replace(&mut *self.slot(what).write(), now)
     }
 
-    /// All that there is.
+    /// The indexes of all kinds.
     pub(crate) fn all(&self) -> impl Iterator<Item = Arc<FastIndex>> {
         RepeatKind::ALL
             .into_iter()

@@ -1,9 +1,8 @@
-//! Writes the file of one segment, behind a commit.
+//! Writes the file of one segment after a commit.
 //!
-//! Invariants: the bytes written are those of the segment up to a committed footer.
-//! Concurrency: the writer of a segment's file holds its lock.
-//! Failure: a file whose writing failed is removed; on a full device nothing is written for a
-//! while.
+//! Invariants: the bytes written are the bytes of the segment up to a committed footer.
+//! Concurrency: the writer of a segment's file holds its lock. Failure: a file whose writing failed
+//! is removed; on a full device nothing is written for a while.
 
 use super::file::{IndexFile, NewBatch, NotAppended, ReadSegment, bytes_of};
 use super::format::UpTo;
@@ -25,12 +24,12 @@ pub(crate) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// The footer up to which everything is here; `None` = nothing is.
+    /// The footer up to which the file is complete; `None` = the file is empty.
     pub(crate) fn from(&self) -> Option<UpTo> {
         Some(self.index.file(self.id)?.up_to)
     }
 
-    /// Nothing is missing.
+    /// True when nothing is missing.
     pub(crate) fn is_whole(&self) -> bool {
         let from = self.from();
         let is_whole = from.is_some_and(|up_to| up_to.footer_offset == self.to.footer_offset);
@@ -40,12 +39,13 @@ impl Writing<'_> {
         is_whole
     }
 
-    /// The footers of the segment do not lead to where the file ends.
+    /// Reports that the footers of the segment do not lead to the end of the file.
     pub(crate) fn doubt(&self, reason: &str) {
         self.index.drop_doubted(self.id, reason);
     }
 
-    /// Writes these stretches of the segment, which rise, behind the file's contents up to `from`.
+    /// Writes these stretches of the segment, which are sorted, after the file's contents up to
+    /// `from`.
     pub(crate) fn append(
         &self,
         from: Option<UpTo>,
@@ -81,7 +81,7 @@ impl Writing<'_> {
         let written = match &before {
             Some(file) => file.appended(files, &path, &batch, segment),
             None => {
-                // A file that is not believed may still lie there.
+                // The path may still have a file that is not trusted.
                 index.unlink(self.id);
                 IndexFile::begin(files, &path, &batch, segment)
             }
@@ -94,14 +94,14 @@ impl Writing<'_> {
                 Ok(())
             }
             Err(failed) => {
-                // Bytes that stand behind the last batch now would be in doubt.
+                // Bytes after the last batch would be in doubt.
                 index.take_away(self.id);
                 index.unlink(self.id);
                 match failed {
                     NotAppended::Segment(error) => Err(error),
                     NotAppended::File(error) if is_full(&error) => {
                         if index.place.what == RepeatKind::Newest && held > 0 {
-                            // Only as many of these are retained as fit.
+                            // Segments beyond these bytes do not fit.
                             index.space.store(held, Ordering::Relaxed);
                         }
                         index.pause();

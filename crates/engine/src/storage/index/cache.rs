@@ -1,8 +1,7 @@
 //! Cache of runs between lookups: fronts, blocks, and the rows of matches.
 //!
-//! Invariants: no entry becomes untrue, since files of runs never change and their numbers are not
-//! used twice while the database is open.
-//! Concurrency: shared by all readers.
+//! Invariants: entries stay valid, since files of runs never change and their numbers are not
+//! reused while the database is open. Concurrency: shared by all readers.
 
 use super::front::Front;
 use super::key::KeyRange;
@@ -12,7 +11,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 
-/// Entries that fit into a cache, about.
+/// Approximate number of entries that fit into a cache.
 const ITEMS: usize = 64;
 
 /// Key of a cached part of a run.

@@ -1,21 +1,20 @@
 //! The records of indexes in the metadata: definitions, and runs.
 //!
-//! Invariants: an index has one to four fields, none twice; a run's record says where its front
-//! lies and what its checksum is, so that no other file is taken for it. Format:
-//! docs/format/index.md.
+//! Invariants: an index has one to four distinct fields; a run's record has the offset and the
+//! checksum of its front, so that no other file is taken for it. Format: docs/format/index.md.
 
 use crate::common::ids::TableId;
 use crate::metadata::catalog::Table;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::{FieldId, FieldType};
 
-/// Most fields of an index.
+/// Maximum number of fields of an index.
 pub(crate) const FIELDS_MAX: usize = 4;
 
 const DEFINITION_VERSION: u8 = 1;
 const RUN_VERSION: u8 = 1;
 
-/// The number of an index. Given again once nothing in the metadata bears it.
+/// The number of an index. Reused once the metadata do not refer to it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct IndexId(pub(crate) u32);
 
@@ -81,7 +80,7 @@ pub(super) fn number(cursor: &mut Cursor<'_>, what: &'static str) -> Result<u32,
 /// Numbers of types, one for each field of an index, then zeros.
 pub(crate) type Types = [u8; FIELDS_MAX];
 
-/// The types that the fields of an index have in its table now.
+/// The current types of the fields of an index in its table.
 pub(crate) fn types_in(table: &Table, definition: &IndexDefinition) -> Types {
     let fields = definition.fields.iter().filter_map(|id| table.field(*id));
     types_of(fields.map(|field| field.field_type))
@@ -104,21 +103,22 @@ fn take_types(cursor: &mut Cursor<'_>) -> Result<Types, DecodeError> {
     Ok(types)
 }
 
-/// A run, as the metadata name it: its segment and its number are the key.
+/// A run in the metadata: the key is its segment and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunRecord {
     pub(crate) index: IndexId,
-    /// Where the front begins, behind all blocks.
+    /// Offset of the front, which follows all blocks.
     pub(crate) front_offset: u64,
     pub(crate) front_bytes: u32,
     pub(crate) front_crc: u32,
     pub(crate) entries: u64,
     /// Rows of its leaves.
     pub(crate) rows: u64,
-    /// Numbers of the types that its values were of, one for each field, then zeros.
+    /// Numbers of the types of its values, one for each field, then zeros.
     pub(crate) types: Types,
-    /// With this run, the index covers all leaves that the segment had at this length; 0 = some are
-    /// still in no run.
+    /// Length of the segment up to which this run completes the index: together with the other
+    /// runs, it covers all leaves that the segment had at this length; 0 = some leaves are in no
+    /// run.
     pub(crate) complete_to: u64,
 }
 

@@ -1,34 +1,33 @@
 //! Counts of reads that filters made in vain, by field, and of reads that indexes spared; and the
-//! decisions that follow.
+//! resulting decisions.
 //!
-//! Reading a row is the unit. Counts halve each day, so that a field that was filtered by once is
+//! The unit is the read of one row. Counts halve each day, so that a field in a single filter is
 //! forgotten.
 //!
-//! Invariants: pure but for the counts; moments are of the monotonic clock, so that no setting of
-//! the clock makes or drops an index.
-//! Concurrency: the owner locks it, for no I/O.
+//! Invariants: pure except for the counts; moments are of the monotonic clock, so that setting the
+//! clock does not create or drop an index. Concurrency: the owner locks it, and not over I/O.
 
 use crate::common::ids::TableId;
 use headwater_types::FieldId;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Counts are worth half as much after this time.
+/// Time in which the weight of counts halves.
 const HALF_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// An index lives for this long, at the least.
+/// Minimum lifetime of an index.
 pub(crate) const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// Taking a row into an index costs as much as reading so many.
+/// Cost of indexing a row, in reads of a row.
 const COST_OF_A_ROW: u64 = 8;
-/// An index is made when the reads in vain are so many times its cost.
+/// An index is created when the reads in vain are this multiple of its cost.
 const MADE_AT: f64 = 2.0;
-/// An index is dropped when it spares in a day less than this share of its cost.
+/// An index is dropped when it spares less than this share of its cost in a day.
 const DROPPED_BELOW: f64 = 0.5;
-/// A filter that leaves more than one row of so many needs no index.
+/// A filter that matches more than one row in this number needs no index.
 const ROWS_PER_FOUND: u64 = 256;
-/// Fields that are counted, of all tables: of others nothing is known.
+/// Maximum number of counted fields, over all tables; other fields are not counted.
 const FIELDS_MAX: usize = 4_096;
 
-/// A sum that is worth less with time.
+/// A sum that decays with time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fading {
     rows: f64,
@@ -48,7 +47,7 @@ impl Fading {
     }
 }
 
-/// A count of rows to compute with.
+/// A number of rows as a float.
 fn rows_of(rows: u64) -> f64 {
     let few = u32::try_from(rows).map(f64::from);
     few.unwrap_or_else(|_| Duration::from_secs(rows).as_secs_f64())
@@ -59,7 +58,8 @@ fn rows_of(rows: u64) -> f64 {
 struct Counted {
     vain: Fading,
     spared: Fading,
-    /// Since when an index over it is there, as far as this process knows.
+    /// The moment since which this process knows of an index over the field; `None` without an
+    /// index.
     indexed: Option<Duration>,
 }
 
@@ -91,15 +91,15 @@ impl Demand {
         }
     }
 
-    /// An index over this field first spared a filter so many rows.
+    /// Records that an index with this first field has spared a filter `rows` rows.
     pub(crate) fn spared(&mut self, (table, field): (TableId, FieldId), rows: u64, now: Duration) {
         if let Some(counted) = self.counted(table, field) {
             counted.spared.add(rows, now);
         }
     }
 
-    /// The field of a table with the most to gain, where an index over it is worth making; its
-    /// table has so many rows.
+    /// The field of a table with the largest gain, if an index over it is worth creating; `rows` is
+    /// the size of the table.
     pub(crate) fn to_make(
         &self,
         table: TableId,
@@ -113,13 +113,13 @@ impl Demand {
             let vain = counted.vain.now(now);
             (vain >= least && !is_indexed(*field)).then_some((vain, *field))
         });
-        // Of equals the first field, so that the same counts make the same index.
+        // Of equal ones the first field, so that equal counts create the same index.
         let best = worth.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
         best.map(|(_, field)| field)
     }
 
-    /// Whether an index over a field, of a table with so many rows, is to be dropped. The index is
-    /// observed for its least lifetime, from now on where that has not begun.
+    /// True when an index over a field, of a table with this number of rows, should be dropped. The
+    /// index is observed for its minimum lifetime, starting now unless it has started before.
     pub(crate) fn is_to_drop(
         &mut self,
         (table, field): (TableId, FieldId),
@@ -134,13 +134,13 @@ impl Demand {
         now.saturating_sub(since) >= KEPT && counted.spared.now(now) < cost * DROPPED_BELOW
     }
 
-    /// The rows that an index over a field spares now.
+    /// The rows that an index over a field currently spares.
     pub(crate) fn worth(&self, table: TableId, field: FieldId, now: Duration) -> f64 {
         let counted = self.fields.get(&(table, field));
         counted.map_or(0.0, |counted| counted.spared.now(now))
     }
 
-    /// An index over a field is made, or dropped: earlier counts are void.
+    /// Resets the counts of a field, since an index over it was created or dropped.
     pub(crate) fn changed(&mut self, table: TableId, field: FieldId, indexed: Option<Duration>) {
         if let Some(counted) = self.counted(table, field) {
             *counted = Counted {
@@ -150,7 +150,7 @@ impl Demand {
         }
     }
 
-    /// The table was dropped.
+    /// Removes the counts of a dropped table.
     pub(crate) fn forget(&mut self, table: TableId) {
         self.fields.retain(|(of, _), _| *of != table);
     }
@@ -176,13 +176,13 @@ mod tests {
         assert_eq!(to_make(&demand, 1_000, HOUR), Some(FieldId(0)));
         assert_eq!(demand.to_make(TableId(1), 1_000, &|_| true, HOUR), None);
         assert_eq!(demand.to_make(TableId(2), 1_000, &|_| false, HOUR), None);
-        // A day later it is worth half.
+        // A day later the count has half the weight.
         assert_eq!(to_make(&demand, 1_000, HOUR * 25), None);
         assert_eq!(to_make(&demand, 500, HOUR * 25), Some(FieldId(0)));
-        // Of two the one that more reads filtered by.
+        // Of two fields the one with more reads in vain.
         demand.read((TableId(1), FieldId(7)), 90_000, 0, HOUR);
         assert_eq!(to_make(&demand, 1_000, HOUR), Some(FieldId(7)));
-        // Filters that find much need none.
+        // Filters that match many rows need no index.
         let mut demand = Demand::default();
         demand.read(PLACE, 1_000_000, 10_000, HOUR);
         assert_eq!(to_make(&demand, 1_000, HOUR), None);
@@ -197,7 +197,7 @@ mod tests {
         assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 25));
         assert!(demand.is_to_drop(PLACE, 1_000, HOUR * 26));
         assert!(!demand.is_to_drop(PLACE, 900, HOUR * 26));
-        // Of one that was there when the process began, a day has to be seen.
+        // An index that existed when the process started must be observed for a day.
         let mut demand = Demand::default();
         assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 99));
         assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 122));

@@ -1,8 +1,8 @@
 //! Files of runs: `DIR/segment/SEGMENT.NUMBER.idx`, written once from the first byte to the last.
 //!
-//! Invariants: a file is durable, name included, before the metadata name it; it is never changed.
-//! A writer takes entries in the order of their keys.
-//! Failure: a writer that fails removes what it wrote.
+//! Invariants: a file is durable, name included, before the metadata refer to it; it never changes.
+//! A writer receives entries in the order of their keys. Failure: a writer that fails removes its
+//! file.
 
 use super::definition::{IndexId, RunRecord, types_of};
 use super::front::{BlockPlace, Front};
@@ -18,9 +18,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The first bytes of a file.
 const MAGIC: [u8; 8] = *b"HWINDEX\x01";
-/// Loading a part of a run takes at most this share of the bytes that were read without it.
+/// Loading a part of a run takes at most one byte per this number of bytes read without the run.
 const LOADING_SHARE: u64 = 16;
-/// Bytes that are handed to the file at once, about.
+/// Approximate number of bytes that are written to the file at once.
 const WRITE_BYTES: usize = 256 << 10;
 
 /// The path of a run's file.
@@ -34,8 +34,8 @@ pub(crate) fn parse_name(name: &str) -> Option<(SegmentId, u64)> {
     Some((SegmentId(segment.parse().ok()?), number.parse().ok()?))
 }
 
-/// A run. Its file is removed when the metadata have forgotten it and the last reader has closed
-/// it.
+/// A run. Its file is removed when the metadata do not refer to it any more and the last reader has
+/// closed it.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) segment: SegmentId,
@@ -43,11 +43,12 @@ pub(crate) struct Run {
     pub(crate) record: RunRecord,
     path: PathBuf,
     files: Arc<dyn Files>,
-    /// The metadata do not name it any more.
+    /// Set when the metadata do not refer to the run any more.
     forgotten: AtomicBool,
     /// Set when the run cannot be read: it is not used any more.
     damaged: AtomicBool,
-    /// Bytes of leaves that were read without it since something of it was last worth loading.
+    /// Bytes of leaves that were read in place of the run since a part of it was last worth
+    /// loading.
     read_instead: AtomicU64,
 }
 
@@ -74,7 +75,7 @@ impl Run {
         &self.path
     }
 
-    /// The metadata do not name it any more.
+    /// Records that the metadata do not refer to the run any more.
     pub(crate) fn forget(&self) {
         self.forgotten.store(true, Ordering::Release);
     }
@@ -83,7 +84,7 @@ impl Run {
         self.damaged.load(Ordering::Acquire)
     }
 
-    /// The run is not used any more; logged once.
+    /// Stops the use of the run; logged once.
     pub(crate) fn set_damaged(&self, error: &Error) {
         if !self.damaged.swap(true, Ordering::AcqRel) {
             tracing::warn!(
@@ -93,10 +94,10 @@ impl Run {
         }
     }
 
-    /// True when so many bytes of the run are worth loading without being cached, for a reader that
-    /// would read `instead` bytes of leaves without them. Among many streams each reads little:
-    /// costs that one alone does not repay, they repay together, so that without space in the cache
-    /// little is lost.
+    /// True when `bytes` of the run are worth loading without being cached, for a reader that would
+    /// otherwise read `instead` bytes of leaves. Each of many streams reads little: costs that do
+    /// not pay for a single stream pay for all of them, so that little is lost without space in the
+    /// cache.
     pub(crate) fn is_worth_loading(&self, bytes: u64, instead: u64) -> bool {
         let before = self.read_instead.fetch_add(instead, Ordering::Relaxed);
         let is_worth = before.saturating_add(instead) / LOADING_SHARE >= bytes;
@@ -106,7 +107,7 @@ impl Run {
         is_worth
     }
 
-    /// A part of the file.
+    /// Reads a part of the file.
     fn read(&self, offset: u64, bytes: u32) -> Result<Vec<u8>> {
         let file = self
             .files
@@ -120,7 +121,7 @@ impl Run {
         Ok(out)
     }
 
-    /// The front, checked against the record.
+    /// Reads the front, and checks it against the record.
     pub(crate) fn front(&self) -> Result<Front> {
         let record = &self.record;
         let bytes = self.read(record.front_offset, record.front_bytes)?;
@@ -147,7 +148,7 @@ impl Run {
         Ok(front)
     }
 
-    /// A block of entries.
+    /// Reads a block of entries.
     pub(crate) fn block(&self, place: &BlockPlace) -> Result<Entries> {
         let bytes = self.read(place.offset, place.bytes)?;
         let crc = bytes.last_chunk::<4>().map(|crc| u32::from_le_bytes(*crc));
@@ -169,7 +170,7 @@ impl Drop for Run {
             && let Err(error) = self.files.remove(&self.path)
             && error.kind() != std::io::ErrorKind::NotFound
         {
-            // The next opening removes it: the metadata do not name it.
+            // The next opening removes the file: the metadata do not refer to it.
             tracing::warn!(path = %self.path.display(), %error, "cannot remove a part of an index");
         }
     }
@@ -183,7 +184,7 @@ pub(crate) struct RunWriter {
     number: u64,
     path: PathBuf,
     file: Arc<dyn File>,
-    /// Bytes that go to the file next; `written` is their offset.
+    /// Bytes that are written next; `written` is their offset.
     buffer: Vec<u8>,
     written: u64,
     block: Entries,
@@ -218,7 +219,7 @@ impl RunWriter {
         })
     }
 
-    /// Takes the next entry.
+    /// Adds the next entry.
     pub(crate) fn push(&mut self, key: &[u8], row: u32) -> Result<()> {
         if self.block.is_full() {
             self.end_block()?;
@@ -267,7 +268,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Ends the file and makes it durable, with its name. `front` has no blocks yet.
+    /// Completes the file and makes it durable, with its name. `front` has no blocks yet.
     pub(crate) fn finish(
         mut self,
         index: IndexId,
@@ -308,7 +309,7 @@ impl Drop for RunWriter {
         if !self.is_finished
             && let Err(error) = self.files.remove(&self.path)
         {
-            // The next opening removes it: the metadata do not name it.
+            // The next opening removes the file: the metadata do not refer to it.
             tracing::warn!(path = %self.path.display(), %error, "cannot remove a part of an index that was not finished");
         }
     }

@@ -1,7 +1,7 @@
 //! The front of a run's file: the leaves that the run covers, and the locations of its blocks.
 //!
-//! Invariants: leaves are sorted by stream, offset and first row, so those of a stream stand
-//! together; rows are numbered over all of them in this order, from 0. Blocks are in the order of
+//! Invariants: leaves are sorted by stream, offset and first row, so the leaves of a stream are
+//! contiguous; rows are numbered over all leaves in this order, from 0. Blocks are in the order of
 //! their keys. Format: docs/format/index.md.
 
 use super::definition::{IndexId, number};
@@ -30,7 +30,7 @@ impl LeafSlot {
         (self.stream, self.entry.offset, self.entry.row_start)
     }
 
-    /// The number after that of its last row.
+    /// The number after its last row.
     pub(crate) fn end(&self) -> u32 {
         self.start.saturating_add(self.entry.count)
     }
@@ -43,7 +43,7 @@ pub(crate) struct BlockPlace {
     pub(crate) entries: u32,
     pub(crate) offset: u64,
     pub(crate) bytes: u32,
-    /// The checksum that it ends with, so that no block of another run is taken for it.
+    /// The checksum at the end of the block, so that no block of another run is taken for it.
     pub(crate) crc: u32,
 }
 
@@ -52,14 +52,14 @@ pub(crate) struct BlockPlace {
 pub(crate) struct Front {
     pub(crate) index: IndexId,
     pub(crate) segment: SegmentId,
-    /// With the types that the values had when they were taken in.
+    /// The fields, with the types that the values had when the run was written.
     pub(crate) fields: Vec<(FieldId, FieldType)>,
     pub(crate) leaves: Vec<LeafSlot>,
     pub(crate) blocks: Vec<BlockPlace>,
 }
 
 impl Front {
-    /// Leaves in their order, with their rows numbered. `None` when there are more than 2^32 rows.
+    /// Sorts leaves and numbers their rows. `None` when there are more than 2^32 rows.
     pub(crate) fn numbered(mut leaves: Vec<(StreamId, LeafEntry)>) -> Option<Vec<LeafSlot>> {
         leaves.sort_by_key(|(stream, entry)| (*stream, entry.offset, entry.row_start));
         let mut start = 0u32;
@@ -87,7 +87,7 @@ impl Front {
         part_of(&self.leaves, from..to, "leaves of a stream in an index run")
     }
 
-    /// The leaf of this entry, if the run covers it.
+    /// The slot of the leaf of this entry, if the run covers it.
     pub(crate) fn slot(&self, stream: StreamId, entry: &LeafEntry) -> Option<&LeafSlot> {
         let place = (stream, entry.offset, entry.row_start);
         let found = self.leaves.binary_search_by_key(&place, LeafSlot::place);
@@ -100,20 +100,20 @@ impl Front {
         self.slot(stream, entry).is_some()
     }
 
-    /// The leaf that a row lies in.
+    /// The leaf of a row.
     pub(crate) fn leaf_of(&self, row: u32) -> Option<&LeafSlot> {
         let behind = self.leaves.partition_point(|leaf| leaf.start <= row);
         let at = behind.checked_sub(1)?;
         self.leaves.get(at).filter(|leaf| row < leaf.end())
     }
 
-    /// The blocks that may hold keys of a range, which says where a key lies.
+    /// The blocks that may have keys of a range; `place` compares a key with the range.
     pub(crate) fn blocks_of(&self, place: impl Fn(&[u8]) -> std::cmp::Ordering) -> Range<usize> {
         let is_below = |b: &BlockPlace| place(&b.first_key) == std::cmp::Ordering::Less;
         let is_above = |b: &BlockPlace| place(&b.first_key) == std::cmp::Ordering::Greater;
         let from = self.blocks.partition_point(is_below).saturating_sub(1);
         let to = self.blocks.partition_point(|b| !is_above(b));
-        // Entries of one key may begin in the block before the first that begins with it.
+        // Entries of a key may start in the block before the first block that starts with it.
         from..to.max(from)
     }
 
@@ -156,8 +156,7 @@ impl Front {
         out
     }
 
-    /// Decodes the bytes of [`Front::encode`]; the blocks stand in front of them, from
-    /// `first_block` on.
+    /// Decodes the bytes of [`Front::encode`]; the blocks precede them, from `first_block` on.
     pub(crate) fn decode(bytes: &[u8], first_block: u64) -> Result<Front, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("version of a front")? != FRONT_VERSION {

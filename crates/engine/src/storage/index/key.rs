@@ -1,43 +1,44 @@
-//! Values as keys whose bytes are in the order of the values, and what conditions mean for keys.
+//! Encodes values as keys whose bytes have the order of the values, and conditions as ranges of
+//! keys.
 //!
-//! Invariants: where a value is not above another, its key is not above the other's; so of a row
-//! that meets a condition the key lies in the range of that condition. Different values may have
-//! one key (long text is cut): a row in a range is a candidate.
+//! Invariants: if a value is not above another, its key is not above the other's; so the key of a
+//! row that meets a condition is in the range of the condition. Different values may have the same
+//! key (long text is truncated): a row in a range is a candidate.
 
 use headwater_codec::entries::KEY_BYTES_MAX;
 use headwater_types::{Column, FieldId, ValueRef};
 use std::cmp::Ordering;
 
-/// Bytes of a text that stands before other fields in a key.
+/// Bytes of a text that precedes other fields in a key.
 const INNER_TEXT_BYTES: usize = 16;
-/// Begins the keys of an index over several fields, of rows with values in all of them.
+/// First byte of the keys of an index over several fields, for rows with values in all of them.
 const WHOLE: u8 = 1;
-/// The key of rows without a value in some of the fields: another version of such a row may have
-/// the missing values, so they are always candidates.
+/// The key of rows that have no value in some of the fields: another version of such a row may have
+/// the missing values, so these rows are always candidates.
 const PARTIAL: [u8; 1] = [0];
 
-/// One end of the values that meet conditions on a field.
+/// A bound of the values that meet conditions on a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ValueBound<'a> {
     pub(crate) value: ValueRef<'a>,
-    /// The value itself is among them.
+    /// True when the value itself meets the conditions.
     pub(crate) inclusive: bool,
 }
 
-/// The conditions on a field.
+/// The bounds of the conditions on a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct FieldBounds<'a> {
     pub(crate) low: Option<ValueBound<'a>>,
     pub(crate) high: Option<ValueBound<'a>>,
-    /// Both ends are the same value.
+    /// True when both bounds are the same value.
     pub(crate) is_equal: bool,
 }
 
-/// One end of a range of keys.
+/// A bound of a range of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Edge {
     bytes: Vec<u8>,
-    /// Keys are compared whole; otherwise only as many bytes of them as the edge has.
+    /// Keys are compared as a whole; otherwise only their prefix of the length of the edge.
     whole: bool,
     inclusive: bool,
 }
@@ -59,8 +60,8 @@ pub(crate) struct KeyRange {
 }
 
 impl KeyRange {
-    /// The keys of rows that meet conditions, for an index over these fields; `None` when no
-    /// condition is on the first one.
+    /// The range of the keys of rows that meet conditions, for an index over these fields; `None`
+    /// without a condition on the first field.
     pub(crate) fn of<'a>(
         fields: &[FieldId],
         bounds: impl Fn(FieldId) -> FieldBounds<'a>,
@@ -89,7 +90,7 @@ impl KeyRange {
         range
     }
 
-    /// The key of rows without a value in some of the fields.
+    /// The range of the key of rows that have no value in some of the fields.
     pub(crate) fn partial() -> KeyRange {
         let edge = Edge {
             bytes: PARTIAL.to_vec(),
@@ -102,7 +103,7 @@ impl KeyRange {
         }
     }
 
-    /// Where a key lies: below the range, in it, above it.
+    /// Position of a key relative to the range: below it, in it, above it.
     pub(crate) fn place(&self, key: &[u8]) -> Ordering {
         match self.low.compare(key) {
             Ordering::Less => return Ordering::Less,
@@ -134,8 +135,8 @@ fn edge(prefix: &[u8], bound: Option<ValueBound<'_>>, is_last: bool) -> Edge {
     }
 }
 
-/// Makes the key of a row, of an index over the fields with these columns. False for a row without
-/// a value in an index over one field: it meets no condition.
+/// Makes the key of a row, for an index over the fields with these columns. False for a row without
+/// a value in an index over one field: the row meets no condition.
 pub(crate) fn put_row_key(columns: &[Option<&Column>], row: usize, out: &mut Vec<u8>) -> bool {
     out.clear();
     if columns.len() > 1 {
@@ -152,7 +153,7 @@ pub(crate) fn put_row_key(columns: &[Option<&Column>], row: usize, out: &mut Vec
     true
 }
 
-/// Puts a value behind the other components of a key; true when no other value has these bytes.
+/// Appends a value to the other components of a key; true when no other value has these bytes.
 fn put_component(value: ValueRef<'_>, is_last: bool, out: &mut Vec<u8>) -> bool {
     match value {
         ValueRef::F64(v) => out.extend_from_slice(&float(v).to_be_bytes()),
@@ -179,7 +180,7 @@ fn put_text(text: &[u8], is_last: bool, out: &mut Vec<u8>) -> bool {
     false
 }
 
-/// A float as an integer of the same order: -0 as 0, every NaN above all numbers.
+/// A float as an integer with the same order: -0 as 0, every NaN above all numbers.
 fn float(value: f64) -> u64 {
     if value.is_nan() {
         return u64::MAX;

@@ -1,8 +1,7 @@
 //! Looks keys up in runs, through bounded caches.
 //!
-//! Invariants: no cache entry becomes untrue, since files of runs never change and their numbers
-//! are not used twice while the database is open.
-//! Concurrency: caches are shared; I/O holds no lock.
+//! Invariants: cache entries stay valid, since files of runs never change and their numbers are not
+//! reused while the database is open. Concurrency: caches are shared; no lock is held over I/O.
 //! Failure: an unreadable part marks its run as damaged.
 
 use super::cache::{CachedPart, Key};
@@ -16,10 +15,10 @@ use headwater_types::invariant::{part_of, wide};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Of so few blocks the entries are counted, of more they are estimated.
+/// Maximum number of blocks whose entries are counted; in more blocks they are estimated.
 const COUNTED_BLOCKS: usize = 2;
 
-/// A run that something is looked up in.
+/// Lookups in a run.
 pub(crate) struct Lookup<'a> {
     indexes: &'a Indexes,
     run: &'a Run,
@@ -27,7 +26,7 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// `None` when the run cannot be read: the leaves that it covers are read instead.
+    /// `None` when the run cannot be read: its leaves are read instead.
     pub(crate) fn new(indexes: &'a Indexes, run: &'a Run) -> Option<Lookup<'a>> {
         if run.is_damaged() {
             return None;
@@ -41,18 +40,18 @@ impl<'a> Lookup<'a> {
         })
     }
 
-    /// True when a lookup in this run needs not load its front.
+    /// True when a lookup in this run does not have to load its front.
     pub(crate) fn is_at_hand(indexes: &Indexes, run: &Run) -> bool {
         indexes.caches.get(&Key::Front(run.number)).is_some()
     }
 
-    /// True when the rows of a range need not be looked up again.
+    /// True when the rows of a range are cached.
     pub(crate) fn has_rows(&self, range: &KeyRange) -> bool {
         let key = Key::Rows(self.run.number, range.clone());
         self.indexes.caches.get(&key).is_some()
     }
 
-    /// The number of entries in a range, about.
+    /// Approximate number of entries in a range. `None` when the run cannot be read.
     pub(crate) fn estimate(&self, range: &KeyRange) -> Option<u64> {
         let blocks = self.front.blocks_of(|key| range.place(key));
         if blocks.len() <= COUNTED_BLOCKS {
@@ -62,7 +61,7 @@ impl<'a> Lookup<'a> {
         Some(inside.iter().map(|block| u64::from(block.entries)).sum())
     }
 
-    /// The numbers of the rows whose keys lie in a range, rising. `None` when the run cannot be
+    /// The numbers of the rows whose keys are in a range, sorted. `None` when the run cannot be
     /// read.
     pub(crate) fn rows(&self, range: &KeyRange) -> Option<Arc<Vec<u32>>> {
         let key = Key::Rows(self.run.number, range.clone());

@@ -1,17 +1,16 @@
-//! Heavy indexes: which rows of a segment have a value, for values that may stand anywhere.
+//! Secondary indexes: the rows of a segment that have a value, wherever they are.
 //!
-//! An index has *runs*: files beside a segment, each with the values of some of its leaves in
-//! order. A run says which leaves those are, so a lookup takes the candidates of the leaves that
-//! runs cover, and reads all other leaves.
+//! An index has *runs*: files beside a segment, each with the sorted values of some of its leaves.
+//! A run lists its leaves, so a lookup returns the candidates in the leaves that runs cover, and
+//! reads all other leaves.
 //!
-//! Invariants: a run is true as long as its segment exists, since committed leaves never change;
-//! its answers are *candidates*, which are read and filtered like any other rows, so that deletes,
-//! expiry and later versions of a row need nothing here. A run counts from its commit in the
-//! metadata to the one that forgets it; a file that the metadata do not name is no run.
-//! Concurrency: [`Indexes`] is shared; its lock is held for no I/O and for no other lock. Files are
-//! removed when their last reader closes them.
-//! Failure: a run that is missing or damaged is passed over, and the leaves that it covers are
-//! read; the builder makes it again. Format: docs/format/index.md.
+//! Invariants: a run is valid as long as its segment exists, since committed leaves never change;
+//! its results are *candidates*, which are read and filtered like any other rows, so that deletes,
+//! expiry and later versions of a row need no special case here. A run counts from its commit in
+//! the metadata to the commit that removes it; a file without a record in the metadata is not a
+//! run. Concurrency: [`Indexes`] is shared; its lock is not held over I/O or while another lock is
+//! taken. Files are removed when their last reader closes them. Failure: a missing or damaged run
+//! is ignored, and its leaves are read; the builder creates it again. Format: docs/format/index.md.
 
 mod cache;
 mod definition;

@@ -1,8 +1,8 @@
-//! The policy of a table for its indexes as a whole: whether some are made automatically, and how
-//! many bytes all of them may take.
+//! The policy of a table for all of its indexes: whether indexes are created automatically, and
+//! their maximum bytes together.
 //!
-//! Invariants: an index that was made automatically is known as such by its number and its name, so
-//! that one that is created again under either counts as created by a user. Format:
+//! Invariants: an automatically created index is identified by its number and its name, so that an
+//! index that is created again with either counts as created by a user. Format:
 //! docs/format/index.md.
 
 use super::definition::{IndexDefinition, IndexId, number};
@@ -12,14 +12,14 @@ use headwater_types::invariant::wide;
 /// Limit of the bytes of a table's indexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexBudget {
-    /// So many hundredths of the bytes of the table's segments.
+    /// Percentage of the bytes of the table's segments.
     Percent(u32),
-    /// So many bytes.
+    /// Number of bytes.
     Bytes(u64),
 }
 
 impl IndexBudget {
-    /// Bytes that a table of so many bytes gives its indexes.
+    /// Maximum bytes of the indexes of a table of `table_bytes` bytes.
     #[must_use]
     pub fn bytes_of(self, table_bytes: u64) -> u64 {
         match self {
@@ -35,14 +35,14 @@ impl IndexBudget {
 /// The policy of a table for its indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexPolicy {
-    /// Indexes are made, and dropped again, according to the rows that filters read in vain.
+    /// Indexes are created, and dropped again, according to the rows that filters read in vain.
     pub auto: bool,
-    /// Limit for all indexes of the table, those created by users included; `None` = 10 % where
-    /// indexes are made automatically, else as much as they need.
+    /// Limit for all indexes of the table, including indexes created by users; `None` = 10 % where
+    /// indexes are created automatically, otherwise no limit.
     pub budget: Option<IndexBudget>,
 }
 
-/// The budget where none was set, and indexes are made automatically.
+/// The budget where it is not set, and indexes are created automatically.
 const BUDGET: IndexBudget = IndexBudget::Percent(10);
 
 impl IndexPolicy {
@@ -53,7 +53,7 @@ impl IndexPolicy {
     }
 }
 
-/// A policy, with the indexes that it has made.
+/// A policy, with the indexes that it has created.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PolicyRecord {
     pub(crate) policy: IndexPolicy,
@@ -63,7 +63,7 @@ pub(crate) struct PolicyRecord {
 const VERSION: u8 = 1;
 
 impl PolicyRecord {
-    /// True for an index that was made automatically.
+    /// True for an index that was created automatically.
     pub(crate) fn has_made(&self, index: &IndexDefinition) -> bool {
         let mut made = self.made.iter();
         made.any(|(id, name)| *id == index.id && *name == index.name)
@@ -119,5 +119,5 @@ impl PolicyRecord {
     }
 }
 
-/// Most indexes that are made automatically for a table.
+/// Maximum number of indexes that are created automatically for a table.
 pub(crate) const MADE_MAX: usize = 8;

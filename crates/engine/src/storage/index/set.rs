@@ -1,8 +1,9 @@
 //! The indexes of an open database, and their runs.
 //!
-//! Invariants: a run is listed here from its commit to the one that forgets it. Where a segment is
-//! *complete to* a length, its runs cover every leaf that the segment had at that length.
-//! Concurrency: locks are held for no I/O and for no other; readers take lists that do not change.
+//! Invariants: a run is listed here from its commit to the commit that removes it. Where a segment
+//! is *complete to* a length, its runs cover every leaf that the segment had at that length.
+//! Concurrency: locks are not held over I/O or while another lock is taken; readers receive
+//! immutable lists.
 
 use super::cache::Caches;
 use super::definition::{IndexDefinition, IndexId, RunRecord, Types};
@@ -18,38 +19,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// When filters use indexes.
+/// Use of indexes by filters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexUse {
-    /// Where they are expected to be faster.
+    /// Where indexes are expected to be faster.
     #[default]
     ByCost,
-    /// Wherever they can be used.
+    /// Wherever indexes can be used.
     Always,
-    /// Nowhere at all.
+    /// Indexes are not used.
     Never,
 }
 
 /// The runs of an index beside a segment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SegmentRuns {
-    /// None of them damaged, as far as is known.
+    /// The runs; none is known to be damaged.
     pub(crate) runs: Vec<Arc<Run>>,
-    /// All leaves are covered that the segment had at this length; 0 = nothing is known.
+    /// Length of the segment up to which all leaves are covered; 0 = unknown.
     pub(crate) complete_to: u64,
 }
 
 impl SegmentRuns {
-    /// Runs that cannot be used any more: they are damaged, or contain values of other types than
-    /// these.
+    /// Numbers of runs that cannot be used any more: damaged ones, and runs with values of other
+    /// types than these.
     pub(crate) fn useless(&self, types: Types) -> Vec<u64> {
         let runs = self.runs.iter();
         let useless = runs.filter(|run| run.is_damaged() || run.record.types != types);
         useless.map(|run| run.number).collect()
     }
 
-    /// The records of runs that promise more than `complete_to`, as they are once the runs `gone`
-    /// are removed: the remaining records must not say that nothing is missing.
+    /// New records for the remaining runs whose records state more than `complete_to`, for the
+    /// removal of the runs `gone`: no remaining record may state that leaves are covered that are
+    /// not.
     pub(crate) fn lowered(&self, gone: &[u64], complete_to: u64) -> Vec<RunChange> {
         let staying = self.runs.iter().filter(|run| !gone.contains(&run.number));
         let promising = staying.filter(|run| run.record.complete_to > complete_to);
@@ -79,17 +81,17 @@ pub(crate) struct Indexes {
     pub(super) files: Arc<dyn Files>,
     pub(super) dir: PathBuf,
     state: Mutex<State>,
-    /// Held while runs are made or forgotten, or definitions change.
+    /// Locked while runs are created or removed, or definitions change.
     changing: Mutex<()>,
-    /// Segments that could not be taken in, with the index and their length then.
+    /// Segments that could not be indexed, with the index and their length at that time.
     left_alone: Mutex<HashSet<(SegmentId, IndexId, u64)>>,
-    /// The background makes no runs before this moment of the monotonic clock: making one failed.
+    /// The background creates no runs before this moment of the monotonic clock, after a failure.
     postponed_to: Mutex<Duration>,
     any: AtomicBool,
-    /// By table, where it says something.
+    /// Policies by table; only tables that have one.
     policies: Mutex<Arc<BTreeMap<TableId, PolicyRecord>>>,
     any_policy: AtomicBool,
-    /// Reads that filters made in vain, of tables that make indexes automatically.
+    /// Reads that filters made in vain, of tables that create indexes automatically.
     demand: Mutex<Demand>,
     next_run: AtomicU64,
     usage: AtomicU8,
@@ -97,7 +99,7 @@ pub(crate) struct Indexes {
 }
 
 impl Indexes {
-    /// No indexes; files of runs lie in `dir`. Lookups keep about so many bytes.
+    /// No indexes; files of runs are in `dir`. Lookups cache about `cache_bytes` bytes.
     pub(crate) fn new(files: &Arc<dyn Files>, dir: &Path, cache_bytes: usize) -> Indexes {
         Indexes {
             files: Arc::clone(files),
@@ -172,7 +174,7 @@ impl Indexes {
         self.any_policy.load(Ordering::Acquire)
     }
 
-    /// Whether reads in vain by filters of a table are counted.
+    /// True when reads in vain by filters of a table are counted.
     pub(crate) fn counts(&self, table: TableId) -> bool {
         let policies = self.any_policy().then(|| Arc::clone(&self.policies.lock()));
         let own = policies.as_ref().and_then(|all| all.get(&table));
@@ -201,7 +203,7 @@ impl Indexes {
         &self.dir
     }
 
-    /// True when there is no index at all.
+    /// True when no index exists.
     pub(crate) fn is_empty(&self) -> bool {
         !self.any.load(Ordering::Acquire)
     }
@@ -241,7 +243,7 @@ impl Indexes {
         runs.map(|run| (run.segment, run.number)).collect()
     }
 
-    /// Forgets runs that do not exist: the leaves that they covered have to be indexed again.
+    /// Removes missing runs: their leaves have to be indexed again.
     pub(crate) fn forget_places(&self, gone: &HashSet<(SegmentId, u64)>) {
         let mut state = self.state.lock();
         for runs in state.runs.values_mut() {
@@ -254,14 +256,14 @@ impl Indexes {
         }
     }
 
-    /// An index is there from now on.
+    /// Adds an index.
     pub(crate) fn add_definition(&self, definition: IndexDefinition) {
         let mut state = self.state.lock();
         Arc::make_mut(&mut state.definitions).push(Arc::new(definition));
         self.any.store(true, Ordering::Release);
     }
 
-    /// Indexes are dropped, with all their runs.
+    /// Removes indexes, with all their runs.
     pub(crate) fn remove_definitions(&self, gone: &[IndexId]) {
         let mut state = self.state.lock();
         Arc::make_mut(&mut state.definitions).retain(|known| !gone.contains(&known.id));
@@ -299,7 +301,7 @@ impl Indexes {
         forget(&forgotten);
     }
 
-    /// The segments are removed, and so are their runs.
+    /// Removes the runs of removed segments.
     pub(crate) fn forget_segments(&self, gone: &[SegmentId]) {
         let mut state = self.state.lock();
         let mut forgotten = Vec::new();
@@ -314,7 +316,7 @@ impl Indexes {
         forget(&forgotten);
     }
 
-    /// A segment that cannot be read at this length is not looked at again.
+    /// Excludes a segment that cannot be read at this length from indexing.
     pub(crate) fn leave_alone(&self, segment: SegmentId, index: IndexId, length: u64) {
         self.left_alone.lock().insert((segment, index, length));
     }
@@ -323,7 +325,7 @@ impl Indexes {
         self.left_alone.lock().contains(&(segment, index, length))
     }
 
-    /// The background makes no runs before this moment of the monotonic clock.
+    /// The background creates no runs before this moment of the monotonic clock.
     pub(crate) fn postpone_to(&self, moment: Duration) {
         *self.postponed_to.lock() = moment;
     }
@@ -332,7 +334,7 @@ impl Indexes {
         now < *self.postponed_to.lock()
     }
 
-    /// When filters use indexes.
+    /// The current use of indexes by filters.
     pub(crate) fn usage(&self) -> IndexUse {
         match self.usage.load(Ordering::Relaxed) {
             1 => IndexUse::Always,
@@ -351,7 +353,7 @@ impl Indexes {
     }
 }
 
-/// The files are removed with their last reader.
+/// Files are removed when their last reader closes them.
 fn forget(runs: &[Arc<Run>]) {
     for run in runs {
         run.forget();

@@ -13,14 +13,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A snapshot that is there.
+/// A named snapshot that has not ended.
 #[derive(Debug)]
 pub(crate) struct NamedSnapshot {
     pub(crate) number: u64,
     pub(crate) record: SnapshotRecord,
-    /// Of the segments in the record, in that order.
+    /// Files of the segments in the record, in the same order.
     pub(crate) files: Arc<[Arc<SegmentFile>]>,
-    /// The value opened to read the snapshot last; its type is known to the module that opens it.
+    /// The value that was last opened to read the snapshot; its type is known to the module that
+    /// opens it.
     pub(crate) opened: Mutex<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
@@ -43,7 +44,7 @@ impl NamedSnapshot {
         self.number.to_string()
     }
 
-    /// Its segments that are part of nothing but snapshots, and their bytes.
+    /// Its segments that only snapshots refer to, and their bytes.
     pub(crate) fn replaced(&self) -> impl Iterator<Item = (SegmentId, u64)> + '_ {
         let segments = self.record.segments.iter().zip(self.files.iter());
         let replaced = segments.filter(|(_, file)| file.is_replaced());
@@ -57,18 +58,19 @@ pub(crate) struct NamedSnapshots(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// By number, which is the order in which they were made.
+    /// By number, in the order of creation.
     there: BTreeMap<u64, Arc<NamedSnapshot>>,
     /// Snapshots that ended without being dropped and are remembered.
     ended: BTreeMap<u64, SnapshotRecord>,
     /// The next number.
     next: u64,
-    /// Until then no more of them end because the disk is full.
+    /// Before this moment no further snapshot ends because the disk is full.
     patient_until: Option<Duration>,
 }
 
 impl NamedSnapshots {
-    /// Creates the list that the metadata name. `live` has the files of the segments of partitions.
+    /// Creates the list from the records of the metadata. `live` has the files of the segments of
+    /// partitions.
     pub(crate) fn load(
         meta: &Meta,
         store: &Store,
@@ -105,7 +107,7 @@ impl NamedSnapshots {
         Ok(NamedSnapshots(Mutex::new(inner)))
     }
 
-    /// All of them, the oldest first.
+    /// All snapshots, the oldest first.
     pub(crate) fn all(&self) -> Vec<Arc<NamedSnapshot>> {
         self.0.lock().there.values().cloned().collect()
     }
@@ -114,14 +116,14 @@ impl NamedSnapshots {
         self.0.lock().there.is_empty()
     }
 
-    /// The one of this name.
+    /// The snapshot of this name.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<NamedSnapshot>> {
         let inner = self.0.lock();
         let mut there = inner.there.values();
         there.find(|s| s.record.name == name).cloned()
     }
 
-    /// The newest of this name that ended without being dropped, if it is remembered.
+    /// The newest snapshot of this name that ended without being dropped, if it is remembered.
     pub(crate) fn find_ended(&self, name: &str) -> Option<SnapshotRecord> {
         let inner = self.0.lock();
         let mut ended = inner.ended.values().rev();
@@ -135,7 +137,7 @@ impl NamedSnapshots {
         ended.map(|(n, record)| (*n, record.clone())).collect()
     }
 
-    /// A number that none had.
+    /// A number that no snapshot has had.
     pub(crate) fn take_number(&self) -> u64 {
         let mut inner = self.0.lock();
         let number = inner.next.max(1);
@@ -143,14 +145,14 @@ impl NamedSnapshots {
         number
     }
 
-    /// One more, which the metadata name.
+    /// Adds a snapshot that is in the metadata.
     pub(crate) fn put(&self, snapshot: Arc<NamedSnapshot>) {
         self.0.lock().there.insert(snapshot.number, snapshot);
     }
 
-    /// Removes a snapshot that the metadata do not name any more, and releases its files. The
-    /// record of one that ended without being dropped stays; the remembered ones of these numbers
-    /// are removed.
+    /// Removes a snapshot that is not in the metadata any more, and releases its files. The record
+    /// of a snapshot that ended without being dropped stays; the remembered snapshots with the
+    /// numbers in `forget` are removed.
     pub(crate) fn take_away(&self, number: u64, ended: Option<SnapshotRecord>, forget: &[u64]) {
         let gone = {
             let mut inner = self.0.lock();
@@ -171,7 +173,7 @@ impl NamedSnapshots {
         }
     }
 
-    /// Bytes of files that are there for snapshots only.
+    /// Bytes of files that only snapshots retain.
     pub(crate) fn kept_bytes(&self) -> u64 {
         let all = self.all();
         let mut files: BTreeMap<SegmentId, u64> = BTreeMap::new();
@@ -182,12 +184,12 @@ impl NamedSnapshots {
         files.values().sum()
     }
 
-    /// Whether one may end now because the disk is full.
+    /// True when a snapshot may end now because the disk is full.
     pub(crate) fn may_give_way(&self, now: Duration) -> bool {
         self.0.lock().patient_until.is_none_or(|until| now >= until)
     }
 
-    /// Allows the next end at `at`: the bytes that the last one freed are counted first.
+    /// Allows the next end at `at`: the bytes that the last end freed are counted first.
     pub(crate) fn give_way_again_at(&self, at: Duration) {
         self.0.lock().patient_until = Some(at);
     }

@@ -14,12 +14,12 @@ const VERSION: u8 = 1;
 pub enum SnapshotEnd {
     /// The snapshot was older than [`crate::Options::snapshot_age_max`].
     Age,
-    /// Snapshots retained more than [`crate::Options::snapshot_bytes_max`], and this one was the
-    /// oldest.
+    /// Snapshots retained more than [`crate::Options::snapshot_bytes_max`], and this snapshot was
+    /// the oldest.
     Bytes,
-    /// The disk was full, and it was the oldest.
+    /// The disk was full, and this snapshot was the oldest.
     FullDisk,
-    /// More was deleted since than can be remembered for it.
+    /// More deletes followed than can be stored for the snapshot.
     Deletes,
 }
 
@@ -52,29 +52,29 @@ impl SnapshotEnd {
     }
 }
 
-/// When a snapshot ended, and why.
+/// Instant and reason of the end of a snapshot.
 pub(crate) type Ended = (Timestamp, SnapshotEnd);
 
 /// The record of a snapshot, beside its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SnapshotRecord {
     pub(crate) name: String,
-    /// The moment of its creation: values that had expired then are not part of it.
+    /// The moment of its creation: values that had expired then are not part of the snapshot.
     pub(crate) moment: Moment,
-    /// Everything up to this record of the log is part of it.
+    /// Sequence of the last record of the log that is part of the snapshot.
     pub(crate) sequence: Sequence,
     pub(crate) tables: u64,
     pub(crate) streams: u64,
     /// Events in its segments.
     pub(crate) events: u64,
-    /// `None` = it is there.
+    /// `None` = the snapshot has not ended.
     pub(crate) ended: Option<Ended>,
-    /// The segments that it names, rising, with the bytes of them that count.
+    /// Its segments, sorted, with the bytes of each that count.
     pub(crate) segments: Vec<(SegmentId, u64)>,
 }
 
 impl SnapshotRecord {
-    /// The same, of one that has ended.
+    /// The record of the same snapshot after its end.
     pub(crate) fn ended(&self, ended: Ended) -> SnapshotRecord {
         SnapshotRecord {
             ended: Some(ended),

@@ -2,15 +2,15 @@
 //! docs/format/segment.md.
 //!
 //! Invariants: numbers are little-endian or LEB128; times and offsets are differences from their
-//! predecessors, so that most take few bytes.
-//! Failure: other bytes are refused with what was expected and where.
+//! predecessors, so that most take few bytes. Failure: invalid bytes are refused with an error that
+//! has the expected value and the offset.
 
 use crate::common::ids::{Sequence, StreamId};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::{ClosedRange, Level, Timestamp};
 
-/// Where rows of one stream lie in a leaf. A leaf may be shared by several streams, each with a
-/// range of its rows.
+/// Location of the rows of one stream in a leaf. A leaf may be shared by several streams, each with
+/// a range of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeafEntry {
     /// Time of the first row.
@@ -40,7 +40,7 @@ impl LeafEntry {
     }
 }
 
-/// Where a block of buckets lies.
+/// Location of a block of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockEntry {
     pub(crate) level: Level,
@@ -67,28 +67,28 @@ pub(crate) struct StreamDelta {
     /// Offset and first row of leaves that left the main run.
     pub(crate) removed: Vec<(u64, u32)>,
     pub(crate) added: Vec<LeafEntry>,
-    /// The late runs there were are folded into the main run.
+    /// True when the existing late runs are merged into the main run.
     pub(crate) clear_late: bool,
     pub(crate) late_runs: Vec<Vec<LeafEntry>>,
-    /// Base level of the pyramid, when it has one.
+    /// Base level of the pyramid, if there is one.
     pub(crate) base: Option<Level>,
-    /// Offsets of blocks that are no longer true.
+    /// Offsets of blocks that are no longer valid.
     pub(crate) removed_blocks: Vec<u64>,
     pub(crate) added_blocks: Vec<BlockEntry>,
-    /// Where levels above the base are not true; replaces the list before.
+    /// Ranges in which levels above the base are stale; replaces the previous list.
     pub(crate) stale: Option<Vec<ClosedRange>>,
     pub(crate) covers: Vec<Cover>,
-    /// The newest row of the main run, when it changed; no bytes = it must be looked up in the
-    /// newest leaf.
+    /// The newest row of the main run, if it changed; no bytes = it must be looked up in the newest
+    /// leaf.
     pub(crate) last_row: Option<Box<[u8]>>,
 }
 
 /// The parts of a stream's change that a reader decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parts {
-    /// Everything that the change says.
+    /// The whole change.
     All,
-    /// The stream's state: neither its key nor covers.
+    /// The stream's state: without its key and covers.
     State,
 }
 
@@ -100,7 +100,7 @@ const HAS_LAST_ROW: u8 = 16;
 const HAS_REMOVED: u8 = 32;
 const HAS_LATE: u8 = 64;
 
-/// The number of the next stream in a footer: they rise.
+/// Decodes the number of the next stream in a footer; numbers ascend.
 pub(super) fn next_stream(before: u32, cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
     let step = cursor.varint_up_to(u64::from(u32::MAX), "stream id")? as u32;
     match before.checked_add(step) {
@@ -109,12 +109,12 @@ pub(super) fn next_stream(before: u32, cursor: &mut Cursor<'_>) -> Result<u32, D
     }
 }
 
-/// The difference of two offsets, as it is written.
+/// The difference of two offsets, as it is encoded.
 pub(super) fn apart(offset: u64, from: u64) -> i64 {
     offset.cast_signed().wrapping_sub(from.cast_signed())
 }
 
-/// The offset of which [`apart`] gave the difference.
+/// The offset at a difference by [`apart`].
 pub(super) fn behind(from: u64, apart: i64) -> u64 {
     from.cast_signed().wrapping_add(apart).cast_unsigned()
 }
@@ -124,7 +124,7 @@ pub(super) fn put_count(count: usize, out: &mut Vec<u8>) {
     out.put_varint(count as u64);
 }
 
-/// The number of items that follow, of which each takes a byte at least.
+/// Decodes the number of items that follow; each takes at least one byte.
 pub(super) fn number_of(cursor: &mut Cursor<'_>, what: &'static str) -> Result<usize, DecodeError> {
     cursor.varint_up_to(cursor.remaining() as u64, what)
 }
@@ -140,7 +140,7 @@ fn put_leaves(leaves: &[LeafEntry], group_offset: u64, out: &mut Vec<u8>) {
         out.put_varint(u64::from(leaf.count));
         out.put_signed(apart(leaf.offset, group_offset));
         out.put_varint(u64::from(leaf.bytes));
-        // Whole leaves are the rule: one byte for them.
+        // Mostly leaves are not shared: one byte for these.
         if leaf.row_start == 0 && leaf.leaf_rows == leaf.count {
             out.put_u8(0);
         } else {
@@ -210,7 +210,7 @@ fn block(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<BlockEntry, Decod
     })
 }
 
-/// Decodes the ranges where levels above the base are not true.
+/// Decodes the ranges in which levels above the base are stale.
 fn stale_ranges(cursor: &mut Cursor<'_>) -> Result<Vec<ClosedRange>, DecodeError> {
     let count = cursor.varint_up_to(cursor.remaining() as u64 / 16, "stale ranges")?;
     let mut stale = Vec::with_capacity(count);
@@ -224,7 +224,7 @@ fn stale_ranges(cursor: &mut Cursor<'_>) -> Result<Vec<ClosedRange>, DecodeError
 }
 
 impl StreamDelta {
-    /// First and last time of the leaves added, which covers are written relative to.
+    /// First and last time of the added leaves, the base of the times in covers.
     fn hull(&self) -> (i64, i64) {
         let first = self.added.first().map_or(0, |l| l.first.as_nanos());
         (first, self.added.last().map_or(0, |l| l.last.as_nanos()))
@@ -302,8 +302,8 @@ impl StreamDelta {
         }
     }
 
-    /// Decodes the bytes of [`StreamDelta::encode`]. All of them must be there, whichever parts are
-    /// decoded.
+    /// Decodes the bytes of [`StreamDelta::encode`]. All of them must be present, whichever parts
+    /// are decoded.
     pub(super) fn decode(
         stream: StreamId,
         group_offset: u64,
@@ -353,7 +353,7 @@ impl StreamDelta {
         Ok(delta)
     }
 
-    /// Decodes the base level, and the blocks removed and added.
+    /// Decodes the base level, and the removed and added blocks.
     fn decode_pyramid(
         &mut self,
         group_offset: u64,
@@ -371,7 +371,7 @@ impl StreamDelta {
         Ok(())
     }
 
-    /// Decodes the covers, or skips them; the leaves added are there already.
+    /// Decodes the covers, or skips them; the added leaves are decoded already.
     fn decode_covers(
         &mut self,
         footer: Sequence,
@@ -399,7 +399,7 @@ impl StreamDelta {
         Ok(())
     }
 
-    /// Skips a change: retains nothing of it, and checks no more than its length requires.
+    /// Skips a change: stores nothing of it, and checks only its length.
     pub(super) fn skip(cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
         let flags = cursor.u8("stream flags")?;
         let count = |cursor: &mut Cursor<'_>| {

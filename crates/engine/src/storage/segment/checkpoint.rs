@@ -1,13 +1,13 @@
 //! The bytes of a checkpoint: the contents of a segment after a group, so that a reader needs
-//! neither the footers before it nor all of it. Docs: docs/format/segment.md.
+//! neither the footers before it nor the whole checkpoint. Docs: docs/format/segment.md.
 //!
-//! Long lists of leaves and blocks stand in *pages*; for every stream the *root* contains the
-//! locations and ranges of its pages, and the rest of its state. Pages that did not change since
-//! the checkpoint before are named again, not written again.
+//! Long lists of leaves and blocks are in *pages*; for every stream the *root* has the locations
+//! and ranges of its pages, and the rest of its state. Pages that did not change since the previous
+//! checkpoint are referred to, not written again.
 //!
-//! Invariants: a checkpoint equals the fold of the footers up to its own; pages of a list rise and
-//! do not overlap more than their entries do; every page and the root has a checksum.
-//! Failure: bytes that do not fit are refused; the reader folds the footers then.
+//! Invariants: a checkpoint equals the fold of the footers up to its own; pages of a list are
+//! sorted and overlap only as far as their entries do; every page and the root has a checksum.
+//! Failure: invalid bytes are refused; the reader folds the footers then.
 
 use super::change::{apart, behind, next_stream, number_of, put_count, skip_varints};
 use super::format::{BlockEntry, CheckpointPlace, Footer, LeafEntry, Parts, StreamDelta};
@@ -20,12 +20,12 @@ use headwater_types::invariant::part_of;
 use std::sync::Arc;
 
 const ROOT_VERSION: u8 = 1;
-/// Stands for the level where a page holds leaves.
+/// In place of a level for a page of leaves.
 const LEAVES: i64 = 41;
-/// Numbers of a page's location that are varints; its checksum follows.
+/// Number of varints in a page's location; its checksum follows.
 const LOCATION_VARINTS: usize = 9;
 
-/// Which list of a stream a page is a part of: leaves of its main run, or blocks of a level.
+/// The list of a stream that a page is part of: leaves of its main run, or blocks of a level.
 pub(super) type List = Option<Level>;
 
 /// The location of a page, and the range of its entries.
@@ -39,9 +39,9 @@ pub(crate) struct PageLocation {
     pub(super) entries: u32,
     /// Rows of its leaves, or buckets of its blocks.
     pub(super) rows: u64,
-    /// Where its first leaf or block lies; offsets in the page are relative to it.
+    /// Offset of its first leaf or block; offsets in the page are relative to it.
     pub(super) origin: u64,
-    /// Where the first of these begins within a leaf that streams share.
+    /// First row of the stream in its first leaf, which streams may share.
     pub(super) origin_row: u32,
     pub(super) offset: u64,
     pub(super) bytes: u32,
@@ -58,9 +58,9 @@ pub(crate) enum PageEntries {
 /// The state of a stream in a checkpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StreamHead {
-    /// By list and, of one list, in the order of its entries.
+    /// By list, and within a list in the order of its entries.
     pub(super) pages: Vec<PageLocation>,
-    /// Lists without pages, and everything that is no such list, as a change that adds all of it.
+    /// Lists without pages, and the rest of the state, as a change that adds all of it.
     pub(super) rest: StreamDelta,
 }
 
@@ -76,7 +76,8 @@ fn narrow(value: u64, cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
 }
 
 impl PageEntries {
-    /// The location of a page with these entries, but for offset and bytes. `None` for no entries.
+    /// The location of a page with these entries, without its offset, bytes and checksum. `None`
+    /// without entries.
     fn outline(&self) -> Option<PageLocation> {
         let nowhere = PageLocation {
             list: None,
@@ -118,7 +119,7 @@ impl PageEntries {
         }
     }
 
-    /// The bytes of a page, and its location, if it is written at `offset`. `None` for no entries.
+    /// The bytes of a page, and its location, if it is written at `offset`. `None` without entries.
     pub(super) fn encode(self, offset: u64) -> Option<(PageLocation, Vec<u8>)> {
         let outline = self.outline()?;
         let mut delta = StreamDelta::default();
@@ -165,7 +166,7 @@ impl PageEntries {
         }
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub(super) fn weight(&self) -> u64 {
         let bytes = match self {
             PageEntries::Leaves(leaves) => leaves.len() * size_of::<LeafEntry>(),
@@ -278,17 +279,18 @@ impl StreamHead {
 /// The part of a root before its streams.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RootFront {
-    /// The group that contains the root: a root is not taken for that of another.
+    /// Offset of the group that contains the root, so that the root of another group is not taken
+    /// for it.
     pub(super) group_offset: u64,
     pub(super) sequence: Sequence,
     /// Bytes of footers and checkpoints before this group.
     pub(super) index_bytes: u64,
-    /// Over how many sections the changes are spread that are folded here, this group's too.
+    /// Number of sections with the changes that are folded here, this group's included.
     pub(super) sections: u64,
     pub(super) table: Option<Arc<Table>>,
 }
 
-/// The bytes of a root: its streams rise.
+/// Encodes a root; its streams must be sorted.
 pub(super) fn encode_root(front: &RootFront, streams: &[(StreamId, StreamHead)]) -> Vec<u8> {
     let mut out = vec![ROOT_VERSION];
     out.put_varint(front.group_offset);
@@ -316,24 +318,24 @@ pub(super) fn encode_root(front: &RootFront, streams: &[(StreamId, StreamHead)])
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HeadLocation {
     stream: StreamId,
-    /// Where its head begins in the root.
+    /// Offset of the head in the root.
     at: u32,
     bytes: u32,
     crc: u32,
 }
 
-/// The index of a checkpoint's root, which is all of it that stays in memory.
+/// The index of a checkpoint's root, the only part of the root that stays in memory.
 #[derive(Debug, PartialEq)]
 pub(super) struct CheckpointIndex {
     pub(super) front: RootFront,
-    /// Offset and length of the footer that names it.
+    /// Offset and length of the footer that refers to the checkpoint.
     pub(super) footer: (u64, u32),
     pub(super) place: CheckpointPlace,
     heads: Box<[HeadLocation]>,
 }
 
 impl CheckpointIndex {
-    /// Where the root lies of a checkpoint that the footer at an offset names.
+    /// Offset of the root of a checkpoint that the footer at an offset refers to.
     pub(super) fn root_of(
         footer_offset: u64,
         footer: &Footer,
@@ -346,7 +348,7 @@ impl CheckpointIndex {
             .ok_or(wrong("a checkpoint that lies in its group"))
     }
 
-    /// Reads and checks all of a root.
+    /// Reads and checks the whole root.
     pub(super) fn read(
         bytes: &[u8],
         footer: &Footer,
@@ -365,12 +367,12 @@ impl CheckpointIndex {
         })
     }
 
-    /// Its streams, rising.
+    /// Its streams, sorted.
     pub(super) fn streams(&self) -> impl Iterator<Item = StreamId> + '_ {
         self.heads.iter().map(|head| head.stream)
     }
 
-    /// Bytes of all footers and checkpoints up to this one, this one included.
+    /// Bytes of all footers and checkpoints up to and including this one.
     pub(super) fn index_bytes(&self) -> u64 {
         let own = self.place.bytes() + u64::from(self.footer.1);
         self.front.index_bytes.saturating_add(own)
@@ -382,7 +384,7 @@ impl CheckpointIndex {
         part_of(&self.heads, from..to.max(from), "heads of a root")
     }
 
-    /// Where the heads of these streams stand in the file; `None` when there are none.
+    /// Location of the heads of these streams in the file; `None` when there are none.
     pub(super) fn place_of(&self, first: StreamId, last: StreamId) -> Option<(u64, u32)> {
         let heads = self.between(first, last);
         let (one, other) = (heads.first()?, heads.last()?);
@@ -391,7 +393,7 @@ impl CheckpointIndex {
         Some((root + u64::from(one.at), end.checked_sub(one.at)?))
     }
 
-    /// The heads of these streams, from the bytes at [`CheckpointIndex::place_of`].
+    /// Decodes the heads of these streams from the bytes at [`CheckpointIndex::place_of`].
     pub(super) fn heads_in(
         &self,
         first: StreamId,
@@ -416,7 +418,7 @@ impl CheckpointIndex {
         Ok(out)
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub(super) fn weight(&self) -> usize {
         size_of::<CheckpointIndex>() + self.heads.len() * size_of::<HeadLocation>() + 64
     }
@@ -451,7 +453,7 @@ fn decode_root(bytes: &[u8]) -> Result<(RootFront, Box<[HeadLocation]>), DecodeE
     Ok((front, heads(body, cursor)?))
 }
 
-/// Where the heads of a root's streams stand in it.
+/// Locations of the heads of a root's streams in the root.
 fn heads(body: &[u8], mut cursor: Cursor<'_>) -> Result<Box<[HeadLocation]>, DecodeError> {
     let found = number_of(&mut cursor, "stream count")?;
     let mut heads: Vec<HeadLocation> = Vec::new();
@@ -505,7 +507,7 @@ pub(crate) fn decodes_again(bytes: &[u8]) {
         PageEntries::Blocks(delta.added_blocks),
     ] {
         if let Some((place, page)) = entries.clone().encode(64) {
-            // Of blocks of several levels, or of leaves out of order, there are no pages.
+            // Blocks of several levels, or leaves out of order, have no pages.
             if let Ok(found) = PageEntries::decode(&place, &page) {
                 assert_eq!(found, entries);
             }
@@ -623,7 +625,7 @@ mod tests {
             damaged[at] ^= 1;
             assert!(decode_root(&damaged).is_err(), "{at}");
         }
-        // Of another group, or not wholly in its own.
+        // Of another group, or not completely in its own.
         let other = Footer {
             sequence: Sequence(8),
             ..footer()

@@ -1,10 +1,10 @@
 //! Ends a group: blocks get their locations, a checkpoint is written where one is due, the footer
 //! follows.
 //!
-//! Invariants: the state afterwards is what a reader of the file decodes; a checkpoint equals the
-//! fold of the footers, the one that names it included.
-//! Failure: nothing counts until the metadata name the group. Where the earlier contents of the
-//! segment cannot be read, the group is written without a checkpoint.
+//! Invariants: the resulting state equals the state that a reader of the file decodes; a checkpoint
+//! equals the fold of the footers, including the footer that refers to it. Failure: nothing counts
+//! until the metadata refer to the group. Where the earlier contents of the segment cannot be read,
+//! the group is written without a checkpoint.
 
 use super::checkpoint::{CheckpointIndex, RootFront, encode_root};
 use super::format::{CheckpointNote, CheckpointPlace, Footer, StreamDelta};
@@ -19,10 +19,10 @@ use crate::metadata::catalog::Table;
 use crate::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// Pages of streams of a segment that gets checkpoints, at the most: of more streams a checkpoint
-/// would hold mostly short lists, and take too long to write.
+/// Maximum number of pages of streams of a segment with checkpoints: with more streams a checkpoint
+/// would have mostly short lists, and take too long to write.
 const PAGES_MAX: usize = 64;
-/// Bytes that a footer takes for an entry of a leaf or a block, about.
+/// Approximate bytes of a footer for an entry of a leaf or a block.
 const ENTRY_BYTES: u64 = 10;
 
 /// The contents of a group's footer.
@@ -47,8 +47,8 @@ struct WrittenCheckpoint {
     root: Vec<u8>,
 }
 
-/// Ends a group that changes the contents of a segment. `touched` are the pages before it, rising,
-/// of all streams it changes.
+/// Ends a group that changes the contents of a segment. `touched` are the earlier pages of all
+/// streams that the group changes, sorted.
 pub(crate) fn close(
     store: &Store,
     group: &mut GroupWriter,
@@ -66,8 +66,8 @@ pub(crate) fn close(
     })
 }
 
-/// Ends a group of streams that the segment did not hold before; its pages are read when they are
-/// needed. `is_whole` = there was no group before, and none follows.
+/// Ends a group of streams that are new in the segment; its pages are read when they are needed.
+/// `is_whole` = the group is the only one.
 pub(crate) fn close_new(
     store: &Store,
     group: &mut GroupWriter,
@@ -94,7 +94,7 @@ pub(crate) fn close_new(
     finish(store, group, state, pages.as_ref(), end, sums)
 }
 
-/// Bytes of these changes in a footer, about.
+/// Approximate bytes of these changes in a footer.
 fn estimate(streams: &[StreamDelta]) -> u64 {
     let entries = streams.iter().map(|delta| {
         let late: usize = delta.late_runs.iter().map(Vec::len).sum();
@@ -103,8 +103,8 @@ fn estimate(streams: &[StreamDelta]) -> u64 {
     entries.sum::<usize>() as u64 * ENTRY_BYTES
 }
 
-/// Writes the rest of a group. `pages` = the pages that it changes, where a checkpoint may be
-/// written.
+/// Writes the rest of a group. `pages` = the pages that the group changes, where a checkpoint may
+/// be written.
 fn finish(
     store: &Store,
     group: &mut GroupWriter,
@@ -207,7 +207,7 @@ fn checkpoint(
     Ok(Some(WrittenCheckpoint { place, root }))
 }
 
-/// Takes the streams of a page into a checkpoint.
+/// Adds the streams of a page to a checkpoint.
 fn page(
     store: &Store,
     state: &SegmentState,

@@ -1,4 +1,4 @@
-//! Rows of a leaf, shared with the cache of decoded leaves where they stand in it.
+//! Rows of a leaf, shared with the cache of decoded leaves if they are in it.
 
 use super::format::LeafEntry;
 use crate::memory::{in_table_type, rows_between};
@@ -12,9 +12,9 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct LeafColumns {
     times: Arc<Vec<i64>>,
-    /// By field. A field that is not there has no value in the leaf.
+    /// By field. A field that is not in the list has no value in the leaf.
     columns: Vec<(FieldId, Arc<Column>)>,
-    /// The rows of `times` and `columns` that count.
+    /// The rows of `times` and `columns` that belong to the result.
     rows: Range<usize>,
 }
 
@@ -49,7 +49,7 @@ impl LeafColumns {
         self
     }
 
-    /// The rows, as they stand in [`LeafColumns::column`].
+    /// The positions of the rows in [`LeafColumns::column`].
     pub(crate) fn rows(&self) -> &Range<usize> {
         &self.rows
     }
@@ -58,13 +58,13 @@ impl LeafColumns {
         part_of(&self.times, self.rows.clone(), "rows of a leaf")
     }
 
-    /// A column of which [`LeafColumns::rows`] count.
+    /// A column; only [`LeafColumns::rows`] of it belong to the result.
     pub(crate) fn column(&self, field: FieldId) -> Option<&Column> {
         let found = self.columns.iter().find(|(f, _)| *f == field);
         found.map(|(_, column)| &**column)
     }
 
-    /// True when every column is of the type that its field has in the table.
+    /// True when every column has the current type of its field in the table.
     pub(crate) fn are_of(&self, table: &Table) -> bool {
         self.columns.iter().all(|(field, column)| {
             let known = table.field(*field);
@@ -72,7 +72,7 @@ impl LeafColumns {
         })
     }
 
-    /// The rows alone, in the types the table has now.
+    /// A copy of the rows, in the current types of the table.
     pub(crate) fn into_rows(self, table: &Table) -> Rows {
         let all = self.rows == (0..self.times.len());
         let rows = self.rows;
@@ -92,7 +92,7 @@ impl LeafColumns {
     }
 }
 
-/// The rows in the types the table has now.
+/// The rows in the current types of the table.
 pub(super) fn in_table_types(rows: Rows, table: &Table) -> Rows {
     let columns = rows.columns.into_iter();
     let columns = columns.map(|(f, c)| (f, in_table_type(c, table, f)));
@@ -108,7 +108,7 @@ pub(super) fn rows_in_leaf(entry: &LeafEntry, rows: &Range<usize>) -> Range<usiz
     start + rows.start..start + rows.end.min(entry.count as usize)
 }
 
-/// Pages that rows of a leaf lie in.
+/// Number of pages of these rows of a leaf.
 pub(super) fn pages_of(rows: &Range<usize>) -> u64 {
     let first = rows.start / headwater_codec::leaf::PAGE_ROWS;
     let end = rows.end.div_ceil(headwater_codec::leaf::PAGE_ROWS);

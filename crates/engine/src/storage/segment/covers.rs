@@ -1,8 +1,8 @@
-//! Which events of which streams are stored, as several groups say it, looked up by stream.
+//! Covers: the stored events of each stream, as several groups record them, looked up by stream.
 //!
-//! Invariants: sorted by stream; of one stream in the order they were given.
-//! Concurrency: plain data. One list for all streams: a list for each of many would take several
-//! times the memory.
+//! Invariants: sorted by stream; covers of one stream stay in the order of insertion. Concurrency:
+//! plain data. One list for all streams: a list for each of many streams would take several times
+//! the memory.
 
 use super::format::Cover;
 use crate::common::ids::StreamId;
@@ -13,7 +13,7 @@ use headwater_types::invariant::part_of;
 pub(crate) struct Covers(Vec<(StreamId, Cover)>);
 
 impl Covers {
-    /// These covers, in no order.
+    /// Builds the list from covers in any order of streams.
     pub(crate) fn of(mut covers: Vec<(StreamId, Cover)>) -> Covers {
         covers.sort_by_key(|(stream, _)| *stream);
         covers.shrink_to_fit();

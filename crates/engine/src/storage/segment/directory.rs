@@ -1,19 +1,19 @@
-//! The directory at the end of a footer that changes many pages of streams: where the changes of
-//! each page stand, so that a reader reads only the pages it needs. Docs: docs/format/segment.md.
+//! The directory at the end of a footer that changes many pages of streams: the locations of the
+//! changes of each page, so that a reader reads only the pages that it needs. Docs:
+//! docs/format/segment.md.
 //!
-//! Invariants: it repeats parts of the footer, and is the only location of none; its sections rise,
-//! lie between the front of the footer and the directory, and each has a checksum, as the front and
-//! the directory itself have.
-//! Failure: bytes that do not fit are refused; the reader decodes the whole footer then.
+//! Invariants: all of its contents repeat parts of the footer; its sections are sorted, are between
+//! the front of the footer and the directory, and each has a checksum, as have the front and the
+//! directory itself. Failure: invalid bytes are refused; the reader decodes the whole footer then.
 
 use crate::common::ids::StreamId;
 use headwater_codec::checksum::crc32c;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::invariant::{part_of, wide};
 
-/// Pages that a footer changes from which on it gets a directory.
+/// Minimum number of changed pages for a footer with a directory.
 pub(super) const DIRECTORY_PAGES: usize = 16;
-/// Its checksum and its length, which stand last.
+/// Bytes of its checksum and its length, at its end.
 const END_BYTES: usize = 8;
 
 /// The changes of one page in a footer.
@@ -21,14 +21,14 @@ const END_BYTES: usize = 8;
 pub(super) struct Section {
     /// The first stream changed.
     pub(super) first: StreamId,
-    /// Where its change begins in the footer.
+    /// Offset of the change of that stream in the footer.
     pub(super) at: u32,
     /// Bytes from there to the end of the last change of the page.
     pub(super) bytes: u32,
     pub(super) crc: u32,
 }
 
-/// Divides the changes of a footer into pages as they go by.
+/// Divides the changes of a footer into pages, one change after the other.
 pub(super) struct Sectioner {
     shift: u32,
     sections: Vec<Section>,
@@ -45,7 +45,7 @@ impl Sectioner {
     }
 
     pub(super) fn note(&mut self, stream: StreamId, from: usize, to: usize) {
-        // A footer is shorter than 4 GiB, as its trailer says.
+        // A footer is shorter than 4 GiB, as its trailer limits it.
         let (from, to) = (from as u32, to as u32);
         match self.sections.last_mut() {
             Some(last) if last.first.0 >> self.shift == stream.0 >> self.shift => {
@@ -101,13 +101,13 @@ pub(super) struct Directory {
     /// Bytes of the footer before its streams.
     pub(super) front_bytes: u32,
     pub(super) front_crc: u32,
-    /// One for each page that the footer changes, rising.
+    /// One for each page that the footer changes, sorted.
     pub(super) sections: Vec<Section>,
 }
 
 impl Directory {
-    /// Bytes of the directory at the end of a footer of which these are the last, the trailer left
-    /// out. `None` = fewer bytes than its length takes.
+    /// Bytes of the directory at the end of a footer, from the last bytes of the footer without its
+    /// trailer. `None` = `tail` is shorter than the length field.
     pub(super) fn bytes_at_end(tail: &[u8]) -> Option<u32> {
         tail.last_chunk::<4>()
             .map(|bytes| u32::from_le_bytes(*bytes))
@@ -158,11 +158,11 @@ impl Directory {
         let crc = crc32c(part_of(out, begin.., "a directory"));
         out.put_u32(crc);
         let bytes = out.len() - begin + size_of::<u32>();
-        // A footer is shorter than 4 GiB, as its trailer says.
+        // A footer is shorter than 4 GiB, as its trailer limits it.
         out.put_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
-    /// Decodes a directory, all of whose bytes these are; before it the footer has `before` bytes.
+    /// Decodes exactly the bytes of a directory, before which the footer has `before` bytes.
     pub(super) fn decode(bytes: &[u8], before: u32) -> Result<Directory, DecodeError> {
         let split = bytes.len().checked_sub(END_BYTES);
         let Some((said, end)) = split.map(|at| bytes.split_at(at)) else {

@@ -1,9 +1,9 @@
 //! The file of a segment, removed when it is not needed any more.
 //!
-//! Invariants: it is removed once, when the last reference is dropped, and only when the metadata
-//! name it neither as a part of the database nor for a named snapshot.
-//! Concurrency: shared by partitions, snapshots and readers; no lock.
-//! Failure: a file that cannot be removed is removed by the next opening.
+//! Invariants: the file is removed once, when the last reference is dropped, and only when the
+//! metadata refer to it neither as a part of the database nor for a named snapshot. Concurrency:
+//! shared by partitions, snapshots and readers; no lock. Failure: a file that cannot be removed is
+//! removed by the next opening.
 
 use crate::common::ids::SegmentId;
 use crate::storage::fast_index::Repeats;
@@ -22,9 +22,9 @@ pub(crate) struct SegmentFile {
     /// The fast indexes that repeat parts of the file.
     repeats: Arc<Repeats>,
     replaced: AtomicBool,
-    /// Named snapshots that keep it.
+    /// Number of named snapshots that retain the file.
     keepers: AtomicU32,
-    /// Something lies beside it that says so.
+    /// True when the `.kept` file exists beside it.
     was_kept: AtomicBool,
 }
 
@@ -35,8 +35,8 @@ pub(crate) fn kept_name(id: SegmentId) -> String {
 }
 
 impl SegmentFile {
-    /// Of this path on some files; `is_kept` = it is no part of the database, but named snapshots
-    /// are about to keep it.
+    /// The file at a path; `is_kept` = it is not part of the database, but named snapshots are
+    /// about to retain it.
     pub(super) fn new(
         id: SegmentId,
         (path, files): (PathBuf, Arc<dyn Files>),
@@ -58,12 +58,12 @@ impl SegmentFile {
         &self.path
     }
 
-    /// True when the metadata do not name the file any more.
+    /// True when the metadata do not refer to the file any more.
     pub(crate) fn is_replaced(&self) -> bool {
         self.replaced.load(Ordering::Acquire)
     }
 
-    /// The metadata does not name this file any more, but for named snapshots.
+    /// Records that the metadata do not refer to this file any more, except for named snapshots.
     pub(crate) fn set_replaced(&self) {
         self.replaced.store(true, Ordering::Release);
         if self.keepers.load(Ordering::Acquire) > 0 {
@@ -76,7 +76,7 @@ impl SegmentFile {
         self.keepers.load(Ordering::Acquire) > 0
     }
 
-    /// Retains the file for a named snapshot, also when it is replaced and has no reader.
+    /// Retains the file for a named snapshot, even when it is replaced and has no reader.
     pub(crate) fn keep(&self) {
         self.keepers.fetch_add(1, Ordering::AcqRel);
         if self.is_replaced() {
@@ -101,7 +101,7 @@ impl SegmentFile {
         let path = self.path.with_file_name(kept_name(self.id));
         match self.files.open(&path, OpenMode::CreateNew) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                // The next opening makes it.
+                // The next opening creates the file.
                 tracing::warn!(path = %path.display(), %error, "cannot mark a segment that only snapshots keep");
             }
             _ => {}
@@ -118,7 +118,7 @@ impl Drop for SegmentFile {
             kept.forget(self.id);
         }
         if let Err(error) = self.files.remove(&self.path) {
-            // The next opening removes it: the metadata does not name it.
+            // The next opening removes the file: the metadata do not refer to it.
             tracing::warn!(path = %self.path.display(), %error, "cannot remove a replaced segment");
         }
         if self.was_kept.load(Ordering::Acquire) {

@@ -1,8 +1,8 @@
 //! The bytes of a segment file: its header and the footers of its groups. Docs:
 //! docs/format/segment.md.
 //!
-//! Invariants: a footer ends with a 16-byte trailer (length, checksum, magic), so that one can be
-//! found from the end of a file without the metadata; numbers are little-endian or LEB128.
+//! Invariants: a footer ends with a 16-byte trailer (length, checksum, magic), so that it can be
+//! located from the end of a file without the metadata; numbers are little-endian or LEB128.
 
 use super::directory::{Directory, Sectioner};
 use crate::common::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
@@ -19,18 +19,18 @@ pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"HWFOOT\x00\x01";
 /// Bytes of a segment's header; the first group follows.
 pub(crate) const HEADER_BYTES: u64 = 64;
 const TRAILER_BYTES: usize = 16;
-/// Of a footer without a checkpoint.
+/// Version of a footer without a checkpoint.
 const FOOTER_VERSION: u8 = 1;
-/// Of a footer that says something of checkpoints.
+/// Version of a footer with a note about checkpoints.
 const FOOTER_VERSION_CHECKPOINT: u8 = 2;
 /// Added to the version of a footer that ends with a directory (see [`super::directory`]).
 const WITH_DIRECTORY: u8 = 2;
-/// A rewriting of more streams is written as several groups, each with so many streams but for the
-/// last, so that it holds the changes of so many at once. Part of the format: a repair tells by it
-/// whether a rewriting was finished.
+/// Number of streams per group of a rewrite, which is written as several groups if it has more;
+/// only the last group may have fewer. Bounds the changes in memory. Part of the format: a repair
+/// uses it to determine whether a rewrite was finished.
 pub(crate) const GROUP_STREAMS: usize = 4096;
 
-/// The header of a segment: which partition it belongs to. Never changes.
+/// The header of a segment, with its partition. Never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) id: SegmentId,
@@ -38,20 +38,21 @@ pub(crate) struct SegmentHeader {
     pub(crate) shard: ShardIndex,
     pub(crate) level: Level,
     pub(crate) bucket: i64,
-    /// The segment that was rewritten into this one; `None` = the segment was begun empty.
+    /// The segment that was rewritten into this one; `None` = the segment was created empty.
     pub(crate) replaces: Option<Replaces>,
 }
 
 /// The segment that this one replaces, so that the metadata can be rebuilt from segments alone: a
 /// rewrite that was never committed, and a segment that was not removed in time, are distinguished
-/// from those in force.
+/// from the segments in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replaces {
     /// The segment that was rewritten.
     pub(crate) id: SegmentId,
-    /// Its last footer then.
+    /// Offset of its last footer at that time.
     pub(crate) footer_offset: u64,
-    /// Number of this segment among those that replace it together; their ids follow one another.
+    /// Number of this segment among the segments that replace it together; their ids are
+    /// consecutive.
     pub(crate) part: u16,
     pub(crate) parts: u16,
     /// Covers up to this sequence were left out: the log up to it is not needed for the rows of
@@ -124,38 +125,37 @@ impl SegmentHeader {
     }
 }
 
-/// The length of a group's checkpoint, which stands right before its footer (see
-/// [`super::checkpoint`]).
+/// Length of a group's checkpoint, which directly precedes its footer (see [`super::checkpoint`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CheckpointPlace {
-    /// The pages that were written with it.
+    /// Bytes of the pages that were written with it.
     pub(crate) pages_bytes: u32,
-    /// The root, which stands behind them.
+    /// Bytes of the root, which follows the pages.
     pub(crate) root_bytes: u32,
 }
 
 impl CheckpointPlace {
-    /// All of its bytes in this group.
+    /// Its bytes in this group.
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.pages_bytes) + u64::from(self.root_bytes)
     }
 }
 
-/// Statement of a footer about checkpoints.
+/// Note of a footer about checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum CheckpointNote {
-    /// Nothing: the newest one before counts.
+    /// No change: the newest earlier checkpoint counts.
     #[default]
     Nothing,
-    /// The group has one. Its contents are the segment's state after the group, so the fold of the
-    /// footers is the same without it.
+    /// The group has a checkpoint. Its contents are the segment's state after the group, so the
+    /// fold of the footers is the same without it.
     Written(CheckpointPlace),
-    /// None before this counts: a repair detected a damaged one.
+    /// No earlier checkpoint counts: a repair detected a damaged one.
     Revoked,
 }
 
 impl CheckpointNote {
-    /// Bytes of the group that are a checkpoint's.
+    /// Bytes of the group that belong to a checkpoint.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             CheckpointNote::Written(place) => place.bytes(),
@@ -167,15 +167,15 @@ impl CheckpointNote {
 /// The footer of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Offset and length of the footer before, if any.
+    /// Offset and length of the previous footer, if any.
     pub(crate) previous: Option<(u64, u32)>,
-    /// Where the group begins.
+    /// Offset of the group.
     pub(crate) group_offset: u64,
     pub(crate) sequence: Sequence,
-    /// The table's definition, when it changed since the footer before.
+    /// The table's definition, if it changed since the previous footer.
     pub(crate) table: Option<Table>,
     pub(crate) checkpoint: CheckpointNote,
-    /// By stream, rising.
+    /// Sorted by stream.
     pub(crate) streams: Vec<StreamDelta>,
 }
 
@@ -185,9 +185,8 @@ impl Footer {
         Footer::with_trailer(self.encode_body(false, |_, _, _| ()).0)
     }
 
-    /// The footer's bytes but for its trailer and for the directory that it ends with, if it has
-    /// one, and the number of bytes before its streams. Reports for each stream where its change
-    /// begins and ends.
+    /// The footer's bytes without its trailer and its directory, if it has one, and the number of
+    /// bytes before its streams. Reports the start and the end of the change of each stream.
     pub(super) fn encode_body(
         &self,
         has_directory: bool,
@@ -235,7 +234,7 @@ impl Footer {
         (out, front_bytes)
     }
 
-    /// Ends the bytes of a footer.
+    /// Appends the trailer to the bytes of a footer.
     pub(super) fn with_trailer(mut out: Vec<u8>) -> Vec<u8> {
         let crc = crc32c(&out);
         let len = out.len() + TRAILER_BYTES;
@@ -252,8 +251,8 @@ impl Footer {
         Ok(Footer { streams, ..footer })
     }
 
-    /// Reads a footer but for its streams, which are handed over one by one: all of them decoded
-    /// take ten times their bytes.
+    /// Reads a footer without its streams, which are passed on one by one: all of them decoded take
+    /// ten times their bytes.
     pub(super) fn decode_each(
         bytes: &[u8],
         mut each: impl FnMut(StreamDelta),
@@ -266,8 +265,8 @@ impl Footer {
         })
     }
 
-    /// Decodes a footer but for its streams; reports for each of them where its change begins and
-    /// ends.
+    /// Decodes a footer without its streams; reports the start and the end of the change of each
+    /// stream.
     pub(super) fn decode_noting(
         bytes: &[u8],
         mut note: impl FnMut(StreamId, usize, usize),
@@ -280,8 +279,8 @@ impl Footer {
         })
     }
 
-    /// Checks all of a footer, its directory too, and reads it but for the changes of its streams,
-    /// which `read` does, one after the other.
+    /// Checks the whole footer, including its directory, and reads it without the changes of its
+    /// streams, which `read` decodes one after the other.
     fn walk(
         bytes: &[u8],
         mut read: impl FnMut(&Footer, StreamId, &mut Cursor<'_>) -> Result<(), DecodeError>,
@@ -320,14 +319,15 @@ impl Footer {
         Footer::before_streams(&mut cursor).map(|(footer, _)| footer)
     }
 
-    /// Whether a footer that begins so ends with a directory.
+    /// True when the footer with this front ends with a directory.
     pub(super) fn has_directory(front: &[u8]) -> bool {
         front
             .first()
             .is_some_and(|version| *version > FOOTER_VERSION_CHECKPOINT)
     }
 
-    /// Where the trailer begins in the last bytes of a footer of so many, if it ends with one.
+    /// Offset of the trailer in the last bytes of a footer of `footer_bytes` bytes, if the footer
+    /// ends with one.
     pub(super) fn trailer_at(tail: &[u8], footer_bytes: u32) -> Option<u32> {
         let at = tail.len().checked_sub(TRAILER_BYTES)?;
         let mut cursor = Cursor::new(tail.get(at..)?);
@@ -338,7 +338,7 @@ impl Footer {
         u32::try_from(at).ok().filter(|_| is_trailer)
     }
 
-    /// Decodes the part before the streams, which a directory has declared sound.
+    /// Decodes the part before the streams, after the checksum in the directory was verified.
     pub(super) fn read_front(front: &[u8]) -> Result<Footer, DecodeError> {
         let mut cursor = Cursor::new(front);
         let (footer, _) = Footer::before_streams(&mut cursor)?;
@@ -346,7 +346,7 @@ impl Footer {
         Ok(footer)
     }
 
-    /// Checks the trailer of a footer and the bytes that it covers, and returns these.
+    /// Checks the trailer of a footer and the bytes that it covers, and returns these bytes.
     pub(super) fn checked(bytes: &[u8]) -> Result<&[u8], DecodeError> {
         let at = bytes.len().checked_sub(TRAILER_BYTES);
         let Some((body, trailer)) = at.map(|at| bytes.split_at(at)) else {
@@ -408,7 +408,7 @@ impl Footer {
             FOOTER_VERSION_CHECKPOINT => checkpoint_note(cursor)?,
             _ => CheckpointNote::Nothing,
         };
-        // That there are bytes for so many is checked where these are.
+        // The length is checked where the streams are decoded.
         let count = cursor.varint("stream count")?;
         let count = usize::try_from(count).map_err(|_| cursor.fail("a count of streams"))?;
         let footer = Footer {

@@ -1,8 +1,8 @@
-//! Writes one group: leaves, blocks, footer, behind the committed length of a segment.
+//! Writes one group: leaves, blocks, footer, after the committed length of a segment.
 //!
-//! Invariants: nothing below the committed length is touched; nothing counts until the metadata
-//! names the new length; parts stand in the order of [`super::layout`].
-//! Failure: an error leaves bytes behind the committed length, which the next group overwrites.
+//! Invariants: nothing below the committed length changes; nothing counts until the metadata have
+//! the new length; parts are in the order of [`super::layout`]. Failure: an error leaves bytes
+//! after the committed length, which the next group overwrites.
 
 use super::format::{BlockEntry, Footer, HEADER_BYTES, LeafEntry, SegmentHeader, StreamDelta};
 use super::index::GroupIndex;
@@ -17,7 +17,7 @@ use headwater_types::{Level, Rows, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Bytes gathered before they are handed to the file.
+/// Bytes buffered before they are written to the file.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// Bytes written, by kind.
@@ -34,31 +34,31 @@ pub(crate) struct GroupWriter {
     written_to: u64,
     buffer: Vec<u8>,
     blocks: PendingBlocks,
-    /// Some blocks went out before the leaves were over.
+    /// True when some blocks were written before the end of the leaves.
     is_divided: bool,
     hasher: GroupHasher,
     /// Hashes of the groups that are finished.
     hashes: Vec<GroupHashes>,
-    /// The head of the segment's chain; `None` = the chain of the groups before is not known.
+    /// The head of the segment's chain; `None` = the chain of the earlier groups is unknown.
     chain: Option<Hash>,
     pub(crate) bytes: GroupBytes,
-    /// The span in which its values expire; `None` = it wrote no row.
+    /// The span in which the values of the group expire; `None` = the group has no rows.
     pub(crate) expiry: Option<ExpirySpan>,
 }
 
-/// Where a finished group's footer lies.
+/// Location of a finished group's footer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedGroup {
     pub(crate) footer_offset: u64,
     pub(crate) footer_bytes: u32,
     pub(crate) end: u64,
-    /// The head of the segment's chain, as far as it is known.
+    /// The head of the segment's chain, if it is known.
     pub(crate) chain: Option<Hash>,
 }
 
 impl GroupWriter {
-    /// A group behind `committed` bytes, of which the head of the chain is perhaps known; a new
-    /// file begins with its header.
+    /// A group after `committed` bytes; the head of the chain at this length may be unknown. A new
+    /// file starts with its header.
     pub(crate) fn new(
         file: Arc<dyn File>,
         path: PathBuf,
@@ -113,7 +113,7 @@ impl GroupWriter {
         Ok(())
     }
 
-    /// Writes rows as a leaf; the entry names all of them.
+    /// Writes rows as a leaf; the entry covers all of them.
     pub(crate) fn put_leaf(&mut self, rows: &Rows, hints: &mut EncodeHints) -> Result<LeafEntry> {
         let bytes = encode_leaf(rows, hints);
         let offset = self.put(&bytes)?;
@@ -136,7 +136,7 @@ impl GroupWriter {
         })
     }
 
-    /// Takes a block of a pyramid with this base level. Until [`GroupWriter::settle`] its entry has
+    /// Adds a block of a pyramid with this base level. Until [`GroupWriter::settle`] its entry has
     /// a number in place of the offset.
     pub(crate) fn put_block(&mut self, block: &BucketBlock, base: Level) -> Result<BlockEntry> {
         let bytes = block.encode();
@@ -168,7 +168,8 @@ impl GroupWriter {
         self.put(&bytes).map(drop)
     }
 
-    /// Ends the leaves: the blocks get their locations, behind them, and the changes name these.
+    /// Ends the leaves: the blocks get their locations, after the leaves, and the changes refer to
+    /// these.
     pub(super) fn settle(&mut self, streams: &mut [StreamDelta]) -> Result<()> {
         for kind in BlockKind::ALL {
             if kind == BlockKind::Above {
@@ -187,14 +188,14 @@ impl GroupWriter {
         self.group_offset
     }
 
-    /// Writes bytes of a checkpoint, behind all blocks.
+    /// Writes bytes of a checkpoint, after all blocks.
     pub(super) fn put_checkpoint(&mut self, bytes: &[u8]) -> Result<()> {
         self.bytes.index += bytes.len() as u64;
         self.put(bytes).map(drop)
     }
 
-    /// Writes the footer and hands everything to the file. Not yet synced. The next bytes begin a
-    /// further group.
+    /// Writes the footer and all buffered bytes to the file, without a sync. The next bytes start
+    /// another group.
     pub(super) fn finish(
         &mut self,
         footer: &Footer,
@@ -226,12 +227,12 @@ impl GroupWriter {
         &self.hashes
     }
 
-    /// Begins to make the group durable; [`GroupWriter::synced`] has to be called for the result.
+    /// Starts to make the group durable; [`GroupWriter::synced`] must be called for the result.
     pub(crate) fn begin_sync(&self) -> Completion<()> {
         self.file.submit_sync()
     }
 
-    /// Waits for a sync that was begun.
+    /// Waits for a started sync.
     pub(crate) fn synced(&self, sync: Completion<()>) -> Result<()> {
         sync.wait().map_err(|e| Error::io("sync", &self.path, e))
     }

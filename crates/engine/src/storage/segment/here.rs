@@ -1,25 +1,24 @@
-//! Files of segments with missing ranges: which of their bytes are here.
+//! Files of segments with missing ranges: the bytes that are present.
 //!
-//! Invariant: bytes that are reported to be here can be read.
-//! Concurrency: shared by all readers.
+//! Invariant: bytes that are reported as present can be read. Concurrency: shared by all readers.
 
 use crate::common::ids::SegmentId;
 use headwater_types::ByteRange;
 use std::fmt::Debug;
 
-/// A range of a segment that is needed and not here.
+/// A range of a segment that is needed and missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissedRange {
     /// The segment.
     pub segment: u64,
-    /// Where the range begins.
+    /// Offset of the range.
     pub offset: u64,
     /// Its length.
     pub bytes: u64,
 }
 
 impl MissedRange {
-    /// Describes a range of a segment that was missed.
+    /// Describes a missing range of a segment.
     pub(crate) fn of(segment: SegmentId, range: ByteRange) -> MissedRange {
         MissedRange {
             segment: segment.0,
@@ -29,17 +28,17 @@ impl MissedRange {
     }
 }
 
-/// The ranges of copied segments that are here.
+/// The present ranges of copied segments.
 pub(crate) trait Here: Debug + Send + Sync {
-    /// The parts of a range of a segment that are not here; they rise and are apart.
+    /// The missing parts of a range of a segment, sorted and disjoint.
     fn missing(&self, segment: SegmentId, range: ByteRange) -> Vec<ByteRange>;
 
     /// The missing ranges of header, footers and checkpoints.
     fn missing_frame(&self, segment: SegmentId) -> Vec<ByteRange>;
 
-    /// True when a newer version of the segment's contents is known, and not shown yet.
+    /// True when a newer version of the segment's contents is known, but not shown yet.
     fn is_older(&self, segment: SegmentId) -> bool;
 
-    /// Records that a segment was read whose frame is not here.
+    /// Records a read of a segment whose frame is missing.
     fn missed_frame(&self, segment: SegmentId);
 }

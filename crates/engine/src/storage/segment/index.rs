@@ -1,16 +1,16 @@
-//! Index of a segment's footers by stream; and the contents of the segment in sum.
+//! Index of a segment's footers by stream, and the sums over the segment.
 //!
 //! A segment's state is the fold of its footers. For a segment with many streams only this index
 //! stays in memory: for each footer, the locations of the changes of each *page* of streams, 16
-//! bytes for each. The contents of a page are folded on demand (`Store::page`), and cached while
-//! they fit. Where a group has a checkpoint, its root replaces the footers up to it.
+//! bytes each. The contents of a page are folded on demand (`Store::page`), and cached while they
+//! fit. Where a group has a checkpoint, its root replaces the footers up to it.
 //!
-//! Invariants: pages are stretches of `2^shift` stream numbers; of one group each page has one
-//! section or none; sections and `newest` rise by page; `newest` names the last group that changed
-//! a page, or the checkpoint that contains it, which is the version of the page.
-//! Concurrency: immutable; a group makes a new state that shares what it can.
-//! Failure: a section is checked by its own checksum when it is read alone; before that when the
-//! footer is indexed, unless a directory at its end says where its sections stand.
+//! Invariants: pages are ranges of `2^shift` stream numbers; each group has at most one section per
+//! page; sections and `newest` are sorted by page; `newest` has the last group that changed a page,
+//! or the checkpoint that contains it, which is the version of the page. Concurrency: immutable; a
+//! group makes a new state that shares the unchanged parts. Failure: a section is checked by its
+//! own checksum when it is read alone, and also when the footer is indexed, unless its directory
+//! has the locations of its sections.
 
 use super::checkpoint::CheckpointIndex;
 use super::directory::{DIRECTORY_PAGES, Directory, Section, Sectioner, length_of, wrong};
@@ -33,13 +33,13 @@ pub(crate) type PageNumber = u32;
 pub(crate) struct GroupIndex {
     footer_offset: u64,
     footer_bytes: u32,
-    /// Of a checkpoint in the group that is not used.
+    /// Bytes of a checkpoint in the group that is not used.
     checkpoint_bytes: u64,
     group_offset: u64,
     sequence: Sequence,
     shift: u32,
     sections: Box<[Section]>,
-    /// Set when only the footer's directory and the part before its streams were read.
+    /// True when only the footer's directory and the part before its streams were read.
     in_part: bool,
 }
 
@@ -62,7 +62,7 @@ impl GroupIndex {
         }
     }
 
-    /// Encodes a footer that will stand at `offset`. A footer that changes many pages gets a
+    /// Encodes a footer for the location `offset`. A footer that changes many pages has a
     /// directory.
     pub(super) fn encode(
         footer: &Footer,
@@ -99,8 +99,8 @@ impl GroupIndex {
         Ok((bytes, index))
     }
 
-    /// The index of a footer at `offset`, all of which is checked, its directory too; and the
-    /// footer without its streams.
+    /// The index of a footer at `offset`, which is checked completely, including its directory; and
+    /// the footer without its streams.
     pub(super) fn read(
         bytes: &[u8],
         offset: u64,
@@ -115,7 +115,7 @@ impl GroupIndex {
     }
 
     /// The index of a footer of which only the part before its streams, and the directory, were
-    /// read; and the footer without its streams. `None` when it divides streams otherwise.
+    /// read; and the footer without its streams. `None` when the footer has pages of another size.
     pub(super) fn of_directory(
         front: &[u8],
         directory: Directory,
@@ -142,14 +142,13 @@ impl GroupIndex {
         self.sections.get(at)
     }
 
-    /// Where a page's changes stand in the file.
+    /// Location of a page's changes in the file.
     pub(super) fn place(&self, page: PageNumber) -> Option<(u64, u32)> {
         let section = self.section(page)?;
         Some((self.footer_offset + u64::from(section.at), section.bytes))
     }
 
-    /// Yields a page's changes, or the given parts of them, from the bytes at
-    /// [`GroupIndex::place`].
+    /// Decodes a page's changes, or parts of them, from the bytes at [`GroupIndex::place`].
     pub(super) fn each_change(
         &self,
         page: PageNumber,
@@ -196,7 +195,7 @@ impl GroupIndex {
     }
 }
 
-/// In place of a group: no group since the checkpoint changed the page.
+/// In place of the number of a group: no group since the checkpoint changed the page.
 const CHECKPOINT: u32 = u32::MAX;
 
 /// The contents of a segment, up to one of its footers.
@@ -206,12 +205,12 @@ pub(crate) struct SegmentState {
     shift: u32,
     /// The checkpoint that replaces all groups before `groups`.
     checkpoint: Option<Arc<CheckpointIndex>>,
-    /// Oldest first.
+    /// The groups, oldest first.
     groups: Vec<Arc<GroupIndex>>,
     /// Pages that are not empty, each with the newest group that changed it, or [`CHECKPOINT`].
     newest: Arc<Vec<(PageNumber, u32)>>,
-    /// No checkpoint is tried before footers since the last one have so many bytes: one was not
-    /// worth writing.
+    /// Minimum bytes of footers since the last checkpoint before the next one is tried: at fewer
+    /// bytes one was not worth writing.
     tried_to: u64,
     /// The newest table definition written to this segment.
     pub(crate) table: Option<Arc<Table>>,
@@ -219,7 +218,7 @@ pub(crate) struct SegmentState {
 }
 
 impl SegmentState {
-    /// Of a segment without groups.
+    /// The state of a segment without groups.
     pub(super) fn new(segment: SegmentId, shift: u32) -> SegmentState {
         SegmentState {
             segment,
@@ -233,7 +232,7 @@ impl SegmentState {
         }
     }
 
-    /// As a checkpoint says.
+    /// The state in a checkpoint.
     pub(super) fn of_checkpoint(
         segment: SegmentId,
         shift: u32,
@@ -256,23 +255,24 @@ impl SegmentState {
         }
     }
 
-    /// The checkpoint it begins with.
+    /// The checkpoint that the state starts with.
     pub(super) fn checkpoint(&self) -> Option<&CheckpointIndex> {
         self.checkpoint.as_deref()
     }
 
-    /// Bytes of footers since the checkpoint it begins with, or since the first.
+    /// Bytes of footers since that checkpoint, or since the first footer.
     pub(super) fn bytes_since_checkpoint(&self) -> u64 {
         let groups = self.groups.iter();
         groups.map(|g| u64::from(g.footer_bytes)).sum()
     }
 
-    /// See the field.
+    /// See the field `tried_to`.
     pub(super) fn tried_to(&self) -> u64 {
         self.tried_to
     }
 
-    /// A checkpoint was not worth writing: none is before footers have this many bytes.
+    /// Sets the minimum bytes of footers before the next checkpoint, since one was not worth
+    /// writing.
     pub(super) fn not_before(mut self, bytes_since: u64) -> SegmentState {
         self.tried_to = bytes_since;
         self
@@ -287,7 +287,7 @@ impl SegmentState {
         of_group.or_else(|| self.checkpoint.as_ref().map(|c| c.footer))
     }
 
-    /// Over how many sections of footers its changes are spread.
+    /// Number of sections of footers with its changes.
     pub(super) fn sections(&self) -> u64 {
         let sections: usize = self.groups.iter().map(|g| g.sections.len()).sum();
         let before = self.checkpoint.as_ref().map_or(0, |c| c.front.sections);
@@ -307,12 +307,12 @@ impl SegmentState {
         self.segment
     }
 
-    /// The page a stream belongs to.
+    /// The page of a stream.
     pub(super) fn page_of(&self, stream: StreamId) -> PageNumber {
         stream.0 >> self.shift
     }
 
-    /// Its pages, rising.
+    /// Its pages, sorted.
     pub(crate) fn pages(&self) -> impl Iterator<Item = PageNumber> + '_ {
         self.newest.iter().map(|(page, _)| *page)
     }
@@ -326,15 +326,15 @@ impl SegmentState {
         }
     }
 
-    /// The number of groups that changed a page on average: at most so many have to be read for a
+    /// The mean number of groups that changed a page: an upper bound of the groups to read for a
     /// stream.
     pub(super) fn rounds(&self) -> u32 {
         let pages = self.newest.len().max(1) as u64;
         u32::try_from(self.sections() / pages).unwrap_or(u32::MAX)
     }
 
-    /// Where each group's index stands, oldest first: its footer with the checkpoint before it,
-    /// offset and length. Of a state that uses no checkpoint these are all there are.
+    /// Location of each group's index, oldest first: its footer with the checkpoint before it,
+    /// offset and length. In a state that uses no checkpoint these are all groups.
     pub(super) fn indexes(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         self.groups.iter().map(|g| {
             let before = u32::try_from(g.checkpoint_bytes).unwrap_or(u32::MAX);
@@ -343,7 +343,7 @@ impl SegmentState {
         })
     }
 
-    /// Footers of which only a part was read: offset and length.
+    /// Offset and length of each footer of which only a part was read.
     pub(super) fn read_in_part(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         let in_part = self.groups.iter().filter(|group| group.in_part);
         in_part.map(|group| (group.footer_offset, group.footer_bytes))
@@ -360,7 +360,7 @@ impl SegmentState {
         self.groups.len() as u32
     }
 
-    /// The state after more groups, oldest first, each with the definition that it brings. Sums are
+    /// The state after more groups, oldest first, each with its new definition, if any. Sums are
     /// those of the footers alone.
     pub(super) fn with_groups(self, more: Vec<(GroupIndex, Option<Table>)>) -> SegmentState {
         let mut state = self;
@@ -374,7 +374,7 @@ impl SegmentState {
             state.table = table.map(Arc::new).or(state.table);
             state.groups.push(Arc::new(group));
         }
-        // For each page the newest group that changed it; a checkpoint is older than all of them.
+        // The newest group that changed each page; a checkpoint is older than all of them.
         newest.sort_unstable_by_key(|(page, number)| (*page, std::cmp::Reverse(*number)));
         newest.extend(state.newest.iter().copied());
         newest.sort_by_key(|(page, _)| *page);
@@ -384,7 +384,7 @@ impl SegmentState {
         state
     }
 
-    /// The state after one more group; `sums` are those after it.
+    /// The state after one more group; `sums` are the sums after it.
     pub(super) fn with_group(
         &self,
         group: GroupIndex,
@@ -423,8 +423,8 @@ impl SegmentState {
         }
     }
 
-    /// The changed pages after one more group, and the sums. `touched` are the pages before it,
-    /// rising, of all streams it changes.
+    /// The changed pages after one more group, and the sums. `touched` are the earlier pages of all
+    /// streams that the group changes, sorted.
     pub(super) fn changed(
         &self,
         streams: &[StreamDelta],
@@ -433,7 +433,7 @@ impl SegmentState {
         let mut sums = self.sums;
         let mut pages = Vec::new();
         for deltas in self.by_page(streams) {
-            // Parts of a list that is divided hold at least one each.
+            // Each part of a divided list has at least one change.
             let Some(number) = deltas.first().map(|d| self.page_of(d.stream)) else {
                 continue;
             };
@@ -447,7 +447,7 @@ impl SegmentState {
         Ok((ChangedPages(pages), sums))
     }
 
-    /// Changes by the pages they are of.
+    /// Changes grouped by page.
     pub(super) fn by_page<'a>(
         &self,
         streams: &'a [StreamDelta],
@@ -456,7 +456,7 @@ impl SegmentState {
         streams.chunk_by(move |a, b| a.stream.0 >> shift == b.stream.0 >> shift)
     }
 
-    /// The sums after a group with streams that the segment did not have before.
+    /// The sums after a group with streams that are new in the segment.
     pub(super) fn sums_with(&self, new: &[StreamDelta]) -> Sums {
         let mut sums = self.sums;
         for delta in new {
@@ -467,7 +467,7 @@ impl SegmentState {
         sums
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub(super) fn weight(&self) -> usize {
         let sections: usize = self.groups.iter().map(|g| g.sections.len()).sum();
         size_of::<SegmentState>()
@@ -478,7 +478,7 @@ impl SegmentState {
     }
 }
 
-/// Pages as a group left them, rising.
+/// Changed pages after a group, sorted.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedPages(pub(super) Vec<(PageNumber, Arc<Page>)>);
 
@@ -501,7 +501,7 @@ impl ChangedPages {
     }
 }
 
-/// True when the index of a footer gives the same as the footer for every page: for tests and the
+/// True when the index of a footer returns the same as the footer for every page: for tests and the
 /// fuzz target.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn index_agrees(bytes: &[u8], footer: &Footer) -> bool {
@@ -518,7 +518,7 @@ pub(crate) fn index_agrees(bytes: &[u8], footer: &Footer) -> bool {
     })
 }
 
-/// The bytes of a footer whose pages have so many streams, as a power of two.
+/// The bytes of a footer whose pages have `2^shift` streams.
 #[cfg(test)]
 pub(crate) fn encode_divided(footer: &Footer, shift: u32) -> Vec<u8> {
     GroupIndex::encode(footer, 64, shift).map_or_else(|_| Vec::new(), |(bytes, _)| bytes)

@@ -1,23 +1,23 @@
 //! The order of the parts of a group: leaves, blocks of the base level, blocks above it, a
-//! checkpoint, the footer. A reader of one kind of part finds it in one stretch.
+//! checkpoint, the footer. All parts of one kind are contiguous for a reader.
 //!
-//! Blocks are known while leaves are still being written, so they are buffered until the leaves are
-//! over. Of a group with very many the first are written before that, in stretches of a MiB.
+//! Blocks are known while leaves are still being written, so they are buffered until the end of the
+//! leaves. The first blocks of a very large group are written before that, in stretches of a MiB.
 //!
-//! Invariants: a block has a number that stands for its offset until it is placed; no such number
-//! gets into a footer. [`in_order`] checks every group that was not divided.
-//! Concurrency: plain data of the job that writes.
-//! Failure: an own invariant that is broken is an error of the job, nothing of which is committed.
+//! Invariants: a block has a number in place of its offset until it has a location; no such number
+//! is written to a footer. [`in_order`] checks every group that was not divided. Concurrency: plain
+//! data of the job that writes. Failure: a broken invariant is an error of the job, which commits
+//! nothing.
 
 use super::format::StreamDelta;
 use crate::{Error, Result};
 
-/// Bytes of blocks of a kind that are buffered; more are placed.
+/// Maximum buffered bytes of blocks of a kind; more are written.
 const STRETCH_BYTES: usize = 1 << 20;
-/// Set in numbers that stand for offsets.
+/// Flag of numbers in place of offsets.
 const PENDING: u64 = 1 << 63;
 
-/// Of which level a block is.
+/// The kind of a block, by its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockKind {
     Base,
@@ -25,24 +25,24 @@ pub(super) enum BlockKind {
 }
 
 impl BlockKind {
-    /// In the order in which they stand in a group.
+    /// In the order of their locations in a group.
     pub(super) const ALL: [BlockKind; 2] = [BlockKind::Base, BlockKind::Above];
 }
 
-/// Blocks of a kind, end to end.
+/// Concatenated blocks of a kind.
 #[derive(Debug, Default)]
 struct Stretch {
     bytes: Vec<u8>,
-    /// Of each its number, and where it begins.
+    /// For each block its number, and its offset in `bytes`.
     starts: Vec<(usize, u64)>,
 }
 
-/// Blocks that wait for their location.
+/// Blocks without a location.
 #[derive(Debug, Default)]
 pub(super) struct PendingBlocks {
     base: Stretch,
     above: Stretch,
-    /// By number, where they are; `None` = they wait.
+    /// Offsets of blocks by number; `None` = no location yet.
     placed: Vec<Option<u64>>,
 }
 
@@ -54,7 +54,7 @@ impl PendingBlocks {
         }
     }
 
-    /// Takes a block; returns the number that stands for its offset.
+    /// Adds a block; returns the number in place of its offset.
     pub(super) fn take(&mut self, kind: BlockKind, block: &[u8]) -> u64 {
         let number = self.placed.len();
         self.placed.push(None);
@@ -64,7 +64,7 @@ impl PendingBlocks {
         PENDING | number as u64
     }
 
-    /// True when so many blocks of a kind are buffered that they should be placed.
+    /// True when enough blocks of a kind are buffered to write them.
     pub(super) fn is_full(&self, kind: BlockKind) -> bool {
         let stretch = match kind {
             BlockKind::Base => &self.base,
@@ -73,7 +73,8 @@ impl PendingBlocks {
         stretch.bytes.len() >= STRETCH_BYTES
     }
 
-    /// Places the blocks of a kind at an offset; returns the bytes to write there.
+    /// Sets the locations of the blocks of a kind from an offset on; returns the bytes to write
+    /// there.
     pub(super) fn place(&mut self, kind: BlockKind, offset: u64) -> Vec<u8> {
         let Stretch { bytes, starts } = std::mem::take(self.of(kind));
         for (number, start) in starts {
@@ -84,7 +85,7 @@ impl PendingBlocks {
         bytes
     }
 
-    /// An offset, or the offset of the block with this number.
+    /// Resolves an offset, or the number of a block.
     fn resolved(&self, offset: u64) -> Result<u64> {
         if offset & PENDING == 0 {
             return Ok(offset);
@@ -100,7 +101,7 @@ impl PendingBlocks {
         })
     }
 
-    /// Replaces numbers by offsets. Everything has been placed.
+    /// Replaces numbers by offsets. All blocks must have locations.
     pub(super) fn resolve(&self, streams: &mut [StreamDelta]) -> Result<()> {
         for delta in streams {
             for block in &mut delta.added_blocks {
@@ -114,15 +115,15 @@ impl PendingBlocks {
     }
 }
 
-/// Refuses a group whose parts do not stand in their order: a reader that fetches one kind would
-/// fetch the others with it.
+/// Refuses a group whose parts are out of order: a reader that fetches one kind would fetch the
+/// others with it.
 pub(super) fn in_order(group_offset: u64, streams: &[StreamDelta]) -> Result<()> {
     let mut leaves_end = 0;
     let mut base = (u64::MAX, 0);
     let mut above_first = u64::MAX;
     for delta in streams {
         let leaves = delta.added.iter().chain(delta.late_runs.iter().flatten());
-        // Bytes before the group were there already, and only changed their list.
+        // Bytes before the group existed already; only their list changed.
         for leaf in leaves.filter(|leaf| leaf.offset >= group_offset) {
             leaves_end = leaves_end.max(leaf.offset + u64::from(leaf.bytes));
         }
@@ -180,7 +181,7 @@ mod tests {
             removed_blocks: vec![77, numbers[1]],
             ..StreamDelta::default()
         };
-        // None has a location yet.
+        // No block has a location yet.
         assert!(held.resolve(std::slice::from_mut(&mut delta)).is_err());
         let base = held.place(BlockKind::Base, 1000);
         assert_eq!(base, [[2; 10], [3; 10]].concat());
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(offsets, [1020, 1000, 1010]);
         assert_eq!(delta.removed_blocks, [77, 1000]);
         assert!(in_order(64, std::slice::from_ref(&delta)).is_ok());
-        // A leaf behind blocks, and blocks of the base level behind others.
+        // A leaf after blocks, and blocks of the base level after others.
         delta.added.push(LeafEntry {
             first: Timestamp::from_nanos(0),
             last: Timestamp::from_nanos(1),
@@ -202,7 +203,7 @@ mod tests {
             leaf_rows: 1,
         });
         assert!(in_order(64, std::slice::from_ref(&delta)).is_err());
-        // It was there before the group.
+        // The leaf existed before the group.
         assert!(in_order(1006, std::slice::from_ref(&delta)).is_ok());
         delta.added.clear();
         delta.added_blocks[0].offset = 990;

@@ -1,10 +1,9 @@
 //! Segments: one append-only file per partition, a list of groups of leaves, bucket blocks and a
 //! footer.
 //!
-//! Invariants (law 4): bytes below a committed length never change while the file exists, and it
-//! exists while a snapshot names it; a segment's state is the fold of its footers; ids are never
-//! used twice.
-//! Format: docs/format/segment.md.
+//! Invariants (law 4): bytes below a committed length never change while the file exists, and the
+//! file exists while a snapshot refers to it; a segment's state is the fold of its footers; ids are
+//! never reused. Format: docs/format/segment.md.
 
 mod change;
 mod checkpoint;

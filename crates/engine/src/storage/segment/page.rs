@@ -1,13 +1,12 @@
 //! The contents of a segment for a page of streams, in little memory.
 //!
-//! A page is a stretch of stream numbers (see [`super::index`]). Within it a stream with a few
-//! leaves is stored as the bytes a footer would have for it, a larger one decoded; many small
-//! streams take a tenth of their decoded states. Times and offsets are written as differences from
-//! those of the page's first stream: mostly one byte instead of ten.
+//! A page is a range of stream numbers (see [`super::index`]). A stream with a few leaves is stored
+//! as the bytes of a change in a footer, a larger one decoded; many small streams take a tenth of
+//! the memory of their decoded states. Times and offsets are written as differences from those of
+//! the page's first stream: mostly one byte instead of ten.
 //!
-//! Invariants: stream numbers rise; a page never changes, a group makes a new one.
-//! Concurrency: immutable.
-//! Failure: none; packed bytes were packed here.
+//! Invariants: stream numbers ascend; a page never changes, a group makes a new one. Concurrency:
+//! immutable. Failure: none; packed bytes were packed here.
 
 use super::format::{LeafEntry, Parts, StreamDelta};
 use super::state::{StreamState, Sums};
@@ -17,8 +16,8 @@ use headwater_types::Timestamp;
 use headwater_types::invariant::part_of;
 use std::sync::Arc;
 
-/// A stream with more leaves and blocks than this is stored decoded: it is read more often than its
-/// neighbours change.
+/// Maximum number of leaves and blocks of a packed stream. Larger ones are stored decoded: they are
+/// read more often than their neighbours change.
 const PACKED_PARTS_MAX: usize = 64;
 
 /// Base of the times and offsets of a page. Any base unpacks to the same states.
@@ -29,7 +28,7 @@ struct Origin {
 }
 
 impl Origin {
-    /// The first leaf's, whose neighbours are mostly near.
+    /// The origin at the first leaf, which is mostly near its neighbours.
     fn of(state: &StreamState) -> Origin {
         let mut leaves = state.main.iter().chain(state.late.iter().flatten());
         let first = leaves.next();
@@ -39,7 +38,7 @@ impl Origin {
         })
     }
 
-    /// The leaves with times relative to this; `None` when one is too far away.
+    /// The leaves with times relative to the origin; `None` when one is too far away.
     fn relative(self, leaves: &[LeafEntry]) -> Option<Vec<LeafEntry>> {
         let nearer = |at: Timestamp| {
             at.as_nanos()
@@ -73,14 +72,14 @@ pub(crate) struct Page {
     /// bytes.
     origin: Option<Origin>,
     ids: Vec<StreamId>,
-    /// Where each stream's bytes end in `packed`; a stream without bytes stands in `large`.
+    /// End of each stream's bytes in `packed`; a stream without bytes is in `large`.
     ends: Vec<u32>,
     packed: Vec<u8>,
     large: Vec<(StreamId, Arc<StreamState>)>,
 }
 
 impl Page {
-    /// The streams given, which rise.
+    /// A page of these streams, which must be sorted.
     pub(super) fn of(streams: impl Iterator<Item = (StreamId, Arc<StreamState>)>) -> Page {
         let mut page = Page::default();
         for (stream, state) in streams {
@@ -101,8 +100,8 @@ impl Page {
         all.filter_map(|(at, stream)| Some((*stream, self.at(at)?)))
     }
 
-    /// The page after one more group. Its changes rise by stream; several of one stream apply in
-    /// their order. Updates the sums.
+    /// The page after one more group. Its changes are sorted by stream; several changes of one
+    /// stream apply in their order. Updates the sums.
     pub(super) fn changed(&self, deltas: &[StreamDelta], sums: &mut Sums) -> Page {
         let mut page = Page {
             origin: self.origin,
@@ -184,7 +183,7 @@ impl Page {
         if state.main.len() + late + state.blocks.len() <= PACKED_PARTS_MAX {
             pack(&state, origin, &mut self.packed);
         }
-        // A page of small streams is far below 4 GiB: a newest row that large is not packed.
+        // A page of small streams is far below 4 GiB: a newest row of that size is not packed.
         if self.packed.len() > u32::MAX as usize / 2 {
             self.packed.truncate(before);
         }
@@ -194,15 +193,15 @@ impl Page {
         }
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub(super) fn weight(&self) -> usize {
         let large: usize = self.large.iter().map(|(_, s)| s.weight() + 24).sum();
         size_of::<Page>() + 80 + self.ids.len() * 8 + self.packed.len() + large
     }
 }
 
-/// Appends the bytes of a state: those of a footer that adds all of it. Appends none if the origin
-/// is too far away.
+/// Appends the bytes of a state: a change of a footer that adds all of it. Appends nothing if the
+/// origin is too far away.
 fn pack(state: &StreamState, origin: Origin, out: &mut Vec<u8>) {
     let StreamState {
         main,
@@ -338,7 +337,7 @@ mod tests {
         let mut versions = Vec::new();
         let mut number = 0u64;
         for round in 0..60u64 {
-            // Few or many streams, new and known, the same one several times in a round.
+            // Few or many streams, new and existing, the same one several times in a round.
             let mut changes: Vec<StreamDelta> = (0..1 + round * round % 40)
                 .map(|i| {
                     number += 1;
@@ -365,7 +364,7 @@ mod tests {
             }
             assert!(page.stream(StreamId(1 << 20)).is_none());
         }
-        // Some of them are behind the packed ones.
+        // Some streams are after the packed ones.
         assert!(!page.large.is_empty() && page.large.len() < page.ids.len());
     }
 

@@ -1,11 +1,10 @@
-//! Divides the contents of a segment into pages of a checkpoint, and decides when one is worth its
-//! bytes.
+//! Divides the contents of a segment into pages of a checkpoint, and decides when a checkpoint is
+//! worth its bytes.
 //!
-//! Invariants: a checkpoint has exactly the given contents; a page is named again only if its bytes
-//! are those that would be written. The bytes of checkpoints are bounded by those of footers
-//! ([`Paging::is_worth`]).
-//! Concurrency: plain data, and a job that writes.
-//! Failure: none of its own.
+//! Invariants: a checkpoint has exactly the given contents; an existing page is reused only if its
+//! bytes equal the bytes that would be written. The bytes of checkpoints are bounded by the bytes
+//! of footers ([`Paging::is_worth`]). Concurrency: plain data, and a job that writes. Failure: none
+//! of its own.
 
 use super::checkpoint::{List, PageEntries, PageLocation, StreamHead};
 use super::format::{BlockEntry, LeafEntry, StreamDelta};
@@ -18,7 +17,7 @@ use std::collections::HashMap;
 /// Size of the pages of a checkpoint; decides when one is due.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paging {
-    /// Most entries of a page.
+    /// Maximum number of entries of a page.
     pub(crate) entries: usize,
 }
 
@@ -29,21 +28,21 @@ impl Default for Paging {
 }
 
 impl Paging {
-    /// Lists up to this long have no pages.
+    /// Maximum length of a list without pages.
     fn inline_max(self) -> usize {
         self.entries / 4
     }
 
-    /// True when footers since the last checkpoint, or since the beginning, have so many bytes that
-    /// a reader would gain by another; `last_root` bytes had the root of the last one.
+    /// True when footers since the last checkpoint, or since the beginning, have enough bytes that
+    /// readers gain by another checkpoint; `last_root` = bytes of the root of the last one.
     pub(super) fn is_due(self, bytes_since: u64, last_root: u64) -> bool {
         let least = 64 * u64::try_from(self.entries).unwrap_or(u64::MAX);
         bytes_since >= least.max(last_root.saturating_mul(2))
     }
 
     /// True when a checkpoint is worth writing: a reader reads its root instead of the footers, and
-    /// pages mostly repeat these. Of many small streams nearly all would be in the root, and
-    /// nothing would be gained.
+    /// pages mostly repeat these. With many small streams nearly everything would be in the root,
+    /// and readers would gain nothing.
     pub(super) fn is_worth(self, bytes_since: u64, root: usize, pages: usize) -> bool {
         let (root, pages) = (root as u64, pages as u64);
         root <= bytes_since / 3 * 2 && pages <= bytes_since.saturating_mul(2)
@@ -53,9 +52,9 @@ impl Paging {
 /// Reads bytes of the segment that a checkpoint is written to.
 pub(super) type ReadBytes<'a> = &'a mut dyn FnMut(u64, u32) -> Result<Vec<u8>>;
 
-/// Entries that can stand in a page.
+/// Entries of a page.
 trait Entry: Copy {
-    /// The start of the entry, by which pages are recognised again.
+    /// The start of the entry, by which existing pages are recognised.
     fn origin(&self) -> (u64, u32);
 
     fn page(entries: Vec<Self>) -> PageEntries;
@@ -81,10 +80,10 @@ impl Entry for BlockEntry {
     }
 }
 
-/// The pages of a checkpoint and the heads of its streams, while they are put together.
+/// The pages of a checkpoint and the heads of its streams, while the checkpoint is built.
 pub(super) struct CheckpointPages {
     paging: Paging,
-    /// Where the first of its pages will stand.
+    /// Offset of its first page.
     offset: u64,
     pub(super) bytes: Vec<u8>,
     pub(super) heads: Vec<(StreamId, StreamHead)>,
@@ -100,7 +99,7 @@ impl CheckpointPages {
         }
     }
 
-    /// Takes in a stream, of which the checkpoint before said `before`. Streams rise.
+    /// Adds a stream; `before` = its head in the previous checkpoint. Streams must be sorted.
     pub(super) fn push(
         &mut self,
         stream: StreamId,
@@ -145,7 +144,7 @@ impl CheckpointPages {
         Ok(())
     }
 
-    /// Divides a list into pages: those that are there already, and new ones for the rest.
+    /// Divides a list into pages: existing ones, and new ones for the rest.
     fn list<E: Entry>(
         &mut self,
         list: List,
@@ -196,7 +195,7 @@ impl CheckpointPages {
     }
 }
 
-/// The entries behind a page, if the first ones are exactly those of the page.
+/// The entries after a page, if the first ones are exactly the entries of the page.
 fn named_again<'e, E: Entry>(
     place: &PageLocation,
     entries: &'e [E],
@@ -209,7 +208,7 @@ fn named_again<'e, E: Entry>(
     let Some((found, bytes)) = E::page(these.to_vec()).encode(place.offset) else {
         return Ok(None);
     };
-    // The checksum alone does not prove that they are equal.
+    // The checksum alone does not prove that the pages are equal.
     let is_same = found == *place && read(place.offset, place.bytes)? == bytes;
     Ok(is_same.then_some(behind))
 }

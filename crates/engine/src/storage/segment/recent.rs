@@ -1,10 +1,9 @@
-//! Caches the segments' states and pages that were used last.
+//! Cache of the most recently used states and pages of segments.
 //!
-//! Invariants: at most `bytes_max` of them, but always the `least` used last, however large: a job
-//! or a reader that goes from stream to stream needs the same few again and again, and to rebuild
-//! one costs reading every footer. Of one key only the newest version counts as used: older ones
-//! are what open snapshots see.
-//! Concurrency: one lock, held for a map look-up.
+//! Invariants: at most `bytes_max` bytes, but always the `least` most recently used entries,
+//! however large: a job or a reader that goes from stream to stream needs the same few again and
+//! again, and rebuilding one costs a read of every footer. Of one key only the newest version
+//! counts as used: older ones serve open snapshots. Concurrency: one lock, held for a map lookup.
 
 use crate::common::ids::SegmentId;
 use parking_lot::Mutex;
@@ -18,7 +17,7 @@ pub(super) struct Recent<V> {
     inner: Mutex<Inner<V>>,
 }
 
-/// A segment and, of pages, the number.
+/// A segment and, for pages, the page number.
 type PageKey = (SegmentId, u32);
 
 #[derive(Debug)]
@@ -33,16 +32,16 @@ struct Inner<V> {
 
 #[derive(Debug)]
 struct RecentEntry<V> {
-    /// The offset of the newest footer folded.
+    /// The offset of the newest folded footer.
     version: u64,
     value: Arc<V>,
     bytes: usize,
     used: u64,
 }
 
-/// See [`Recent::admits`].
+/// One in this number of values is inserted into a full cache; see [`Recent::admits`].
 const SELDOM: u64 = 8;
-/// Overhead of an entry.
+/// Overhead of an entry, in bytes.
 const OWN_BYTES: usize = 160;
 
 impl<V> Recent<V> {
@@ -69,9 +68,9 @@ impl<V> Recent<V> {
         Some(Arc::clone(&kept.value))
     }
 
-    /// True when a new value should be inserted: as long as there is space, and then one of
-    /// [`SELDOM`]. In a cycle through more than fits, the least recently used entry would always be
-    /// the one needed next, and no look-up would ever succeed; so a part of the entries stays
+    /// True when a new value should be inserted: always while there is space, then one of
+    /// [`SELDOM`]. In a cycle through more values than fit, the least recently used entry would
+    /// always be the next one needed, and no lookup would ever succeed; so some entries stay
     /// (bimodal insertion: Qureshi et al., "Adaptive insertion policies for high performance
     /// caching", ISCA 2007).
     pub(super) fn admits(&self) -> bool {
@@ -88,7 +87,7 @@ impl<V> Recent<V> {
         self.bytes_max / 8 * 7
     }
 
-    /// Inserts a version. Older ones of its key are the next to be evicted.
+    /// Inserts a version. Older versions of its key are evicted next.
     pub(super) fn put(&self, place: PageKey, version: u64, value: Arc<V>, bytes: usize) {
         let bytes = bytes + OWN_BYTES;
         let mut inner = self.inner.lock();
@@ -114,7 +113,7 @@ impl<V> Recent<V> {
         self.evict(&mut inner);
     }
 
-    /// Forgets everything of a segment that was replaced.
+    /// Removes all entries of a segment that was replaced.
     pub(super) fn forget(&self, id: SegmentId) {
         let mut inner = self.inner.lock();
         let mut freed = 0;
@@ -127,7 +126,8 @@ impl<V> Recent<V> {
         inner.bytes -= freed;
     }
 
-    /// Lets the longest unused go, down to seven eighths, so that not every insertion looks at all.
+    /// Evicts the least recently used entries, down to seven eighths, so that not every insertion
+    /// searches all.
     fn evict(&self, inner: &mut Inner<V>) {
         if inner.bytes <= self.bytes_max {
             return;
@@ -179,8 +179,8 @@ mod tests {
             put(7, page, 64);
         }
         assert!(is_there(7, 0, 64));
-        // One more than fits: an older version is evicted before anything else, then the least
-        // recently used.
+        // One more entry than fits: an older version is evicted before anything else, then the
+        // least recently used.
         put(7, 3, 99);
         assert!(!is_there(7, 3, 64) && is_there(7, 3, 99) && is_there(7, 0, 64));
         put(8, 0, 64);
@@ -207,9 +207,9 @@ mod tests {
                 }
             }
         }
-        // Of each round but the first more than a quarter.
+        // More than a quarter in each round but the first.
         assert!(found > (rounds - 1) * fit / 2, "{found}");
-        // A value that is offered again and again gets in at last.
+        // A value that is offered repeatedly is inserted at last.
         let asked = (0..).find(|_| {
             if recent.admits() {
                 recent.put((SegmentId(9), 0), 64, Arc::new(()), ONE);

@@ -1,14 +1,13 @@
-//! A stretch of a partition that a copy shows, where it does not show all of it.
+//! A stretch of a partition in a copy that does not show the whole partition.
 //!
-//! Invariants: shown stretches of partitions of one table and shard are apart, as whole partitions
-//! are.
-//! Concurrency: plain data.
+//! Invariants: shown stretches of partitions of one table and shard are disjoint, as whole
+//! partitions are. Concurrency: plain data.
 
 use crate::common::ids::{Sequence, StreamId, TableId};
 use crate::storage::tombstone::Tombstone;
 use headwater_types::ClosedRange;
 
-/// The stretch that is shown of a partition, and the deletes in it since it was written.
+/// The shown stretch of a partition, and the deletes in it since it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShownStretch {
     pub(crate) span: ClosedRange,
@@ -16,7 +15,7 @@ pub(crate) struct ShownStretch {
 }
 
 impl ShownStretch {
-    /// Stretches of the partition's own span in which nothing of a stream exists here.
+    /// Stretches of the partition's own span that are hidden for a stream.
     pub(crate) fn hidden(
         &self,
         table: TableId,
@@ -34,7 +33,7 @@ impl ShownStretch {
         out
     }
 
-    /// The newest of the deletes.
+    /// Sequence of the newest delete.
     pub(crate) fn newest_delete(&self) -> Sequence {
         let newest = self.deletes.iter().map(|t| t.sequence).max();
         newest.unwrap_or_default()

@@ -1,5 +1,5 @@
-//! The contents of a segment for a stream, and in sum: the fold of its footers up to the committed
-//! length.
+//! The contents of a segment for a stream, and their sums: the fold of its footers up to the
+//! committed length.
 //!
 //! Invariants: a stream's main run is sorted and its leaves do not overlap (`keep`: they may share
 //! a border); blocks are sorted by level and bucket; blocks of the base level cover every row of
@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StreamState {
     pub(crate) main: Vec<LeafEntry>,
-    /// Oldest first; a later run's event wins over an earlier run's and over the main run's.
+    /// Late runs, oldest first; a later run's event wins over an earlier run's and over the main
+    /// run's.
     pub(crate) late: Vec<Vec<LeafEntry>>,
     pub(crate) base: Option<Level>,
     pub(crate) blocks: Vec<BlockEntry>,
@@ -41,8 +42,8 @@ impl StreamState {
                 .sum::<u64>()
     }
 
-    /// True when the rows were removed and their buckets left. Rows beside these are in late runs
-    /// only: they are counted in no bucket.
+    /// True when the rows were removed and their buckets remain. Other rows are only in late runs
+    /// and are counted in no bucket.
     pub(crate) fn is_aged(&self) -> bool {
         self.main.is_empty() && !self.blocks.is_empty()
     }
@@ -52,9 +53,9 @@ impl StreamState {
         self.main.last().map(|l| l.last)
     }
 
-    /// Rows newer than this can be appended. The newest time in the main run, or in a late run, if
-    /// the main run has lost its end to a delete: a late run's event must not get a newer one below
-    /// it.
+    /// Newest stored time; only newer rows can be appended. Equals the newest time in the main run,
+    /// or in a late run if a delete removed the end of the main run: a newer event must not get
+    /// below a late run's event.
     pub(crate) fn watermark(&self) -> Option<Timestamp> {
         let late = self.late.iter().filter_map(|run| run.last());
         self.main_end().max(late.map(|l| l.last).max())
@@ -67,8 +68,8 @@ impl StreamState {
         part_of(&self.blocks, from..to, "blocks of a level")
     }
 
-    /// The leaf of the main run an event of this time belongs to: the last one that begins at or
-    /// before it, else the first.
+    /// The leaf of the main run for an event of this time: the last one that starts at or before
+    /// it, otherwise the first.
     pub(crate) fn owner(&self, time: Timestamp) -> usize {
         self.main
             .partition_point(|l| l.first <= time)
@@ -116,7 +117,7 @@ impl StreamState {
     /// As [`StreamState::apply`], by value: the parts of a first change are not copied.
     pub(super) fn take(&mut self, mut delta: StreamDelta) {
         if self.main.is_empty() {
-            // Nothing can be removed, or stand in front.
+            // Nothing can be removed, or precede the added leaves.
             self.main = std::mem::take(&mut delta.added);
         }
         let last_row = delta.last_row.take();
@@ -159,7 +160,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Of one stream.
+    /// The sums of one stream.
     pub(crate) fn of(state: &StreamState) -> Sums {
         Sums {
             events: state.rows(),
@@ -170,7 +171,7 @@ impl Sums {
         }
     }
 
-    /// Of a partition with so many bytes of footers, as its record has them.
+    /// The sums of a partition with `footer_bytes` bytes of footers, from its record.
     pub(super) fn of_record(record: &PartitionRecord, footer_bytes: u64) -> Sums {
         Sums {
             events: record.events,
@@ -181,7 +182,7 @@ impl Sums {
         }
     }
 
-    /// A stream's part changes.
+    /// Replaces the sums of a stream.
     pub(crate) fn replace(&mut self, old: Sums, new: Sums) {
         let replaced = |sum: u64, old: u64, new: u64| (sum + new).saturating_sub(old);
         self.events = replaced(self.events, old.events, new.events);
@@ -190,18 +191,18 @@ impl Sums {
         self.live_bytes = replaced(self.live_bytes, old.live_bytes, new.live_bytes);
     }
 
-    /// True when nothing is left, neither rows nor buckets.
+    /// True when neither rows nor buckets are left.
     pub(crate) fn is_empty(&self) -> bool {
         self.events == 0 && self.live_bytes == 0
     }
 
-    /// True when all rows were removed and some left their buckets.
+    /// True when all rows were removed and some buckets remain.
     pub(crate) fn is_aged(&self) -> bool {
         self.events == 0 && self.live_bytes > 0
     }
 }
 
-/// All contents of a segment, in memory: for repairs, which look at whole segments.
+/// The complete contents of a segment, in memory: for repairs, which read whole segments.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fold {
     pub(crate) streams: BTreeMap<StreamId, StreamState>,
@@ -211,7 +212,7 @@ pub(crate) struct Fold {
 }
 
 impl Fold {
-    /// One more group.
+    /// Adds one more group.
     pub(crate) fn apply(&mut self, footer: &Footer, footer_bytes: u64) {
         for delta in &footer.streams {
             let state = self.streams.entry(delta.stream).or_default();

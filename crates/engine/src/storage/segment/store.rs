@@ -1,12 +1,10 @@
 //! Reads segments: open files, states, pages, leaves and blocks, each through a bounded cache.
 //!
-//! Invariants: nothing cached ever becomes untrue, because bytes below a committed length never
-//! change and every key names file and offset. A leaf or block whose bytes are damaged is
-//! remembered and reported once in the log. Of a partition that is known to be unreadable nothing
-//! is read.
-//! Concurrency: caches are shared; I/O holds no lock.
-//! Failure: damage is kind `corrupt` with file, offset, expected and found; it never stops reads of
-//! anything else.
+//! Invariants: cache entries stay valid, because bytes below a committed length never change and
+//! every key includes file and offset. A damaged leaf or block is remembered and reported once in
+//! the log. Nothing is read of a partition that is known to be unreadable. Concurrency: caches are
+//! shared; no lock is held over I/O. Failure: damage is kind `corrupt` with file, offset, expected
+//! and actual value; reads of other parts continue.
 
 mod ahead;
 mod blocks;
@@ -62,17 +60,17 @@ use stream_contents::PagedStreamKey;
 pub(crate) struct Partition {
     pub(crate) record: PartitionRecord,
     pub(crate) file: Arc<SegmentFile>,
-    /// The error for which nothing of it can be read: its file is missing or cut short, or its
+    /// The error that makes the partition unreadable: its file is missing or too short, or its
     /// header or a footer is damaged.
     pub(crate) unreadable: Option<Error>,
-    /// The stretch that is shown, where that is not all.
+    /// The shown stretch, unless the whole partition is shown.
     pub(crate) piece: Option<Arc<ShownStretch>>,
     /// See [`Store::rounds`].
     rounds: OnceLock<u32>,
 }
 
 impl Partition {
-    /// A partition of which nothing can be read, if there is a reason.
+    /// A partition, unreadable if there is an error.
     pub(crate) fn with(
         record: PartitionRecord,
         file: Arc<SegmentFile>,
@@ -84,7 +82,7 @@ impl Partition {
         }
     }
 
-    /// A partition whose file is in order, as far as is known.
+    /// A partition whose file is valid, as far as is known.
     pub(crate) fn new(record: PartitionRecord, file: Arc<SegmentFile>) -> Partition {
         Partition {
             record,
@@ -95,7 +93,7 @@ impl Partition {
         }
     }
 
-    /// A stretch of the partition, as a copy shows it.
+    /// The partition with only a stretch shown, as in a copy.
     pub(crate) fn showing(&self, piece: ShownStretch) -> Partition {
         Partition {
             piece: Some(Arc::new(piece)),
@@ -104,7 +102,7 @@ impl Partition {
         }
     }
 
-    /// The instants that this partition answers for.
+    /// The instants of the shown part of the partition.
     pub(crate) fn span(&self) -> ClosedRange {
         match &self.piece {
             Some(piece) => piece.span,
@@ -117,7 +115,7 @@ impl Partition {
     }
 }
 
-/// Counts of the parts that reads touched, since opening.
+/// Counts of the parts that were read, since opening.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
     pub(crate) leaves: AtomicU64,
@@ -185,17 +183,17 @@ impl Weighter<PagedStreamKey, Arc<PagedStream>> for CacheWeight {
     }
 }
 
-/// Number of entries of 10 to 50 KiB in a cache, about: with more it would be divided into parts
-/// too small for some of them.
+/// Approximate number of entries of 10 to 50 KiB in a cache: with more it would be divided into
+/// parts too small for some of them.
 const LARGE_ITEMS: usize = 16;
 
-/// Streams of a page, about.
+/// Approximate number of streams of a page.
 const PAGE_STREAMS: usize = 64;
 
 /// Opens segments and reads them.
 pub(crate) struct Store {
     files: Arc<dyn Files>,
-    /// The same, with the stubs of segments whose rows were freed.
+    /// The same files, with the stubs of segments whose rows were freed.
     stubs: Arc<StubFiles>,
     dir: PathBuf,
     open: Cache<SegmentId, Arc<dyn File>>,
@@ -203,38 +201,37 @@ pub(crate) struct Store {
     /// names.
     pinned: Option<HashMap<SegmentId, Arc<dyn File>>>,
     open_files_max: usize,
-    /// Stream numbers of a page, as a power of two: as many as give about [`PAGE_STREAMS`] of a
-    /// shard.
+    /// Stream numbers of a page, as a power of two: about [`PAGE_STREAMS`] streams of a shard.
     page_shift: u32,
     states: Recent<SegmentState>,
-    /// Pages folded last, unpacked; each moves to `pages` when it is evicted.
+    /// The most recently folded pages, unpacked; each moves to `pages` when it is evicted.
     fresh: FreshPages,
     pages: Recent<Page>,
     paging: Paging,
-    /// The ranges that are here, where files have missing ranges.
+    /// The present ranges, where files have missing ranges.
     here: Option<Arc<dyn Here>>,
     /// The fast indexes that repeat parts of segments.
     repeats: Arc<Repeats>,
-    /// Streams of which a checkpoint has pages, and pages of checkpoints.
+    /// Streams with pages in a checkpoint.
     held: Cache<PagedStreamKey, Arc<PagedStream>, CacheWeight>,
     index_pages: Cache<FileOffset, Arc<PageEntries>, CacheWeight>,
     /// Segments with a damaged checkpoint.
     distrusted: Mutex<HashSet<SegmentId>>,
-    /// Segments whose footers were read as a whole before one was written behind them.
+    /// Segments whose footers were read completely before a footer was written after them.
     checked: Mutex<HashSet<SegmentId>>,
     leaves: Cache<FileOffset, (Leaf, usize), CacheWeight>,
     columns: Cache<ColumnKey, DecodedColumn, CacheWeight>,
-    /// Blocks as they are stored: to decode the needed fields takes about as long as to locate the
-    /// others, and decoded ones would take ten times the memory.
+    /// Blocks in their stored form: decoding the needed fields takes about as long as locating the
+    /// others, and decoded blocks would take ten times the memory.
     blocks: Cache<FileOffset, Arc<[u8]>, CacheWeight>,
     totals: Cache<TotalsKey, Arc<Totals>, CacheWeight>,
-    /// Of coarse blocks, of which there are few, a field as it is decoded.
+    /// Decoded fields of coarse blocks, which are few.
     coarse: Cache<(FileOffset, FieldId), Arc<BucketBlock>, CacheWeight>,
     damaged: Mutex<HashSet<FileOffset>>,
-    /// Leaves requested ahead of readers; `None` = none: a device without asynchronous reads gains
-    /// nothing by it.
+    /// Leaves requested ahead of readers; `None` = no read-ahead, for a device without asynchronous
+    /// reads.
     ahead: Option<Arc<ReadAhead>>,
-    /// The queue sets before the files, where there are some.
+    /// The queue sets in front of the files, if any.
     queues: Option<SegmentQueues>,
     pub(crate) counters: ReadCounters,
 }
@@ -248,7 +245,7 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// `cache_bytes` is shared: nearly half for decoded columns, the rest for raw leaves, blocks
+    /// `cache_bytes` is divided: nearly half for decoded columns, the rest for raw leaves, blocks
     /// and states.
     pub(crate) fn new(
         files: Arc<dyn Files>,
@@ -291,43 +288,44 @@ impl Store {
         }
     }
 
-    /// Divides checkpoints otherwise.
+    /// Sets the division of checkpoints into pages.
     pub(crate) fn with_paging(mut self, paging: Paging) -> Store {
         self.paging = paging;
         self
     }
 
-    /// Has these queue sets, which stand before its files.
+    /// Sets the queue sets in front of its files.
     pub(crate) fn with_queues(mut self, queues: Option<SegmentQueues>) -> Store {
         self.queues = queues;
         self
     }
 
-    /// From now on nothing is queued: the database is closed.
+    /// Stops queueing, since the database is closed.
     pub(crate) fn abandon_queues(&self) {
         if let Some(queues) = &self.queues {
             queues.abandon();
         }
     }
 
-    /// Reads files with missing ranges.
+    /// Sets the present ranges of files with missing ranges.
     pub(crate) fn with_holes(mut self, here: Option<Arc<dyn Here>>) -> Store {
         self.here = here;
         self
     }
 
-    /// The rows of these segments were freed.
+    /// Records that the rows of these segments were freed.
     pub(crate) fn with_freed(self, ids: impl Iterator<Item = SegmentId>) -> Store {
         self.stubs.set_freed(ids);
         self
     }
 
-    /// Which bytes are here; `None` = all, the database is no copy.
+    /// The present ranges; `None` = all, the database is not a copy.
     pub(crate) fn here(&self) -> Option<&Arc<dyn Here>> {
         self.here.as_ref()
     }
 
-    /// As [`Store::here`], or the ranges not freed of a database that is no copy; `None` = all.
+    /// As [`Store::here`], or the ranges that were not freed of a database that is not a copy;
+    /// `None` = all.
     pub(crate) fn here_or_freed(&self) -> Option<&dyn Here> {
         match &self.here {
             Some(here) => Some(&**here),
@@ -343,7 +341,7 @@ impl Store {
         &self.stubs
     }
 
-    /// The parts of a range of a segment that were freed; they rise and are apart.
+    /// The freed parts of a range of a segment, sorted and disjoint.
     pub(crate) fn freed_of(&self, id: SegmentId, range: ByteRange) -> Result<Vec<ByteRange>> {
         let freed = self.stubs.freed_of(id, range);
         freed.map_err(|e| Error::io("read", &self.stubs.stub_path(id), e))
@@ -355,7 +353,7 @@ impl Store {
         Ok(!self.freed_of(id, range)?.is_empty())
     }
 
-    /// Forgets the open file of a segment: another one stands for it now.
+    /// Closes the open file of a segment, which another file has replaced.
     pub(crate) fn reopen(&self, id: SegmentId) {
         self.open.remove(&id);
     }
@@ -376,13 +374,13 @@ impl Store {
         &self.files
     }
 
-    /// Names the file of a segment, without touching it.
+    /// The file of a segment, without I/O.
     pub(crate) fn segment_file(&self, id: SegmentId) -> Arc<SegmentFile> {
         self.file_of(id, false)
     }
 
-    /// As [`Store::segment_file`], for a segment that the metadata name for named snapshots only.
-    /// The file is retained at once.
+    /// As [`Store::segment_file`], for a segment that only named snapshots refer to in the
+    /// metadata. The file is retained at once.
     pub(crate) fn kept_file(&self, id: SegmentId) -> Arc<SegmentFile> {
         self.file_of(id, true)
     }
@@ -392,14 +390,14 @@ impl Store {
         Arc::new(SegmentFile::new(id, place, &self.repeats, is_kept))
     }
 
-    /// Opens these files for the life of the store, as many as may be open at once.
+    /// Opens these files for the life of the store, up to the maximum of open files.
     pub(crate) fn pin(&mut self, ids: impl Iterator<Item = SegmentId>) -> Result<()> {
         let mut pinned = HashMap::new();
         for id in ids.take(self.open_files_max) {
             let path = self.path(id);
             match self.files.open(&path, OpenMode::Read) {
                 Ok(file) => drop(pinned.insert(id, file)),
-                // The reader of its length reports it.
+                // The reader of its length reports the missing file.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => return Err(Error::io("open", &path, error)),
             }
@@ -430,7 +428,7 @@ impl Store {
             })
     }
 
-    /// Length of a segment's file; `None` = there is none.
+    /// Length of a segment's file; `None` = the file does not exist.
     pub(crate) fn file_bytes(&self, id: SegmentId) -> Result<Option<u64>> {
         let path = self.path(id);
         let pinned = self.pinned.as_ref().and_then(|p| p.get(&id)).cloned();
@@ -442,7 +440,7 @@ impl Store {
         Ok(Some(len))
     }
 
-    /// The file of a segment: the pinned or cached one, or opened now.
+    /// The file of a segment: the pinned or cached one, otherwise opened.
     pub(crate) fn held(&self, id: SegmentId) -> Result<Arc<dyn File>> {
         self.open_file(id)
     }
@@ -460,7 +458,7 @@ impl Store {
         Ok(file)
     }
 
-    /// Forgets the open file and the states of a segment that is about to go.
+    /// Removes the open file and the states of a segment that is about to be removed.
     pub(crate) fn forget(&self, id: SegmentId) {
         self.open.remove(&id);
         self.states.forget(id);
@@ -496,9 +494,9 @@ impl Store {
         Ok(())
     }
 
-    /// Bytes that are shared from then on, as `read` reads them.
+    /// Reads bytes into a shared buffer with `read`.
     fn read_shared(bytes: u32, read: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Arc<[u8]>> {
-        // Of a known number, so that they are made where they stay.
+        // The iterator has a known length, so the bytes are created in their final location.
         let mut out: Arc<[u8]> = std::iter::repeat_n(0, bytes as usize).collect();
         if let Some(out) = Arc::get_mut(&mut out) {
             read(out)?;
@@ -531,7 +529,7 @@ impl Store {
         Ok(())
     }
 
-    /// Where the footer before one at `offset` stands.
+    /// Location of the footer before the one at `offset`.
     fn before(&self, id: SegmentId, offset: u64, footer: &Footer) -> Result<Option<(u64, u32)>> {
         match footer.previous {
             Some((previous, len)) if previous.saturating_add(u64::from(len)) > offset => {
@@ -578,7 +576,7 @@ impl Store {
         Ok(state)
     }
 
-    /// The number of groups over which the state of a stream in a partition is spread.
+    /// The number of groups with parts of the state of a stream in a partition.
     pub(crate) fn rounds(&self, partition: &Partition) -> Result<u32> {
         if let Some(rounds) = partition.rounds.get() {
             return Ok(*rounds);
@@ -587,7 +585,7 @@ impl Store {
         Ok(*partition.rounds.get_or_init(|| rounds))
     }
 
-    /// The state of a segment that is begun.
+    /// The state of a new segment.
     pub(crate) fn new_state(&self, id: SegmentId) -> SegmentState {
         SegmentState::new(id, self.page_shift)
     }
@@ -623,7 +621,7 @@ impl Store {
         self.covers_from(id, (record.footer_offset, record.footer_bytes), after)
     }
 
-    /// As [`Store::covers`], of the groups up to a footer.
+    /// As [`Store::covers`], for the groups up to a footer.
     fn covers_from(
         &self,
         id: SegmentId,

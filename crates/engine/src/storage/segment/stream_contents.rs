@@ -1,11 +1,9 @@
-//! The contents of a segment for a stream, for reads of a part of it: all of it in memory, or the
-//! pages of a checkpoint with the changes since.
+//! The contents of a segment for a stream, for reads of a part of them: the complete state in
+//! memory, or the pages of a checkpoint with the changes since.
 //!
-//! Invariants: both give the same. Reads of pages grow with the part that is read, not with the
-//! contents of the segment.
-//! Concurrency: immutable.
-//! Failure: where a page is damaged, the fold of the footers answers ([`IndexPages::fold`]); damage
-//! of the footers is an error.
+//! Invariants: both return the same. The cost of reads of pages grows with the part that is read,
+//! not with the contents of the segment. Concurrency: immutable. Failure: where a page is damaged,
+//! the fold of the footers is used ([`IndexPages::fold`]); damage of the footers is an error.
 
 use super::checkpoint::{List, PageEntries, PageLocation, StreamHead};
 use super::format::{BlockEntry, LeafEntry, StreamDelta};
@@ -18,13 +16,13 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Where pages of checkpoints come from.
+/// Source of pages of checkpoints.
 pub(crate) trait IndexPages {
     /// The entries of a page.
     fn entries(&self, segment: SegmentId, place: &PageLocation) -> Result<Arc<PageEntries>>;
 
-    /// Folds the footers up to one for a stream: a part of the checkpoint is damaged, as `error`
-    /// describes.
+    /// Folds the footers up to one for a stream, since a part of the checkpoint is damaged, as
+    /// `error` describes.
     fn fold(
         &self,
         segment: SegmentId,
@@ -46,16 +44,16 @@ pub(crate) enum StreamContents {
 pub(crate) struct PagedStream {
     segment: SegmentId,
     stream: StreamId,
-    /// Of the newest footer that is counted in: offset and length.
+    /// Offset and length of the newest footer that is included.
     newest: (u64, u32),
     pages: Vec<PageLocation>,
-    /// Leaves of pages that have left the main run.
+    /// Leaves of pages that were removed from the main run.
     removed: HashSet<(u64, u32)>,
     /// Leaves of the main run that are in no page.
     added: Vec<LeafEntry>,
     late: Vec<Vec<LeafEntry>>,
     base: Option<Level>,
-    /// Blocks of pages that have left.
+    /// Blocks of pages that were removed.
     removed_blocks: HashSet<u64>,
     /// Blocks that are in no page.
     added_blocks: Vec<BlockEntry>,
@@ -67,7 +65,7 @@ pub(crate) struct PagedStream {
 }
 
 impl PagedStream {
-    /// Applies the changes since to the state in a checkpoint, oldest first.
+    /// Applies the changes since the checkpoint to its state, oldest first.
     pub(super) fn new(
         (segment, stream): (SegmentId, StreamId),
         newest: (u64, u32),
@@ -151,7 +149,7 @@ impl PagedStream {
         Ok(leaves.filter(stays).copied().collect())
     }
 
-    /// The blocks of a page that have buckets in a range and still count.
+    /// The blocks of a page that have buckets in a range and were not removed.
     fn blocks(
         &self,
         from: &impl IndexPages,
@@ -275,7 +273,7 @@ impl PagedStream {
         Ok((rows + inside, cut))
     }
 
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub(super) fn weight(&self) -> u64 {
         let leaves = self.added.len() + self.late.iter().map(Vec::len).sum::<usize>();
         let bytes = size_of::<PagedStream>()
@@ -288,7 +286,8 @@ impl PagedStream {
     }
 }
 
-/// The rows of leaves that lie in a range as a whole, and the leaves that it cuts.
+/// The number of rows of leaves that are completely in a range, and the leaves that are partly in
+/// it.
 fn rows_of<'a>(
     leaves: impl Iterator<Item = &'a LeafEntry>,
     range: &ClosedRange,
@@ -320,7 +319,7 @@ fn with_buckets(blocks: &[BlockEntry], (first, last): (i64, i64)) -> &[BlockEntr
 }
 
 impl StreamContents {
-    /// Answers from the pages or, where one is damaged, from the footers.
+    /// Answers from the pages or, if one is damaged, from the footers.
     fn ask<T>(
         paged: &PagedStream,
         from: &impl IndexPages,
@@ -360,7 +359,7 @@ impl StreamContents {
         }
     }
 
-    /// The newest row of the main run, as it is stored, if it is stored apart.
+    /// The newest row of the main run in its stored form, if it is stored separately.
     pub(crate) fn last_row(&self) -> Option<&[u8]> {
         match self {
             StreamContents::Whole(state) => state.last_row.as_deref(),
@@ -390,8 +389,8 @@ impl StreamContents {
         self.main_end().max(late.map(|l| l.last).max())
     }
 
-    /// The instants from the first to the last row of the main run, where that is known without a
-    /// look at leaves.
+    /// The instants from the first to the last row of the main run, if known without reading
+    /// leaves.
     pub(crate) fn main_span(&self) -> Option<ClosedRange> {
         let first = match self {
             StreamContents::Whole(state) => state.main.first().map(|l| l.first),
@@ -464,8 +463,8 @@ impl StreamContents {
         }
     }
 
-    /// The rows of leaves of the main run that lie in a range as a whole, and the leaves that it
-    /// cuts.
+    /// The number of rows of leaves of the main run that are completely in a range, and the leaves
+    /// that are partly in it.
     pub(crate) fn rows_in(
         &self,
         from: &impl IndexPages,
@@ -480,8 +479,7 @@ impl StreamContents {
         }
     }
 
-    /// A range in stretches of which each meets the leaves of about one page, by time. No instant
-    /// is in two of them.
+    /// Divides a range into disjoint stretches by time; each meets the leaves of about one page.
     pub(crate) fn stretches(&self, range: ClosedRange) -> Vec<ClosedRange> {
         let mut out = Vec::new();
         let mut begin = range.first;

@@ -1,10 +1,9 @@
-//! The head of the file of a segment whose rows were freed: the ranges that stay, and their
+//! The head of the file of a segment whose rows were freed: the remaining ranges, and their
 //! locations.
 //!
-//! Invariants: ranges rise, are apart, and lie below the length that the segment had when it was
-//! freed; bytes behind that length stand at the end of the file, as they were appended.
-//! Failure: bytes that are not so are no head; memory is bounded by the bytes that are there.
-//! Format: docs/format/stub.md.
+//! Invariants: ranges are sorted, disjoint, and below the length that the segment had when it was
+//! freed; bytes after that length are at the end of the file, as they were appended. Failure: other
+//! bytes are refused; memory is bounded by the bytes that exist. Format: docs/format/stub.md.
 
 use crate::common::ids::SegmentId;
 use headwater_codec::checksum::crc32c;
@@ -13,24 +12,24 @@ use headwater_types::ByteRange;
 use headwater_types::byte_range::joined;
 use headwater_types::invariant::wide;
 
-/// The magic, of which the last byte is the version.
+/// The magic; its last byte is the version.
 pub(crate) const STUB_MAGIC: [u8; 8] = *b"HWSTUB\x00\x01";
 /// Bytes of every head: magic, segment, length, bytes of the head.
 pub(crate) const STUB_FRONT_BYTES: u64 = 28;
 const CRC_BYTES: usize = 4;
 
-/// The ranges that stay of a segment.
+/// The remaining ranges of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StubHead {
     pub(crate) id: SegmentId,
     /// Committed bytes of the segment when its rows were freed.
     pub(crate) base: u64,
-    /// The ranges that stay, rising and apart.
+    /// The remaining ranges, sorted and disjoint.
     pub(crate) ranges: Vec<ByteRange>,
 }
 
 impl StubHead {
-    /// Of ranges in any order, which may touch or be named twice.
+    /// A head for ranges in any order, which may touch or overlap.
     pub(crate) fn new(id: SegmentId, base: u64, mut ranges: Vec<ByteRange>) -> StubHead {
         ranges.retain(|range| !range.is_empty());
         StubHead {
@@ -40,7 +39,7 @@ impl StubHead {
         }
     }
 
-    /// Bytes that stay.
+    /// Number of remaining bytes.
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.len()).sum()
     }
@@ -58,7 +57,7 @@ impl StubHead {
         let mut out = STUB_MAGIC.to_vec();
         out.put_u64(self.id.0);
         out.put_u64(self.base);
-        // A list of more than 4 GiB would be of a segment of petabytes.
+        // A list of more than 4 GiB would belong to a segment of petabytes.
         out.put_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
         out.extend_from_slice(&list);
         let crc = crc32c(&out);
@@ -66,7 +65,7 @@ impl StubHead {
         out
     }
 
-    /// The length of the head that begins with these bytes, [`STUB_FRONT_BYTES`] of them.
+    /// The length of the head that starts with these [`STUB_FRONT_BYTES`] bytes.
     pub(crate) fn head_bytes(front: &[u8]) -> Result<u64, DecodeError> {
         let mut cursor = Cursor::new(front);
         if cursor.take(STUB_MAGIC.len(), "stub magic")? != STUB_MAGIC {
@@ -80,7 +79,7 @@ impl StubHead {
         Ok(u64::from(cursor.u32("length of the head")?))
     }
 
-    /// Of exactly the bytes of a head.
+    /// Decodes exactly the bytes of a head.
     pub(crate) fn decode(bytes: &[u8]) -> Result<StubHead, DecodeError> {
         let at = bytes.len().saturating_sub(CRC_BYTES);
         let (body, trailer) = bytes.split_at(at);
@@ -123,11 +122,11 @@ impl StubHead {
     }
 }
 
-/// The contents of a head, with the locations of the ranges that stay.
+/// The contents of a head, with the locations of the remaining ranges.
 #[derive(Debug)]
 pub(super) struct StubLayout {
     pub(super) base: u64,
-    /// The ranges that stay, rising, each with its location in the file.
+    /// The remaining ranges, sorted, each with its location in the file.
     ranges: Vec<(ByteRange, u64)>,
     /// Start of the bytes in the file that were appended since.
     pub(super) tail_at: u64,
@@ -148,7 +147,7 @@ impl StubLayout {
         }
     }
 
-    /// The bytes of the file that are those from an offset below the base on; `None` = freed.
+    /// Location in the file of the bytes from an offset below the base on; `None` = freed.
     pub(super) fn find(&self, offset: u64) -> Option<ByteRange> {
         let at = self.ranges.partition_point(|(r, _)| r.start() <= offset);
         let (range, place) = self.ranges.get(at.checked_sub(1)?)?;
@@ -156,7 +155,7 @@ impl StubLayout {
         (inside < range.len()).then(|| ByteRange::at(place + inside, range.end() - offset))
     }
 
-    /// The parts of a range that were freed; they rise and are apart.
+    /// The freed parts of a range, sorted and disjoint.
     pub(super) fn missing(&self, range: ByteRange) -> Vec<ByteRange> {
         let end = range.end().min(self.base);
         let mut out = Vec::new();
@@ -185,7 +184,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    /// Makes ranges of their offsets and lengths.
+    /// Makes ranges from their offsets and lengths.
     fn ranges<const N: usize>(all: [(u64, u64); N]) -> Vec<ByteRange> {
         all.map(|(offset, len)| ByteRange::at(offset, len)).into()
     }

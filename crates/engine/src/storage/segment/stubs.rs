@@ -1,15 +1,14 @@
-//! The files of segments whose rows were freed, replacing those with rows.
+//! The files of segments whose rows were freed, replacing the files with rows.
 //!
 //! The rows of a partition may be *freed*: its segment then keeps its offsets, but of the bytes up
-//! to there only those stay that aggregates need. Both these and everything that is appended later
-//! lie in `ID.stub`. Opening `ID.seg` of such a segment gives a file with missing ranges; `ID.seg`
-//! itself is removed when its last earlier reader ends.
+//! to its length only those that aggregates need remain. These and all bytes that are appended
+//! later are in `ID.stub`. Opening `ID.seg` of such a segment returns a file with missing ranges;
+//! `ID.seg` itself is removed when its last earlier reader ends.
 //!
-//! Invariants: a missing range is an error of its own ([`Hole`]), never the end of a file, and
-//! zeros only for readers that chose them. Once a segment is said to be freed, nothing is written
-//! to `ID.seg`.
-//! Concurrency: one lock, held for no other; heads are read without it.
-//! Failure: a head that cannot be read is damage of its file.
+//! Invariants: a read of a missing range fails with its own error ([`Hole`]), and is never the end
+//! of a file; only readers that chose it read zeros. After a segment was recorded as freed,
+//! `ID.seg` is not written. Concurrency: one lock, not held while another is taken; heads are read
+//! without it. Failure: a head that cannot be read is damage of its file.
 
 use super::here::Here;
 use super::stub::{STUB_FRONT_BYTES, StubHead, StubLayout};
@@ -24,7 +23,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A head is read as a whole: a segment has some ten thousand ranges at the most.
+/// Maximum bytes of a head, which is read as a whole: a segment has at most some ten thousand
+/// ranges.
 const HEAD_BYTES_MAX: u64 = 256 << 20;
 
 /// The name of the file of a segment whose rows were freed.
@@ -49,11 +49,11 @@ pub(crate) struct StubFiles {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// The contents of their heads, once these were read.
+    /// The contents of their heads; `None` = not read yet.
     freed: BTreeMap<SegmentId, Option<Arc<StubLayout>>>,
     /// Segments that are being freed.
     claimed: BTreeSet<SegmentId>,
-    /// Rises when one is claimed.
+    /// Incremented when a segment is claimed.
     claims: u64,
 }
 
@@ -67,8 +67,8 @@ impl StubFiles {
         }
     }
 
-    /// Reads freed bytes as zeros: for readers that search for footers, which recognise one by its
-    /// own bytes.
+    /// Reads freed bytes as zeros: for readers that search for footers, which recognise a footer by
+    /// its own bytes.
     pub(crate) fn with_zeros(self) -> StubFiles {
         StubFiles {
             shows_zeros: true,
@@ -76,7 +76,7 @@ impl StubFiles {
         }
     }
 
-    /// The files as they are.
+    /// The files without stubs.
     pub(crate) fn bare(&self) -> &Arc<dyn Files> {
         &self.bare
     }
@@ -89,7 +89,7 @@ impl StubFiles {
         self.dir.join(format!("{}.seg", id.0))
     }
 
-    /// The rows of these segments were freed.
+    /// Records that the rows of these segments were freed.
     pub(crate) fn set_freed(&self, ids: impl Iterator<Item = SegmentId>) {
         let mut state = self.state.write();
         for id in ids {
@@ -98,7 +98,7 @@ impl StubFiles {
         }
     }
 
-    /// The rows of a segment are about to be freed: nothing may depend on them from now on.
+    /// Claims a segment whose rows are about to be freed: nothing may depend on them from now on.
     pub(crate) fn claim(&self, id: SegmentId) {
         let mut state = self.state.write();
         state.claimed.insert(id);
@@ -110,7 +110,7 @@ impl StubFiles {
         self.state.write().claimed.remove(&id);
     }
 
-    /// Rises when something is claimed.
+    /// Counter of claims.
     pub(crate) fn claims(&self) -> u64 {
         self.state.read().claims
     }
@@ -119,7 +119,7 @@ impl StubFiles {
         self.state.read().freed.contains_key(&id)
     }
 
-    /// Freed, or about to be.
+    /// True when the segment was freed, or is about to be.
     pub(crate) fn is_claimed(&self, id: SegmentId) -> bool {
         let state = self.state.read();
         state.freed.contains_key(&id) || state.claimed.contains(&id)
@@ -145,8 +145,8 @@ impl StubFiles {
         Ok(layout)
     }
 
-    /// Where a byte of a freed segment behind its base stands in its file: the two differ by the
-    /// same for all of these. `None` = nothing of it was freed.
+    /// The base of a freed segment, and the offset in its file of the bytes from the base on.
+    /// `None` = the segment was not freed.
     pub(crate) fn tail(&self, id: SegmentId) -> io::Result<Option<(u64, u64)>> {
         if !self.is_freed(id) {
             return Ok(None);
@@ -156,7 +156,7 @@ impl StubFiles {
         Ok(Some((layout.base, layout.tail_at)))
     }
 
-    /// The parts of a range of a segment that were freed; they rise and are apart.
+    /// The freed parts of a range of a segment, sorted and disjoint.
     pub(crate) fn freed_of(&self, id: SegmentId, range: ByteRange) -> io::Result<Vec<ByteRange>> {
         if !self.is_freed(id) {
             return Ok(Vec::new());
@@ -177,8 +177,7 @@ impl StubFiles {
         self.is_freed(id).then_some(id)
     }
 
-    /// Removes the file with the rows of a segment that were freed, if it is there; true when it
-    /// was.
+    /// Removes the file with the rows of a segment that were freed; true if it existed.
     pub(crate) fn remove_rows(&self, id: SegmentId) -> io::Result<bool> {
         match self.bare.remove(&self.whole_path(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -265,7 +264,7 @@ impl Here for StubFiles {
         match self.freed_of(segment, range) {
             Ok(missing) => missing,
             Err(error) => {
-                // The reader of it reports what is wrong with it.
+                // The reader of the segment reports the error.
                 tracing::debug!(%error, segment = segment.0, "what stays of a segment is not known");
                 vec![range]
             }
@@ -283,18 +282,18 @@ impl Here for StubFiles {
     fn missed_frame(&self, _: SegmentId) {}
 }
 
-/// A segment file of which some bytes were freed.
+/// A segment file with freed bytes.
 #[derive(Debug)]
 struct StubFile {
     layout: Arc<StubLayout>,
     file: Arc<dyn File>,
-    /// The file with the rows, as long as it is there.
+    /// The file with the rows, as long as it exists.
     rows: Option<Arc<dyn File>>,
     shows_zeros: bool,
 }
 
 impl StubFile {
-    /// Where something behind the base stands.
+    /// Location in the file of an offset from the base on.
     fn tail(&self, offset: u64) -> io::Result<u64> {
         match offset.checked_sub(self.layout.base) {
             Some(behind) => Ok(self.layout.tail_at.saturating_add(behind)),
@@ -388,7 +387,7 @@ mod tests {
         let plain = stubs.open(&path, OpenMode::Read).unwrap();
         assert_eq!(read(&*plain, 3, 5).unwrap(), b"dROWR");
         stubs.set_freed([id].into_iter());
-        // A file opened while the rows are there reads them; new bytes are appended behind.
+        // A file opened while the rows exist reads them; new bytes are appended.
         let open = stubs.open(&path, OpenMode::Write).unwrap();
         assert_eq!(open.len().unwrap(), 20);
         open.write_all_at(20, b"late").unwrap();

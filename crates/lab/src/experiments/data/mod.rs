@@ -1,9 +1,9 @@
 //! Each file of real data: import speed, bytes per event beside Parquet, write amplification.
 //!
-//! A file is decompressed into memory first. Then, for every run, a new database takes it in
-//! batches of 1,000 rows with one ticket in flight and `Durability::Synced`; it is flushed, looked
-//! at, compacted, looked at again, checked and removed. Of the first run the same rows are written
-//! as Parquet too.
+//! A file is decompressed into memory first. Then, for every run, it is written to a new database
+//! in batches of 1,000 rows with one ticket in flight and `Durability::Synced`; the database is
+//! flushed, measured, compacted, measured again, checked and removed. The rows of the first run are
+//! written as Parquet too.
 
 use crate::harness::{Bound, Targets};
 use crate::{machine, table};
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// A file and how its columns are taken.
+/// A file, and the use of its columns.
 struct Source {
     file: &'static str,
     time: &'static str,
@@ -144,7 +144,7 @@ struct Results {
     text_percent: f64,
     wa_events: f64,
     wa_bytes: f64,
-    /// Bytes written before compaction, by kind, and those accepted.
+    /// Bytes written before compaction, by kind, and bytes accepted.
     bytes_log: u64,
     bytes_leaf: u64,
     bytes_index: u64,
@@ -263,7 +263,7 @@ struct OneRun {
     flushed: Stats,
     compacted: Stats,
     text_bytes: u64,
-    /// Of the first run only.
+    /// Size as Parquet, of the first run only.
     parquet_bytes: Option<u64>,
 }
 

@@ -13,7 +13,7 @@ use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use std::sync::Arc;
 
-/// Writes the rows to memory; gives the length of the file and how many rows are in it.
+/// Writes the rows to memory; returns the length of the file and its number of rows.
 pub(super) fn size_of(db: &Database, table: &str) -> Result<(u64, u64), Failure> {
     let snapshot = db.snapshot()?;
     let fields = snapshot.fields(table)?;

@@ -1,10 +1,10 @@
 //! The GOLSM paper's measurements (EXPERIMENTS.md, G-1 to G-8): ours, SQLite tuned, redb, and
 //! SQLite as in the paper.
 //!
-//! Ten tags with a point a second. A write stores all tags over a window; the next window begins
-//! later by twice its width, or at a random place. A read takes three tags over a window at a
-//! random place of three hours. All stores get the same points, the same durability and the same
-//! windows, and must give the same points back.
+//! Ten tags with a point a second. A write stores all tags over a window; the next window starts
+//! later by twice its width, or at a random time. A read requests three tags over a window at a
+//! random time of three hours. All stores get the same points, the same durability and the same
+//! windows, and must return the same points.
 
 mod read;
 mod write;
@@ -18,7 +18,7 @@ use serde::Serialize;
 const TAGS: usize = 10;
 /// Tags of a read.
 const READ_TAGS: usize = 3;
-/// When the points begin, in seconds since 1970.
+/// Time of the first point, in seconds since 1970.
 const BEGIN: i64 = 1_700_000_000;
 
 /// Options of the experiment.
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     /// Points that a round of linear against random order writes, with its drain.
     #[arg(long, default_value_t = 3_000_000)]
     random_points: u64,
-    /// Seconds that the reads' store holds.
+    /// Seconds of data in the reads' store.
     #[arg(long, default_value_t = 10_800)]
     seconds: u32,
     /// Reads of a round, of the narrow window; a twentieth of that of the wide one.
@@ -87,8 +87,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     bench.finish(&results, &targets)
 }
 
-/// The values of a tag from one second on: a temperature with two decimals that walks slowly, as
-/// sensors give it.
+/// Values of a tag from one second on: a temperature with two decimals that changes slowly, as
+/// measured by sensors.
 struct Sensor {
     random: Random,
     hundredths: i64,
@@ -108,7 +108,7 @@ impl Sensor {
     }
 }
 
-/// As many values of every tag as requested; windows take their values from anywhere in them.
+/// `count` values of every tag; windows use values from any position.
 fn sensor_values(count: usize) -> Vec<Vec<f64>> {
     (0..TAGS)
         .map(|tag| {

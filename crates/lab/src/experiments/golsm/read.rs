@@ -144,8 +144,8 @@ fn fill(store: &mut dyn Store, values: &[Vec<f64>]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Bytes that hold the points: ours without the log, which is recycled, and without the metadata's
-/// fixed size.
+/// Bytes of the points: ours without the log, which is recycled, and without the metadata's fixed
+/// size.
 fn bytes_of(name: &str, dir: &std::path::Path) -> std::io::Result<f64> {
     let dir = if name == "headwater" {
         dir.join("segment")
@@ -160,9 +160,8 @@ const LEAF: i64 = 2048;
 /// Narrow cold reads between two openings: no leaf twice.
 const COLD_READS: usize = 12;
 
-/// Cold reads, and whether [`COLD_READS`] of them meet nothing that the others read: tags in
-/// threes, each stretch of a leaf's length once. Otherwise the store has to be opened again for
-/// each.
+/// Cold reads, and whether [`COLD_READS`] of them touch disjoint data: tags in threes, each range
+/// of a leaf's length once. Otherwise the store has to be opened again for each.
 fn cold_places(
     dice: &mut Random,
     width: i64,
@@ -187,7 +186,7 @@ fn cold_places(
     (out, true)
 }
 
-/// One read: three tags and where it begins.
+/// One read: three tags and its start.
 fn place(dice: &mut Random, width: i64, (from, to): (i64, i64)) -> ([usize; READ_TAGS], i64) {
     let mut tags: [usize; TAGS] = std::array::from_fn(|t| t);
     dice.shuffle(&mut tags);
@@ -236,7 +235,7 @@ fn measure(
                 for (at, (tags, begin)) in places.into_iter().enumerate() {
                     if at % COLD_READS == 0 || !apart {
                         filled.store = None;
-                        // Opens the files and reads what finds the rest.
+                        // Opens the files and reads their indexes.
                         let store = filled.store()?;
                         store.read(&[TAGS - 1], BEGIN, BEGIN, &mut found)?;
                     }
@@ -260,7 +259,7 @@ fn measure(
     Ok(rounds)
 }
 
-/// All stores give the same points, bit for bit.
+/// Verifies that all stores return the same points, bit for bit.
 fn same_points(stores: &mut [Filled], width: i64, span: (i64, i64)) -> Result<(), Failure> {
     let mut dice = Random::new(99);
     for _ in 0..5 {

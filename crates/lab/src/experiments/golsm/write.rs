@@ -34,7 +34,7 @@ pub(super) struct RandomMeasurement {
 /// Values that windows are cut from.
 const VALUES: usize = 1 << 16;
 
-/// Windows of one width, and what stands in them.
+/// Windows of one width, and their values.
 struct Windows {
     width: usize,
     values: Vec<Vec<f64>>,
@@ -48,7 +48,7 @@ impl Windows {
         }
     }
 
-    /// Writes one window; the values depend on its beginning alone.
+    /// Writes one window; the values depend on its start alone.
     fn write(&self, store: &mut dyn Store, begin: i64) -> Result<(), Failure> {
         let seconds: Vec<i64> = (begin..begin + self.width as i64).collect();
         let values: Vec<&[f64]> = self.values_at(begin)?;
@@ -91,7 +91,7 @@ pub(super) fn linear(
     let contestants = stores
         .iter_mut()
         .map(|(name, store, next)| {
-            // The slowest must not take all the time there is.
+            // The slowest store must not use most of the time.
             let calls = if name.ends_with("paper") {
                 calls.div_ceil(5).min(20)
             } else {
@@ -155,7 +155,7 @@ pub(super) fn linear(
     Ok(())
 }
 
-/// Every store gives back what it was given: all of its first window, and of its last.
+/// Verifies that every store returns the written points: all of its first window, and of its last.
 fn check_equal(
     windows: &Windows,
     step: i64,
@@ -217,8 +217,8 @@ pub(super) fn print(results: &[Measurement]) {
     );
 }
 
-/// G-6 and G-7: the same windows' worth of points in order and at random places, with and without
-/// the work left for later.
+/// G-6 and G-7: the same number of windows in order and at random times, with and without deferred
+/// work.
 pub(super) fn random(
     bench: &Bench,
     arguments: &Arguments,
@@ -239,7 +239,7 @@ pub(super) fn random(
     let mut contestants = Vec::new();
     for (name, open) in STORES.iter().take(3) {
         for begins in [&in_order, &anywhere] {
-            // Rivals are slow: a tenth of the calls shows as much.
+            // Rivals are slow: a tenth of the calls suffices.
             let share = if *name == "headwater" { 1 } else { 10 };
             let windows = &windows;
             contestants.push(Contestant::new(*name, move |_| {

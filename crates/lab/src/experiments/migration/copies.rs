@@ -1,5 +1,5 @@
-//! Ours: a database with the week, and copies of it that grow by the shipped planner until so many
-//! bytes have come.
+//! Our copies: a database with the week, and copies of it that grow by the shipped planner up to a
+//! number of bytes.
 
 use super::sensors::{BEGIN, Channel, FIELDS, ROOMS, SECONDS};
 use super::visits::Tile;
@@ -42,7 +42,7 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    /// Writes the week, a batch after the other, and has it in the order in which it rests.
+    /// Writes the week, one batch after another, and compacts it.
     pub(super) fn new(dir: &Path, channels: &[Channel]) -> Result<Edge, Failure> {
         let db = Database::open(options(dir))?;
         for first in (0..SECONDS).step_by(BATCH) {
@@ -87,7 +87,7 @@ pub(super) struct Growing {
     pub(super) bytes: u64,
 }
 
-/// A copy, and what it took.
+/// A copy, and its traffic.
 pub(super) struct Cloud {
     planner: Planner,
     agent: Agent,
@@ -106,7 +106,7 @@ fn payload(message: &Message) -> u64 {
 }
 
 impl Cloud {
-    /// Grows a copy until it has what it wants, or as many bytes have come as may.
+    /// Grows a copy until it is complete, or the maximum number of bytes has arrived.
     pub(super) fn new(edge: &Edge, dir: &Path, growing: Growing) -> Result<Cloud, Failure> {
         let want = growing.level.map_or(StreamShare::Full, |level| {
             StreamShare::Summaries(Level::clamped(level))
@@ -155,7 +155,7 @@ impl Cloud {
         }
     }
 
-    /// Lets the two talk until there is nothing to be said, or as much has come as may.
+    /// Exchanges messages until there are none left, or `bytes_max` bytes have arrived.
     fn run(&mut self, bytes_max: u64) -> Result<(), Failure> {
         let hello = self.agent.hello(&self.db)?;
         self.planner.take(self.clocks(), hello)?;

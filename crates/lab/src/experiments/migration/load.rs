@@ -1,11 +1,11 @@
-//! Ten thousand people browse ten thousand edges: the shipped dispatcher decides where each
-//! question goes, and what is at the clouds is what the shipped planner has fetched.
+//! Ten thousand users browse ten thousand edges: the shipped dispatcher decides where each query is
+//! answered, and the shipped planner has fetched the data at the clouds.
 //!
-//! Time is simulated. The links are those of [`Links`]; a server takes its questions one behind the
-//! other on each processor, for the processor time that `lab nodes` has measured. One week is made,
-//! and copies of it are grown by planner and agent to some shares of its bytes: each edge is one of
-//! these, by chance. A cloud fetches a missing tile over the edge's link, once for all waiting
-//! users, caches it, and reports it to its dispatcher within a second.
+//! Time is simulated. The links are those of [`Links`]; a server processes its queries one after
+//! another on each processor, with the processor time measured by `lab nodes`. One week is
+//! generated, and copies of it are grown by planner and agent to some shares of its bytes: each
+//! edge is one of these, at random. A cloud fetches a missing tile over the edge's link, once for
+//! all waiting users, caches it, and reports it to its dispatcher within a second.
 //!
 //! Each question is checked: it is sent to the dispatcher once, to a cloud once, and to an edge at
 //! most once, and is answered.
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-/// Shares of an edge's bytes that have come, and how many of a hundred edges are so.
+/// Shares of an edge's bytes that have arrived, each with the number of such edges in a hundred.
 const GROWN: [(f64, u64); 3] = [(1.0, 90), (0.7, 7), (0.4, 3)];
 
 type Micros = u64;
@@ -55,9 +55,9 @@ type Micros = u64;
 /// The model of links and of servers.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Links {
-    /// Least and most from a user to the dispatcher or a cloud, there and back.
+    /// Minimum and maximum round trip from a user to the dispatcher or a cloud.
     user_us: (Micros, Micros),
-    /// From a cloud to an edge, there and back, and of how many of a hundred edges.
+    /// Round trips from a cloud to an edge, each with the number of such edges in a hundred.
     edge_us: [(Micros, u64); 3],
     /// Bytes a second of an edge's link.
     edge_rate: u64,
@@ -91,9 +91,9 @@ fn spot(tile: &Tile) -> Spot {
 /// Content of a copy of an edge.
 struct Template {
     here: HashSet<Spot>,
-    /// From this level on all tiles are here; `None` = all rows are.
+    /// From this level on all tiles are present; `None` = all rows are.
     from: Option<i32>,
-    /// Bytes that a tile takes which is not here.
+    /// Bytes needed to fetch a missing tile.
     bytes: u64,
 }
 
@@ -140,7 +140,7 @@ impl Template {
                 }
             }
         }
-        // What some of those take that are not here, far apart.
+        // Bytes needed for a sample of the missing tiles, far from each other.
         let before = cloud.travelled;
         let some: Vec<&Tile> = lacking.iter().step_by(lacking.len() / 50 + 1).collect();
         for tile in &some {
@@ -170,7 +170,7 @@ enum Happens {
     },
     AtDesk(Request),
     AtCloud(Request),
-    /// Bytes of an edge have come to its cloud.
+    /// Bytes of an edge have arrived at its cloud.
     Fetched {
         edge: usize,
         spot: Spot,
@@ -180,12 +180,12 @@ enum Happens {
     Reported,
 }
 
-/// Two processors, each of which is free from some time on.
+/// Two processors, with the times from which they are free.
 #[derive(Clone, Copy, Debug, Default)]
 struct Processors([Micros; 2]);
 
 impl Processors {
-    /// When something is done that comes now and takes so long.
+    /// Completion time of a request that arrives now and needs `takes`.
     fn done(&mut self, now: Micros, takes: Micros) -> Micros {
         let [first, second] = &mut self.0;
         let free = if *first <= *second { first } else { second };
@@ -200,7 +200,7 @@ struct EdgeAt {
     rtt_us: Micros,
     link_free: Micros,
     streams: Vec<StreamKey>,
-    /// Tiles that came beyond the template.
+    /// Tiles that arrived beyond the template.
     fetched: HashSet<Spot>,
     /// Requests that wait for a tile that is on its way.
     waiting: BTreeMap<Spot, Vec<Request>>,
@@ -226,11 +226,12 @@ struct Outcome {
     answered: u64,
     by_base: u64,
     by_filter: u64,
-    /// Sent to the cloud because it holds the edge's connection: it had the tile, or fetched it.
+    /// Sent to the cloud because it has the edge's connection: the tile was present, or was
+    /// fetched.
     by_edge_here: u64,
     by_edge_fetched: u64,
     fetched_bytes: u64,
-    /// Of the answers' times, in microseconds.
+    /// Median of the answers' times, in microseconds.
     p50: Micros,
     p90: Micros,
     p99: Micros,
@@ -255,7 +256,7 @@ struct World<'a> {
     left: usize,
 }
 
-/// One of some with weights of a hundred.
+/// A random item, weighted in hundredths.
 fn weighted<T: Copy>(dice: &mut Random, all: &[(T, u64)]) -> Option<(usize, T)> {
     let mut left = dice.below(100);
     for (at, (one, weight)) in all.iter().enumerate() {
@@ -267,7 +268,7 @@ fn weighted<T: Copy>(dice: &mut Random, all: &[(T, u64)]) -> Option<(usize, T)> 
     None
 }
 
-/// Views of a visit: the requests of one level of one sensor, one behind the other.
+/// Views of a visit: the consecutive requests of one level of one sensor.
 fn views(visit: &[Tile]) -> Vec<Vec<Spot>> {
     let views = visit.chunk_by(|a, b| (a.channel, a.level) == (b.channel, b.level));
     let mut views: Vec<Vec<Spot>> = views.map(|view| view.iter().map(spot).collect()).collect();
@@ -477,7 +478,7 @@ impl<'a> World<'a> {
             Why::Unknown => return Err(format!("{request:?} is not known").into()),
         }
         let done = self.desk.done(now, self.links.desk_us);
-        // It goes back to the user, and from there to the cloud.
+        // Redirected: the answer returns to the user, who then queries the cloud.
         let there = done + request.user_us;
         self.at(there, Happens::AtCloud(request));
         Ok(())

@@ -1,10 +1,10 @@
 //! Tiles at the cloud before a visit (EXPERIMENTS.md, R-13): the RESPAWN paper's policies over
 //! tiles, and copies of ours, before the same visits.
 //!
-//! The week is made up ([`sensors`]), visits come from a model that knows no policy ([`visits`]). A
-//! tile that is at the cloud takes what its answer takes, and one that is not 340 ms, as in the
-//! paper. The paper's policies are simulated by tiles ([`tiles`]); ours by the shipped planner, of
-//! the bytes that travelled ([`copies`]). Every tile of a copy is compared with the edge's.
+//! The week is generated ([`sensors`]), visits are drawn from a model that does not know the
+//! policies ([`visits`]). A tile at the cloud costs the time of its answer, a missing one 340 ms,
+//! as in the paper. The paper's policies are simulated by tiles ([`tiles`]); ours by the shipped
+//! planner, limited by bytes sent ([`copies`]). Every tile of a copy is compared with the edge's.
 
 mod copies;
 pub(crate) mod load;
@@ -169,12 +169,12 @@ const OURS: [Ours; 12] = [
 
 type Ours = (&'static str, Policy, Option<i32>, Share, bool);
 
-/// Of what bytes are a share.
+/// Basis of a share of bytes.
 #[derive(Clone, Copy)]
 enum Share {
-    /// Of the paper's tiles.
+    /// Share of the paper's tiles.
     Paper(f64),
-    /// Of what the edge has stored.
+    /// Share of the edge's stored bytes.
     Store(f64),
 }
 
@@ -210,8 +210,8 @@ impl Trial<'_> {
         Ok(rows)
     }
 
-    /// A policy of the paper. The time of a tile at the cloud is left out, as it is the same for
-    /// all: that of ours stands beside it.
+    /// A policy of the paper. The time of a tile at the cloud is omitted, since it is the same for
+    /// all policies; our time is in the same table.
     fn paper(&self, policy: tiles::Policy, name: &str, share: f64) -> Row {
         let count = match policy {
             tiles::Policy::None => 0,
@@ -231,7 +231,7 @@ impl Trial<'_> {
         }
     }
 
-    /// A copy of ours; `keeps`: what is missed comes into the copy and stays.
+    /// One of our copies; `keeps`: missing ranges are fetched into the copy and retained.
     fn ours(&self, what: String, growing: Growing, keeps: bool) -> Result<Row, Failure> {
         let expected = self.edge.snapshot()?;
         let mut cloud = Cloud::new(self.edge, &self.bench.path("cloud"), growing)?;

@@ -1,8 +1,9 @@
 //! The data: a week of a laboratory, a value a second of each sensor.
 //!
-//! Four rooms with four sensors each, made up: temperature follows the day and drifts, light is
-//! switched by people who come and go, sound is noise with bursts, and acceleration rests but for a
-//! few dozen events of some seconds to some minutes. Values are as coarse as sensors report them.
+//! Four rooms with four sensors each, generated: temperature follows the day and drifts, light is
+//! switched by people who arrive and leave, sound is noise with bursts, and acceleration is zero
+//! except for a few dozen events of some seconds to some minutes. Values have the resolution of
+//! real sensors.
 
 use crate::harness::{Random, real, size, unsigned};
 
@@ -23,7 +24,7 @@ fn rounded(value: f64, steps: f64) -> f64 {
     (value * steps).round() / steps
 }
 
-/// Seconds at which something begins, with how long it goes on.
+/// Start seconds of events, with their durations.
 fn events(dice: &mut Random, count: u64, longest: u64) -> Vec<(usize, usize)> {
     let event = |dice: &mut Random| {
         let length = 3 + dice.below(longest);

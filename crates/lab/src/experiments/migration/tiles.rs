@@ -1,13 +1,13 @@
-//! The RESPAWN paper's policies (section IV-D) over tiles: which tiles of the edge are at the cloud
-//! when so many were copied.
+//! The RESPAWN paper's policies (section IV-D) over tiles: the tiles of the edge at the cloud after
+//! a number of copies.
 
 use super::sensors::Channel;
 use super::visits::{COARSEST, FINEST, Tile, tiles_of};
 use crate::harness::real;
 use std::collections::HashSet;
 
-/// A policy of the paper; of deviation also one that divides it by that of the whole channel, as
-/// ours does: else the channel with the largest numbers takes all.
+/// A policy of the paper; for deviation also a variant relative to the deviation of the whole
+/// channel, like ours: otherwise the channel with the largest numbers would take the whole share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Policy {
     None,
@@ -39,7 +39,7 @@ impl Sums {
     fn of(channel: &Channel) -> Sums {
         let mut sums = vec![(0.0, 0.0)];
         let mut sum = (0.0, 0.0);
-        // Around the first value, so that nothing is lost to rounding.
+        // Relative to the first value, to avoid rounding errors.
         let around = channel.values.first().copied().unwrap_or(0.0);
         for value in &channel.values {
             let off = value - around;
@@ -102,7 +102,7 @@ impl Tiles {
         &self.coarse_first
     }
 
-    /// The first so many by a policy.
+    /// The first `count` tiles by a policy.
     pub(super) fn copied(&self, policy: Policy, count: usize) -> HashSet<Tile> {
         let coarse = &self.coarse_first;
         let in_turn = |high| coarse.iter().zip(high).flat_map(|(a, b)| [a, b]);

@@ -1,17 +1,17 @@
 //! Model of visits: overview, drill-down, panning; and the tiles that they request.
 //!
-//! A visit begins with the whole week of a sensor. Then, until it ends, the visitor
+//! A visit starts with the whole week of a sensor. Then, until it ends, the visitor
 //!
-//! - zooms in by 2, 4 or 8 (55 %): to where the plot draws the eye (7 of 10), which is a sixteenth
-//!   of the view by the square of how tall its band from the smallest to the largest value is; else
-//!   anywhere in the view;
+//! - zooms in by 2, 4 or 8 (55 %): to a salient part of the plot (7 of 10), which is a sixteenth of
+//!   the view, weighted by the square of the height of its band from the smallest to the largest
+//!   value; otherwise anywhere in the view;
 //! - moves half a view or a whole one to either side (22 %);
 //! - zooms out by 2, 4 or 8 (15 %);
 //! - looks at another sensor of the same room at the same time (8 %).
 //!
 //! A view is drawn with 512 to 1,024 buckets, so with two or three tiles. Tiles that are on the
-//! page already are not requested again. The model knows nothing of policies: it looks at what a
-//! plot shows, which is minimum and maximum, and at no deviation.
+//! page already are not requested again. The model is independent of the policies: it uses the
+//! minimum and maximum visible in a plot, and no deviation.
 
 use super::sensors::{BEGIN, Channel, FIELDS, SECONDS};
 use crate::harness::{Random, real, signed, size, unsigned, whole};
@@ -55,7 +55,7 @@ pub(super) fn tiles_of(channel: usize, level: i32) -> impl Iterator<Item = Tile>
     })
 }
 
-/// The smallest and the largest value of each stretch of 64 seconds: what a plot is drawn from.
+/// Smallest and largest value of each span of 64 seconds, from which a plot is drawn.
 struct Bands(Vec<Vec<(f64, f64)>>);
 
 const BAND: usize = 64;

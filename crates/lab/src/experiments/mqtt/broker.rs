@@ -15,7 +15,7 @@ pub(super) struct Broker {
 }
 
 impl Broker {
-    /// Starts one on a free port, set as docs/mqtt.md advises, but for what it would keep on disk.
+    /// Starts a broker on a free port, configured as docs/mqtt.md advises, but without persistence.
     pub(super) fn start(dir: &Path) -> Result<Broker, Failure> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut text = format!(

@@ -2,9 +2,8 @@
 //!
 //! Each client publishes bare values with QoS 1 to a topic of its own, with a bounded number that
 //! the broker has not acknowledged. The time runs from the first message until the server has
-//! everything on the medium and has acknowledged it to the broker. Each round gets a fresh database
-//! and a fresh broker, which keeps nothing on disk. Messages that the server leaves out are
-//! counted.
+//! stored all messages durably and has acknowledged them to the broker. Each round gets a new
+//! database and a new broker without persistence. Messages that the server omits are counted.
 
 mod broker;
 mod publisher;
@@ -48,9 +47,9 @@ pub(crate) struct Arguments {
 struct Results {
     messages: usize,
     clients: usize,
-    /// From the first message until all are stored and acknowledged.
+    /// Rate from the first message until all are stored and acknowledged.
     messages_per_second: f64,
-    /// Until the broker has acknowledged everything to the clients.
+    /// Rate until the broker has acknowledged all messages to the clients.
     published_per_second: f64,
     server_cpu_us_per_message: f64,
     broker_cpu_us_per_message: f64,
@@ -113,14 +112,14 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
     let broker = Broker::start(&dir)?;
     let db = dir.join("db");
     let server = Server::start_with(&db, &["--mqtt-port", &broker.port.to_string()])?;
-    // Until the subscription is there, nobody keeps messages for it: how many of the first come is
-    // not known.
+    // Before the subscription exists, the broker does not retain messages: the number of first
+    // messages that arrive is unknown.
     let start = Instant::now();
     while metric(server.addr, DONE)? < 1 {
         publisher::publish(broker.port, "plant/lab/first/temp", 1, 1)?;
         patient(start, "the first message")?;
     }
-    // When the last of them is stored, all that will ever come have come.
+    // Once the last message is stored, no more messages are in flight.
     publisher::publish(broker.port, "plant/lab/last/temp", 1, 1)?;
     let last = "/api/v1/last?stream=machines,device=last,site=lab";
     while !get(server.addr, last)?.contains("\"temp\"")
@@ -167,13 +166,12 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
     })
 }
 
-/// Waits until so many messages are stored.
+/// Waits until `messages` messages are stored.
 fn settled(addr: SocketAddr, messages: u64) -> Result<(), Failure> {
     let start = Instant::now();
     while metric(addr, DONE)? < messages {
         patient(start, "the messages")?;
-        // Often enough for the precision of a round of some seconds, and seldom enough to cost
-        // nothing.
+        // Frequent enough for the precision of a round of some seconds, and rare enough to be free.
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
@@ -203,7 +201,7 @@ fn metric(addr: SocketAddr, name: &str) -> Result<u64, Failure> {
     number.ok_or_else(|| format!("/metrics has no number `{name}`").into())
 }
 
-/// Everything that the broker took is there.
+/// Verifies that every message accepted by the broker is stored.
 fn check(db: &Path, clients: usize, each: usize) -> Result<(), Failure> {
     let db = Database::open(Options::new(db))?;
     let snapshot = db.snapshot()?;

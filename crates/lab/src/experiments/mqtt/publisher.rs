@@ -1,5 +1,5 @@
-//! A client that costs little itself: MQTT 3.1.1, messages of QoS 1 made beforehand,
-//! acknowledgements only counted.
+//! A client with little overhead: MQTT 3.1.1, prepared messages of QoS 1, acknowledgements only
+//! counted.
 
 use crate::harness::Failure;
 use std::io::{Read, Write};
@@ -9,12 +9,12 @@ use std::time::Duration;
 /// Packets put into one write at most.
 const CHUNK: usize = 64;
 
-/// Publishes so many values to a topic, with at most `window` that are not acknowledged.
+/// Publishes `count` values to a topic, with at most `window` unacknowledged.
 pub(super) fn publish(port: u16, topic: &str, count: usize, window: usize) -> Result<(), Failure> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
-    // Protocol level 4, a clean session, no keep-alive, a name given by the broker.
+    // Protocol level 4, a clean session, no keep-alive, a name assigned by the broker.
     let connect = packet(0x10, &[0, 4, b'M', b'Q', b'T', b'T', 4, 2, 0, 0, 0, 0]);
     stream.write_all(&connect)?;
     let mut answer = [0; 4];
@@ -41,7 +41,7 @@ pub(super) fn publish(port: u16, topic: &str, count: usize, window: usize) -> Re
                 continue;
             }
         }
-        // Each acknowledgement is four bytes long, and they come in order.
+        // Each acknowledgement is four bytes long, and they arrive in order.
         let read = stream.read(&mut buffer)?;
         if read == 0 {
             return Err("the broker closed the connection".into());
@@ -68,7 +68,7 @@ fn message(topic: &str, number: usize) -> Vec<u8> {
     packet(0x32, &body.concat())
 }
 
-/// A packet of at most 127 bytes behind its head.
+/// A packet of at most 127 bytes after its header.
 fn packet(head: u8, body: &[u8]) -> Vec<u8> {
     let mut out = vec![head, body.len() as u8];
     out.extend_from_slice(body);

@@ -1,5 +1,5 @@
-//! A full copy of an edge at a cloud beside writing the same values over HTTP, and what a copy of
-//! summaries takes of the wire.
+//! A full copy of an edge at a cloud, compared with writing the same values over HTTP, and the
+//! traffic of a copy of summaries.
 
 use super::Arguments;
 use super::requests::{json, number, sync, until};

@@ -1,5 +1,5 @@
-//! A dispatcher before one node: how many questions a second it sends on and passes on, beside the
-//! node itself; open connections; a restart with many streams.
+//! A dispatcher before one node: rates of redirected and forwarded queries, compared with the node
+//! itself; open connections; a restart with many streams.
 
 use super::Arguments;
 use super::requests::{json, number, until};
@@ -23,7 +23,7 @@ const STREAMS: usize = 5_000;
 struct RouteStats {
     what: &'static str,
     per_second: Vec<f64>,
-    /// Processor time of the queried process, and of the node behind it, for a question.
+    /// Processor time of the queried process, and of the node after it, for a query.
     asked_cpu_us: Vec<f64>,
     node_cpu_us: Vec<f64>,
 }
@@ -83,7 +83,7 @@ fn channel() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// A dispatcher before a node, when it knows what the node holds.
+/// A dispatcher before a node, after it has received the node's inventory.
 fn desk(dir: &Path, node: &Server) -> Result<Server, Failure> {
     let url = format!("http://{}", node.addr);
     let desk = Server::start_with(dir, &["--role", "dispatcher", "--node", &url])?;
@@ -194,7 +194,7 @@ fn ask(question: &Question<'_>, seconds: f64) -> Result<(u64, f64), Failure> {
     Ok((asked.into_inner(), begun.elapsed().as_secs_f64()))
 }
 
-/// Resources of a dispatcher while so many connections are open, each of which has sent one query.
+/// Resources of a dispatcher with `wanted` open connections, each of which has sent one query.
 fn many_connections(desk: &Server, wanted: usize) -> Result<(usize, Used), Failure> {
     use std::io::{Read, Write};
     let request = tile("");
@@ -214,7 +214,7 @@ fn many_connections(desk: &Server, wanted: usize) -> Result<(usize, Used), Failu
     Ok((open.len(), used))
 }
 
-/// Time from the start of a dispatcher until a question about one of so many streams is sent to the
+/// Time from the start of a dispatcher until a query about one of `streams` streams is sent to the
 /// node that answers it.
 fn restart(bench: &Bench, streams: usize) -> Result<(f64, Used), Failure> {
     let node = Server::start(&bench.path("many"))?;
@@ -245,7 +245,7 @@ fn restart(bench: &Bench, streams: usize) -> Result<(f64, Used), Failure> {
     Ok((seconds, used))
 }
 
-/// True when a dispatcher knows the location of a stream, and does not guess.
+/// Whether a dispatcher knows the location of a stream, and does not guess.
 fn is_known(addr: SocketAddr, question: &[u8]) -> Result<bool, Failure> {
     let mut connection = Connection::open(addr)?;
     let answer = connection.send(question)?;

@@ -1,13 +1,13 @@
 //! Several nodes on one machine, each a process: copies of an edge at a cloud, and a dispatcher
 //! before a node (EXPERIMENTS.md, R-9 to R-11; docs/cluster).
 //!
-//! `copies`: what a full copy and one of summaries take of wire, time and processors, beside
-//! writing the same values over HTTP. `dispatch`: questions answered by the node itself, passed on
-//! by the dispatcher, and sent on by it; open connections; and a restart with many streams.
-//! `tables`: what a dispatcher takes that knows of many streams and single tiles.
+//! `copies`: traffic, time and processor use of a full copy and of one of summaries, compared with
+//! writing the same values over HTTP. `dispatch`: queries answered by the node itself, forwarded by
+//! the dispatcher, and redirected by it; open connections; and a restart with many streams.
+//! `tables`: memory of a dispatcher with many streams and single tiles.
 //!
-//! Processor time is measured for each process, so that the clients on the same processors can be
-//! set apart from the measured process.
+//! Processor time is measured for each process, so that the clients on the same processors are
+//! separated from the measured process.
 
 mod copies;
 mod dispatch;

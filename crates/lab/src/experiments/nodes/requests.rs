@@ -29,12 +29,12 @@ pub(super) fn sync(server: &Server, asked: &Value) -> Result<Value, Failure> {
     Ok(serde_json::from_slice(body)?)
 }
 
-/// A number of an answer, by where it stands.
+/// A number of an answer, by JSON pointer.
 pub(super) fn number(answer: &Value, place: &str) -> Option<u64> {
     answer.pointer(place)?.as_u64()
 }
 
-/// Waits until something holds, for at most ten minutes, and how long that took.
+/// Waits until a condition is true, for at most ten minutes; returns the time waited.
 pub(super) fn until(
     what: &str,
     mut holds: impl FnMut() -> Result<bool, Failure>,

@@ -1,10 +1,10 @@
 //! Tables of a dispatcher at full size: a million streams of ten thousand edges, and ten million
 //! single tiles (EXPERIMENTS.md, R-12).
 //!
-//! A node that can do nothing else reports a registry of that size to a dispatcher, a process of
-//! its own, and the resources of the process are measured. The same message is taken into tables
-//! here, and a million missing tiles are requested: a request that is sent to the node all the same
-//! is a false hit.
+//! A node without other functions reports a registry of that size to a dispatcher in a process of
+//! its own, and the resources of the process are measured. The same message is applied to tables
+//! here, and a million missing tiles are looked up: a lookup that still selects the node is a false
+//! positive.
 
 use super::Arguments;
 use super::requests::{json, number, until};
@@ -25,7 +25,7 @@ use std::time::Duration;
 const OF_EDGE: usize = 100;
 /// Missing tiles that are requested.
 const PROBES: usize = 1_000_000;
-/// From this level on everything is there.
+/// All tiles from this level on are present.
 const BASE: i32 = 8;
 
 #[derive(Serialize)]
@@ -40,7 +40,7 @@ pub(super) struct Results {
     peak_bytes: u64,
 }
 
-/// Inventory of a node that has everything: the first report, and one without news.
+/// Inventory of a complete node: the first report, and one without changes.
 struct Inventory {
     first: Vec<u8>,
     nothing_new: Vec<u8>,
@@ -51,7 +51,7 @@ fn name(number: usize) -> StreamName {
     StreamName::new("many", [("id", number.to_string())])
 }
 
-/// The tile of a number: below the base, of a stream of so many.
+/// Tile of a number: below the base, of one of `streams` streams.
 fn tile(number: usize, streams: usize) -> (usize, Level, i64) {
     let (of, nth) = (number % streams, number / streams);
     let level = Level::clamped(BASE - 1 - i32::try_from(nth % 4).unwrap_or(0));
@@ -132,11 +132,11 @@ fn answer(mut stream: TcpStream, inventory: &Inventory) -> std::io::Result<()> {
     }
 }
 
-/// Share of missing tiles whose requests are sent to the node all the same, 0 to 1.
+/// Share of missing tiles whose lookups still select the node, 0 to 1.
 fn false_hits(tables: &Tables, streams: usize, tiles: usize) -> f64 {
     let mut hits = 0;
     for number in 0..PROBES {
-        // Tiles behind those that are there, of all streams in turn.
+        // Tiles after the existing ones, of all streams in turn.
         let (of, level, offset) = tile(tiles + number, streams);
         let key = StreamKey::of(&name(of));
         let question = Question::Tile {

@@ -1,4 +1,4 @@
-//! A file that takes as long as a device with channels would: a stand-in, which sleeps.
+//! A file with the latencies of a device with channels: an emulation, which sleeps.
 
 use headwater_io::File;
 use parking_lot::{Condvar, Mutex};
@@ -11,13 +11,13 @@ use std::time::Duration;
 pub(super) struct Costs {
     /// Number of requests served at once; the others wait in the order of their arrival.
     pub(super) channels: u64,
-    /// For 4 KiB and less; more takes a quarter more for each further 4 KiB.
+    /// Latency of up to 4 KiB; a quarter more for each further 4 KiB.
     pub(super) read: Duration,
     pub(super) write: Duration,
 }
 
 impl Costs {
-    /// Time of a request of so many bytes.
+    /// Time of a request of `bytes` bytes.
     pub(super) fn of(&self, is_write: bool, bytes: u64) -> Duration {
         let base = if is_write { self.write } else { self.read };
         let more = u32::try_from(bytes.saturating_sub(1) / 4096).unwrap_or(u32::MAX);
@@ -25,7 +25,7 @@ impl Costs {
     }
 }
 
-/// A file behind such a device.
+/// A file on such a device.
 #[derive(Debug)]
 pub(super) struct Throttled {
     inner: Arc<dyn File>,

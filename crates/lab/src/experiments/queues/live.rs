@@ -48,7 +48,7 @@ pub(super) fn request(workload: Workload, source: u64, thread: u64, place: u64) 
     }
 }
 
-/// The requests of a compaction, which is a stream of its own for each that is on its way.
+/// Requests of a compaction, with a stream of its own for each request in flight.
 pub(super) fn compaction(lane: u64) -> Request {
     Request {
         interval: Some(Duration::from_millis(10)),
@@ -59,7 +59,7 @@ pub(super) fn compaction(lane: u64) -> Request {
 
 struct Round {
     file: Arc<dyn File>,
-    /// `None` = direct calls.
+    /// Queue sets; `None` = direct calls.
     sets: Option<Sets<Transfer>>,
     left: AtomicU64,
 }
@@ -79,7 +79,7 @@ impl Round {
         }
     }
 
-    /// Takes one of the requests that are left.
+    /// Takes one of the remaining requests; false if there are none.
     fn takes(&self) -> bool {
         let taken = self
             .left
@@ -142,7 +142,7 @@ pub(super) fn round(
         if workload == Workload::Mixed {
             for lane in 0..COMPACTION_DEPTH {
                 scope.spawn(move || {
-                    // It ends with the others; an error would be theirs, too.
+                    // The compaction ends with the others; an error would end them, too.
                     while round.left.load(Ordering::Relaxed) > 0
                         && round.call(&compaction(lane)).is_ok()
                     {}

@@ -1,6 +1,6 @@
-//! Queue sets beside one queue and beside direct calls: the comparison of the paper on an NVM
-//! driver for time series, over a *throttled device* (a stand-in that sleeps as long as a request
-//! takes), and in a *model* of events without threads, where two cores cannot show an effect.
+//! Queue sets, compared with one queue and with direct calls: the comparison of the paper on an NVM
+//! driver for time series, over a *throttled device* (an emulation that sleeps for the duration of
+//! a request), and in a *model* of events without threads, in which two cores are not a limit.
 
 mod device;
 mod live;
@@ -56,7 +56,7 @@ enum Strategy {
     Direct,
     /// Sets with the paper's order and its rule for placing.
     Paper,
-    /// Sets with ours, whose callers do small requests of an idle set themselves.
+    /// Sets in our configuration: callers carry out small requests of an idle set themselves.
     Ours,
 }
 
@@ -77,7 +77,7 @@ impl Strategy {
         }
     }
 
-    /// `None` = no queues at all.
+    /// Options of the sets; `None` = no queues at all.
     fn options(self, channels: usize) -> Option<SetOptions> {
         let handed_over = SetOptions {
             sets: channels,
@@ -110,12 +110,12 @@ impl Strategy {
 struct Measurement {
     per_second: f64,
     mean_us: f64,
-    /// Of reads, where there are any; otherwise of all.
+    /// 99th percentile of reads, if there are any; otherwise of all requests.
     p99_us: f64,
 }
 
 impl Measurement {
-    /// From the latencies of requests, in microseconds, and the seconds that all of them took.
+    /// Statistics of the latencies of requests, in microseconds, and their total time in seconds.
     fn of(mut all: Vec<f64>, mut reads: Vec<f64>, seconds: f64) -> Measurement {
         let count = number(all.len());
         let mean_us = all.iter().sum::<f64>() / count.max(1.0);
@@ -211,7 +211,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let mut modelled = live.clone();
             for round in 0..warm_up + counted {
                 for turn in 0..STRATEGIES.len() {
-                    // Each round begins with another way.
+                    // Each round starts with another strategy.
                     let at = (turn + round) % STRATEGIES.len();
                     let Some((strategy, rounds)) = live.get_mut(at) else {
                         return Err("there is a place for each way".into());

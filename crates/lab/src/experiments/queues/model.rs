@@ -1,5 +1,5 @@
-//! The same rounds as a model of events: clients, sets and channels without threads, in a time of
-//! their own. The product's schedules and placement decide what is started next.
+//! The same rounds as a model of events: clients, sets and channels without threads, in simulated
+//! time. The product's schedules and placement decide which request starts next.
 
 use super::live::{compaction, costs, request};
 use super::{Arguments, Measurement, Strategy, Workload};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Time of a client between two requests, in nanoseconds.
 const THINKING: u64 = 2_000;
-/// Time in which an owner that is awake takes its next request.
+/// Time in which an awake owner takes its next request.
 const TAKING: u64 = 2_000;
 const COMPACTION_LANES: u64 = 4;
 
@@ -35,7 +35,7 @@ struct World {
     dice: Random,
     costs: super::device::Costs,
     hand_over: u64,
-    /// `None` = direct calls.
+    /// Sets; `None` = direct calls.
     sets: Option<(Vec<Schedule<usize>>, Placements, u64)>,
     /// Of direct calls: channels in use, and waiting clients.
     in_use: u64,
@@ -49,7 +49,7 @@ impl World {
             .push(Reverse((self.now + after, self.number, event)));
     }
 
-    /// True when somebody waits for the client's requests, which are the ones that are measured.
+    /// Whether the client waits for its requests; only these are measured.
     fn counts(&self, client: usize) -> bool {
         let purpose = self.clients.get(client).map(|of| of.request.purpose);
         purpose.is_some_and(|purpose| purpose != Purpose::Compaction)
@@ -92,13 +92,13 @@ impl World {
             self.at(service, Event::Ends { client, set });
             return;
         }
-        // There is room for every client.
+        // The schedule has space for every client.
         let taken = schedule.push(&request, client);
         assert!(taken.is_ok(), "a client waits for one request at a time");
         self.start_next(set, self.hand_over);
     }
 
-    /// Starts what a set has next, after its owner's own time.
+    /// Starts the next request of a set, after its owner's own time.
     fn start_next(&mut self, set: usize, after: u64) {
         let schedules = self.sets.as_mut().map(|(schedules, _, _)| schedules);
         let next = schedules.and_then(|s| s.get_mut(set)?.begin_next());
@@ -143,7 +143,7 @@ pub(super) fn round(
     Measurement::of(all, reads, Duration::from_nanos(world.now).as_secs_f64())
 }
 
-/// Four of each source, and those of a compaction.
+/// Four clients of each source, and those of a compaction.
 fn clients(workload: Workload, sources: u64) -> Vec<Client> {
     let mut clients = Vec::new();
     for source in 0..sources {
@@ -186,7 +186,7 @@ fn world(arguments: &Arguments, clients: Vec<Client>, strategy: Strategy, seed: 
     }
 }
 
-/// As with threads: so many requests are sent, and all of them are answered. Gives their latencies,
+/// As with threads: sends `requests` requests and waits for all answers. Returns their latencies,
 /// in microseconds; those of reads under `true`.
 fn live(world: &mut World, requests: u64) -> BTreeMap<bool, Vec<f64>> {
     let mut left = requests;
@@ -203,7 +203,7 @@ fn live(world: &mut World, requests: u64) -> BTreeMap<bool, Vec<f64>> {
         world.now = now;
         match event {
             Event::Asks(client) => {
-                // The compaction ends with the others: what it starves would never end.
+                // The compaction ends with the others: starved requests would never end.
                 if left == 0 {
                     continue;
                 }

@@ -1,13 +1,13 @@
-//! The rows of the paper (EXPERIMENTS.md, T-1 to T-13) of what was measured.
+//! The rows of the paper (EXPERIMENTS.md, T-1 to T-13), from the measurements.
 //!
-//! A driver has no databases above it and no ranges: loads a and b are one here (every thread
+//! A driver has neither databases above it nor ranges: loads a and b are one here (every thread
 //! writes), and so are queries for rows and for ranges (every thread reads). T-14, the share of
-//! software in the latency of persistent memory, needs such memory and is not here.
+//! software in the latency of persistent memory, needs such memory and is omitted.
 
 use super::{Cell, Measurement, Strategy, Workload};
 use crate::table;
 
-/// The cells of one workload, by rising number of sources.
+/// Cells of one workload, by ascending number of sources.
 struct Series<'a>(Vec<&'a Cell>);
 
 impl<'a> Series<'a> {
@@ -147,7 +147,7 @@ const ROWS: [Row; 15] = [
     ),
 ];
 
-/// Prints them, measured over the stand-in and in the model.
+/// Prints the rows, measured over the emulated device and in the model.
 pub(super) fn print(cells: &[Cell]) {
     println!(
         "\nRows of the paper, in percent; in brackets what beats it. Both columns are stand-ins: a device that sleeps, \

@@ -116,12 +116,12 @@ impl Server {
         used_of(self.child.id())
     }
 
-    /// Stops it in order and waits for its end. Gives the CPU time that all of its life took.
+    /// Stops the server in an orderly way and waits for its end. Returns its total CPU time.
     pub(crate) fn stop(mut self) -> Result<f64, Failure> {
         let pid = i32::try_from(self.child.id())?;
         let pid = rustix::process::Pid::from_raw(pid).ok_or("no process")?;
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
-        // Not reaped yet, a process that has ended still reports its resources.
+        // A process that has ended still reports its resources until it is reaped.
         let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
         rustix::process::waitid(rustix::process::WaitId::Pid(pid), ended)?;
         let used = self.used()?;
@@ -136,8 +136,8 @@ impl Server {
 /// CPU time over all threads of a process, and the most memory that was resident, until now.
 pub(crate) fn used_of(process: u32) -> Result<Used, Failure> {
     let read = |what: &str| std::fs::read_to_string(format!("/proc/{process}/{what}"));
-    // The name of the program, in parentheses, may hold blanks; user and system time are the 12th
-    // and 13th word after it.
+    // The name of the program, in parentheses, may contain spaces; user and system time are the
+    // 12th and 13th word after it.
     let stat = read("stat")?;
     let words: Vec<&str> = stat
         .rsplit_once(')')
@@ -156,7 +156,7 @@ pub(crate) fn used_of(process: u32) -> Result<Used, Failure> {
         kib.unwrap_or(0) * 1024
     };
     Ok(Used {
-        // Linux reports to programs 100 ticks a second, whatever it counts itself.
+        // Linux reports 100 ticks a second to programs, whatever its internal rate.
         cpu_seconds: ticks / 100.0,
         peak_bytes: bytes("VmHWM:"),
         resident_bytes: bytes("VmRSS:"),

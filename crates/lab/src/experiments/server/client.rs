@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A request as it goes over the wire.
+/// A request as bytes of HTTP.
 pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {}\r\n\r\n",
@@ -16,7 +16,7 @@ pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// True for the whole head of an answer without a body. Anything else is an error.
+/// True for the complete header of an answer without a body. Any other answer is an error.
 fn is_stored(answer: &[u8]) -> Result<bool, Failure> {
     if !answer.ends_with(b"\r\n\r\n") {
         if answer.len() > 64 << 10 {

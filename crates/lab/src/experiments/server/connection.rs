@@ -1,5 +1,4 @@
-//! One connection that is kept open for queries: as cheap as it can be, so that what is measured is
-//! the server.
+//! One persistent connection for queries, with minimal overhead, so that the server is measured.
 
 use crate::harness::Failure;
 use std::io::{Read, Write};
@@ -19,7 +18,7 @@ pub(crate) struct Connection {
     filled: usize,
 }
 
-/// An answer; its body stays in the connection's buffer until the next request.
+/// An answer; its body is in the connection's buffer until the next request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -77,7 +76,7 @@ impl Connection {
         })
     }
 
-    /// Reads a body in parts, and puts them together where the first begins. Gives their end.
+    /// Reads a chunked body, and joins the chunks at the start of the first. Returns their end.
     fn parts(&mut self, head: usize) -> Result<usize, Failure> {
         let (mut from, mut end) = (head, head);
         loop {

@@ -1,9 +1,9 @@
-//! The same questions at every front end: SQL and InfluxQL beside the routes, over a hundred
+//! The same queries at every front end: SQL and InfluxQL, compared with the routes, over a hundred
 //! devices with ten fields that were loaded as lines, in order and with late rows.
 //!
-//! A minute after the last line was acknowledged, and before the first question, what the folder of
-//! the database takes on the disk is counted: log, reserve and metadata included. Needs the command
-//! `headwater`, since the experiment's own server has no SQL.
+//! A minute after the last line was acknowledged, and before the first query, the disk usage of the
+//! database's folder is measured: log, reserve and metadata included. Needs the command
+//! `headwater`, since the experiment's own server does not have SQL.
 
 use super::Arguments;
 use super::child::Server;
@@ -22,7 +22,7 @@ use std::time::Duration;
 const DEVICES: usize = 100;
 /// Lines of a request.
 const LINES: usize = 1_000;
-/// Each row's time lies in a second of its own, the first in this one.
+/// Each row's time is in a second of its own, the first in this one.
 const BEGIN_S: i64 = 1_700_000_000;
 /// One device's field, as a path has it.
 const CHANNEL: &str = "fleet%2Cdevice%3Dd0042.walk_a";
@@ -192,7 +192,7 @@ fn route(
     }
 }
 
-/// The length of a list in an answer, by its place there; 0 where there is none.
+/// Length of a list in an answer, by JSON pointer; 0 if there is no list.
 fn length(answer: &Value, place: &str) -> usize {
     let list = answer.pointer(place).and_then(Value::as_array);
     list.map_or(0, Vec::len)
@@ -250,7 +250,7 @@ struct About {
     /// Seconds of one of a thousand bins, and how many there are then.
     width: usize,
     bins: usize,
-    /// In seconds, of which each has a row of every device.
+    /// First second of the range; each second has a row of every device.
     first_second: i64,
     middle_second: i64,
     end_second: i64,

@@ -1,6 +1,6 @@
 //! A hundred devices with ten fields each, as line protocol.
 //!
-//! Of each device: three walks rounded to 0.01, two noises of full precision, a counter, two
+//! Fields of each device: three walks rounded to 0.01, two noises of full precision, a counter, two
 //! on/off, a constant, a slow ramp; about a row a second, with a jitter of milliseconds.
 
 use crate::harness::Random;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 pub(crate) const FIELDS: usize = 10;
 const BEGIN_MS: i64 = 1_700_000_000_000;
 
-/// Lines in the order of their arrival, and what they hold.
+/// Lines in the order of their arrival, and the expected content.
 pub(crate) struct Fleet {
     pub(crate) lines: Vec<String>,
     pub(crate) devices: usize,
@@ -68,7 +68,7 @@ impl Fleet {
                 arrivals.push((time_ms as f64 / 1e3 + delay_s, line));
             }
         }
-        // A stable sort: equal arrivals keep their order.
+        // A stable sort: equal arrivals retain their order.
         arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
         Fleet {
             lines: arrivals.into_iter().map(|(_, line)| line).collect(),

@@ -1,4 +1,4 @@
-//! A server with nothing to do: how soon it answers, and its resources while nobody sends requests.
+//! An idle server: its response time, and its resources without requests.
 
 use super::child::Server;
 use crate::harness::{Bench, Bound, Failure, Targets};
@@ -8,18 +8,18 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Time for which it is left alone.
+/// Duration without requests.
 const ALONE: Duration = Duration::from_millis(500);
 
 /// Medians over rounds, each over a new database.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Results {
     rounds: usize,
-    /// From starting the process to the answer of `/ready`.
+    /// Time from starting the process to the answer of `/ready`.
     ready_milliseconds: f64,
     ready_milliseconds_max: f64,
     peak_bytes: u64,
-    /// While there are no requests.
+    /// CPU use without requests.
     cpu_percent: f64,
 }
 

@@ -1,12 +1,12 @@
 //! The server under load: client and server on one machine, payloads made beforehand.
 //!
-//! `idle`: start and memory of a server with nothing to do. `writing`: line protocol over HTTP.
-//! `reading`: tiles, rows, newest values, bins, counts. `search`: streams by words, of very many.
-//! `soak`: all of it at once for minutes. `streams`: a million streams of one table. `doors`: the
-//! front ends SQL and InfluxQL beside the routes.
+//! `idle`: start and memory of an idle server. `writing`: line protocol over HTTP. `reading`:
+//! tiles, rows, newest values, bins, counts. `search`: streams by words, among very many. `soak`:
+//! all of these at once for minutes. `streams`: a million streams of one table. `doors`: the front
+//! ends SQL and InfluxQL, compared with the routes.
 //!
-//! The server runs as a process of its own, so that its CPU time and memory are counted apart from
-//! the client's. Each case gets a fresh database. Acknowledged data is looked for in the database
+//! The server runs as a process of its own, so that its CPU time and memory are counted separately
+//! from the client's. Each case gets a new database. Acknowledged data is verified in the database
 //! after the server has stopped.
 
 mod child;

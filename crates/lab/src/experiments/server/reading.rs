@@ -1,4 +1,4 @@
-//! Questions: tiles of a large channel, formatted and kept; raw points, newest values, bins,
+//! Queries: tiles of a large channel, formatted and cached; raw points, newest values, bins,
 //! counts.
 
 use super::Arguments;
@@ -73,7 +73,7 @@ pub(super) fn ask_all(
     let (warm_up, rounds) = bench.rounds();
     let each = Duration::from_secs_f64(arguments.seconds);
     let mut taken: Vec<Taken> = questions.iter().map(|_| Taken::default()).collect();
-    // Questions take turns, so that other work on the machine falls on all of them.
+    // Queries alternate, so that other work on the machine affects all of them.
     for round in 0..warm_up + rounds {
         for (question, taken) in questions.iter().zip(&mut taken) {
             let now = question.ask(server, each)?;
@@ -133,7 +133,7 @@ fn fill(dir: &Path, arguments: &Arguments) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-/// A question in many forms, and what its answer must be.
+/// A query in many forms, and its expected answer.
 pub(super) struct Question {
     pub(super) name: &'static str,
     pub(super) connections: usize,
@@ -142,7 +142,7 @@ pub(super) struct Question {
     pub(super) is_right: Box<dyn Fn(&Value) -> bool + Sync>,
 }
 
-/// Lists the questions, in the order in which they take turns.
+/// Lists the queries, in the order in which they alternate.
 fn questions(arguments: &Arguments) -> Vec<Question> {
     let points = arguments.points as i64;
     let mut questions = tile_questions(points, arguments.connections);
@@ -169,13 +169,13 @@ fn tiles_of(points: i64, levels: std::ops::RangeInclusive<i32>) -> Vec<(i32, i64
     levels.flat_map(of_level).collect()
 }
 
-/// The value at a JSON pointer; null where there is none.
+/// The value at a JSON pointer; null if missing.
 fn at<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     value.pointer(pointer).unwrap_or(&Value::Null)
 }
 
-/// Requests each tile in as many forms as it takes to find none of them kept: with another order of
-/// fields it is another answer.
+/// Requests each tile in enough forms to miss the cache every time: another order of fields is
+/// another answer.
 fn every_form(tiles: &[(i32, i64)]) -> Vec<Vec<u8>> {
     let fields = ["time", "mean", "stddev", "count", "min", "max"];
     let turns = (0..fields.len()).map(|turn| {
@@ -189,10 +189,10 @@ fn every_form(tiles: &[(i32, i64)]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Makes the questions for tiles, formatted anew and kept.
+/// Creates the queries for tiles, uncached and cached.
 fn tile_questions(points: i64, connections: usize) -> Vec<Question> {
-    // A base bucket holds about 128 events: here the pyramid begins at level 7, and finer tiles are
-    // made of rows.
+    // A base bucket has about 128 events: here the pyramid starts at level 7, and finer tiles are
+    // computed from rows.
     let tiles = tiles_of(points, 7..=12);
     let fine = tiles_of(points, 6..=6);
     let is_tile = |v: &Value| at(v, "/data").as_array().is_some_and(|d| !d.is_empty());
@@ -281,7 +281,7 @@ fn aggregates(whole: u64, until_nanos: i64) -> [Question; 2] {
             is_right: Box::new(move |v| {
                 let counts = at(v, "/channels/0/count").as_array();
                 let sum = counts.map(|c| c.iter().filter_map(Value::as_u64).sum::<u64>());
-                // At most so many, at least three quarters.
+                // At most the requested number, at least three quarters of it.
                 let number = counts.map_or(0, Vec::len) as u64;
                 sum == Some(whole) && (bins * 3 / 4..=bins).contains(&number)
             }),
@@ -360,7 +360,7 @@ impl Question {
     ) -> Result<Taken, Failure> {
         let mut connection = Connection::open(addr)?;
         let mut taken = Taken::default();
-        // Each connection begins elsewhere.
+        // Each connection starts at another request.
         let from = number * self.requests.len() / self.connections.max(1);
         for request in self.requests.iter().cycle().skip(from) {
             let begun = Instant::now();

@@ -1,9 +1,9 @@
-//! Minutes of everything at once: writers of large requests and of single lines, five rows in a
-//! hundred late; readers of tiles, bins, rows and newest values; the flushes and merges that come
-//! of it. Requests are paced, so that what grows is the server's own.
+//! Minutes of mixed load: writers of large requests and of single lines, five rows in a hundred
+//! late; readers of tiles, bins, rows and newest values; the resulting flushes and merges. Requests
+//! are paced, so that any growth is the server's own.
 //!
-//! Memory is looked at every second; nothing may fail, and at the end every acknowledged line must
-//! be there, once.
+//! Memory is sampled every second; no request may fail, and at the end every acknowledged line must
+//! be stored, once.
 
 use super::Arguments;
 use super::child::Server;
@@ -29,7 +29,7 @@ const START: i64 = 1_700_000_000 * SECOND;
 const STEP: i64 = SECOND / 200;
 const LINES: usize = 1_000;
 const LATE_PERCENT: u64 = 5;
-/// Parts of the time whose memory is compared.
+/// Parts of the run whose memory is compared.
 const PARTS: usize = 5;
 const MIB: f64 = (1 << 20) as f64;
 
@@ -117,7 +117,7 @@ impl Lines {
             let (u, v) = (1.0 - self.random.unit(), self.random.unit());
             let normal = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
             let delay = ((5.0 + 2.0 * normal).exp() * SECOND as f64) as i64;
-            // Between two rows in order; the number of the row keeps late ones apart.
+            // Between two rows in order; the number of the row makes late times distinct.
             time = (now - delay).max(0) / STEP * STEP + 1 + self.number % (STEP - 1);
         }
         let device = self.random.below(DEVICES);
@@ -204,7 +204,7 @@ impl Shared {
                 _ => "/api/v1/last?table=soak&search=writer%3Dw0".to_owned(),
             };
             let answer = connection.send(&get(&path))?;
-            // A stream is unknown until its first row has come.
+            // A stream is unknown until its first row has arrived.
             if answer.status == 200 || (answer.status == 404 && written < 20_000) {
                 return Ok(kind);
             }
@@ -286,8 +286,8 @@ pub(super) fn run(
     Ok(results)
 }
 
-/// Every acknowledged row is there, and no other. Gives the merges so far and the write
-/// amplification in events.
+/// Verifies that every acknowledged row is stored, and no other. Returns the merges so far and the
+/// write amplification in events.
 fn check(dir: &Path, acknowledged: u64) -> Result<(u64, f64), Failure> {
     let db = Database::open(Options::new(dir))?;
     let stats = db.stats()?;

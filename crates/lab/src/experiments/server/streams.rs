@@ -1,10 +1,10 @@
 //! A million streams of one table: loading them with one writer, and the queries of people then.
 //!
-//! Line protocol of two fields, every stream once in a pass; the second pass and those after it
-//! write to streams that are known. The writer tries again what is answered with 503, as writers
-//! do; what counts is how long nothing was stored. Then the server is stopped and started, and
-//! asked: right after the start, and ten questions at each front end. SQL is queried where the
-//! server has it: the experiment's own has not, so `--binary` names the command `headwater`.
+//! Line protocol of two fields, every stream once in a pass; later passes write to existing
+//! streams. The writer retries requests answered with 503, as writers do; the measure is the time
+//! without a stored row. Then the server is restarted and queried: right after the start, and ten
+//! queries at each front end. SQL is queried only if the server has it: the experiment's own does
+//! not, so `--binary` names the command `headwater`.
 
 use super::Arguments;
 use super::child::Server;
@@ -37,7 +37,7 @@ struct Timing {
 pub(super) struct Results {
     streams: usize,
     passes: usize,
-    /// Of each pass.
+    /// Rate of each pass.
     lines_per_second: Vec<f64>,
     longest_stall_seconds: f64,
     refused_requests: usize,
@@ -91,7 +91,7 @@ fn load(addr: SocketAddr, streams: usize, passes: usize) -> Result<Load, Failure
                 push_line(&mut body, stream, pass, streams);
             }
             let request = post("/write?precision=ns", body.as_bytes());
-            // What the client takes to make its lines is none of the server's time.
+            // The client's time for generating lines is not the server's.
             own += making.elapsed();
             stored += making.elapsed();
             loop {
@@ -130,7 +130,7 @@ struct Question {
     door: &'static str,
     text: String,
     request: Vec<u8>,
-    /// The answer holds this.
+    /// Text that the answer must contain.
     holds: String,
 }
 

@@ -22,15 +22,15 @@ struct Measurement {
     requests: usize,
     values: usize,
     connections: usize,
-    /// From the first request to the last answer.
+    /// Rate from the first request to the last answer.
     values_per_second: f64,
     requests_per_second: f64,
-    /// Of the server, over its whole life: the last flush at its end included.
+    /// CPU time of the server, over its whole life: the last flush at its end included.
     cpu_seconds_per_million_values: f64,
-    /// Of the server until the last answer.
+    /// CPU time of the server until the last answer.
     cpu_us_per_request: f64,
     peak_bytes: u64,
-    /// After compaction, everything but the log.
+    /// Size after compaction, without the log.
     bytes_per_value_settled: f64,
     sync_median_us: f64,
     spread_percent: (f64, f64),
@@ -167,7 +167,7 @@ fn measure_once(
     })
 }
 
-/// Everything that was acknowledged is there; gives the bytes it takes once compacted.
+/// Verifies that every acknowledged row is stored; returns the bytes after compaction.
 fn settle_and_check(dir: &Path, fleet: &Fleet) -> Result<u64, Failure> {
     let db = Database::open(Options::new(dir))?;
     db.compact()?;

@@ -1,5 +1,5 @@
-//! Questions with the index in the fast tier and without, while every read of the large medium
-//! takes 200 µs.
+//! Queries with the index in the fast tier and without, while every read of the large medium takes
+//! 200 µs.
 
 use super::Fast;
 use super::slow::{Reading, Slow};
@@ -43,7 +43,7 @@ fn name() -> StreamName {
     StreamName::new("sine", [("id", "0")])
 }
 
-/// Six floats an event, of which one is above 0.999 in one of a thousand stretches.
+/// Six floats an event, of which one is above 0.999 in one of a thousand spans.
 fn fill(db: &Database, points: usize) -> Result<(), Failure> {
     let mut dice = Random::new(5);
     for first in (0..points).step_by(BATCH) {
@@ -91,7 +91,7 @@ fn open(dir: &Path, fast: &Fast, with_index: bool) -> Result<SlowDatabase, Failu
     Ok(SlowDatabase { db, reading })
 }
 
-/// A question; returns the number of rows or buckets found.
+/// A query; returns the number of matching rows or buckets.
 type Ask = fn(&Database, &mut Random, usize) -> Result<usize, Failure>;
 
 fn tile(db: &Database, dice: &mut Random, points: usize) -> Result<usize, Failure> {
@@ -207,7 +207,7 @@ pub(super) fn measure(
     Ok(questions)
 }
 
-/// Size of what can be rebuilt, by that of what cannot (E-13).
+/// Size of rebuildable data, relative to the other data (E-13).
 fn size(db: &Database, targets: &mut Targets) -> Result<(), Failure> {
     let stats = db.stats()?;
     let (secondary, primary) = (stats.fast_index_bytes, stats.segment_bytes);

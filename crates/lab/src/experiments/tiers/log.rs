@@ -50,7 +50,7 @@ pub(super) fn single(
                 probe.borrow_mut().sample(20)?;
                 let options = options(&bench.path("single"), Survives::PowerCut);
                 let db = on.open(options, fast)?;
-                // On the slow medium fewer show as much.
+                // On the slow medium fewer rows suffice.
                 let rows = if on == LogOn::Bulk { rows / 10 } else { rows };
                 let taken = taken(|| one_by_one(&db, rows))?;
                 db.close()?;
@@ -238,14 +238,14 @@ pub(super) fn opening(
                 write_stock(&db, &events, group)?;
                 log_bytes = db.stats()?.bytes_log;
             }
-            // What a killed process leaves: nothing is flushed, and the log is what there is.
+            // State after a killed process: memory is not flushed, so only the log has the rows.
             let (left, fast_left) = (options.dir.clone(), fast.tier(&options.dir));
             let copy = bench.path("killed");
             let tier = fast.tier(&copy);
             copy_tree(&left, &copy)?;
             copy_tree(&fast_left, &tier)?;
             drop(db);
-            // The two of a database know each other by what is in them, and not by where they lie.
+            // The two parts of a database recognise each other by content, not by location.
             std::fs::remove_dir_all(&left)?;
             std::fs::remove_dir_all(&fast_left)?;
             std::fs::rename(&copy, &left)?;

@@ -6,8 +6,8 @@
 //! `opening`: after the process was killed. `index`: tiles, aggregates and filters with the index
 //! in the fast tier, every read of the large medium taking 200 µs.
 //!
-//! There is no persistent memory here. Its stand-ins are a file system in memory (`/dev/shm`),
-//! written as persistent memory is, and a model of the device's speed before it
+//! There is no persistent memory here. The emulations are a file system in memory (`/dev/shm`),
+//! written like persistent memory, and a model of the device's speed before it
 //! ([`headwater_io::PmemModel`]); every row names its own.
 
 mod index;
@@ -97,7 +97,7 @@ impl Fast {
         Ok(Fast(dir))
     }
 
-    /// A folder for the tier of a database, which nothing uses yet.
+    /// An unused folder for the tier of a database.
     fn tier(&self, of: &Path) -> PathBuf {
         self.0.join(of.file_name().unwrap_or_default())
     }
@@ -118,9 +118,9 @@ enum LogOn {
     Bulk,
     /// A file system in memory, written as persistent memory is.
     Memory,
-    /// The same behind a model of the device's speed.
+    /// The same with a model of the device's speed.
     Model,
-    /// The memory of the process: no log that outlives it, as the bound of what a log can cost.
+    /// The memory of the process: without a durable log, as the bound of a log's cost.
     Process,
 }
 

@@ -1,4 +1,4 @@
-//! A large medium on which every read takes a while, and counts.
+//! A large medium on which every read has a delay and is counted.
 
 use headwater_io::{Env, File, Files, OpenMode, pass_on_files};
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Files of which a read takes longer.
+/// Files with delayed reads.
 #[derive(Debug)]
 pub(super) struct Slow {
     below: Arc<dyn Files>,
@@ -28,7 +28,7 @@ impl Reading {
 
     fn wait(&self) {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        // Shorter than a thread is put to sleep for.
+        // Shorter than the minimum sleep of a thread.
         let begun = Instant::now();
         while begun.elapsed() < self.latency {
             std::hint::spin_loop();
@@ -37,7 +37,7 @@ impl Reading {
 }
 
 impl Slow {
-    /// The world with its data on such a medium; the fast tier stays as it is.
+    /// The environment with its data on such a medium; the fast tier is unchanged.
     pub(super) fn env(latency: Duration) -> (Env, Arc<Reading>) {
         let mut env = Env::system();
         let reading = Arc::new(Reading {

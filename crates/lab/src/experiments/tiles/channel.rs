@@ -4,7 +4,7 @@ use crate::harness::{Failure, Random};
 use crate::rivals::{Window, point_batch, stream_names};
 use headwater::{Database, StreamName};
 
-/// The first second: a multiple of 2^20, so that large tiles begin with the channel.
+/// The first second: a multiple of 2^20, so that large tiles start with the channel.
 pub(super) const BEGIN: i64 = 1_622 << 20;
 
 pub(super) struct Channel {

@@ -21,8 +21,8 @@ pub(super) struct Stretch {
     cpu_seconds_per_million: f64,
 }
 
-/// Makes a store of so many points, unsynced, in batches of 1,000, and compacts it; gives the rates
-/// and the bytes per point.
+/// Fills a store with `points` points, unsynced, in batches of 1,000, and compacts it; returns the
+/// rates and the bytes per point.
 pub(super) fn fill(dir: &Path, points: u64) -> Result<(Vec<Stretch>, f64), Failure> {
     let db = Database::open(options(dir, Survives::Process))?;
     let mut channel = Channel::new();

@@ -1,6 +1,6 @@
-//! Tiles of one channel (EXPERIMENTS.md, R-2, R-4, R-5, R-7): how long they take at every level, as
-//! the store grows, and while all points are still in memory; overviews of the whole channel beside
-//! SQLite; ingest as the store grows, and by the size of batches.
+//! Tiles of one channel (EXPERIMENTS.md, R-2, R-4, R-5, R-7): their latency at every level, as the
+//! store grows, and while all points are still in memory; overviews of the whole channel, compared
+//! with SQLite; ingest as the store grows, and by the size of batches.
 //!
 //! The channel is a sensor with one value a second. Every overview is compared with SQLite's
 //! answer, and every tile's count with the number of seconds it spans.
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Results {
     growth: Vec<grow::Stretch>,
-    /// Of the larger store, pyramid included, at rest.
+    /// Size of the larger store, pyramid included, after compaction.
     bytes_per_point: f64,
     tiles: Vec<read::Latencies>,
     overviews: Vec<Rounds>,
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     bench.finish(&results, &targets)
 }
 
-/// A point in a rounds' name: what it measures and of how many points.
+/// Name of rounds: the measurement and the number of points.
 fn name_of(what: &str, points: u64) -> String {
     format!("{what}, {points} points")
 }

@@ -14,7 +14,7 @@ const SQLITE_MAX: u64 = 1_000_000;
 const OURS: &str = "headwater";
 const THEIRS: &str = "sqlite tuned";
 
-/// The level at which so many seconds make 512 to 1,023 buckets; the finest is a second.
+/// The level at which `points` seconds are 512 to 1,023 buckets; the finest bucket is a second.
 fn level(points: u64) -> u32 {
     points.max(1).ilog2().saturating_sub(9)
 }

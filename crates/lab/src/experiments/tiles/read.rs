@@ -14,7 +14,7 @@ use std::time::Instant;
 
 /// The base level of the pyramid at one event a second: buckets of about 128 events.
 const BASE: i32 = 7;
-/// Points of the store that is all in memory: below what is flushed by itself.
+/// Maximum points of the store in memory: below the automatic flush.
 const IN_MEMORY_MAX: u64 = 1_000_000;
 
 /// Times of single tiles, over all rounds.
@@ -63,8 +63,8 @@ pub(super) fn tiles(
         let kept = (index >= 6).then(|| memory.clone());
         let levels = levels(name, points);
         contestants.push(Contestant::new(name.clone(), move |round| {
-            // Opened again: what a tile needs is read from the file unless an earlier one of the
-            // round needed it.
+            // After reopening, a tile is read from the file unless an earlier tile of the round
+            // needed the same data.
             let db = match &kept {
                 Some(db) => db.clone(),
                 None => Database::open(options(dir, Survives::Process))?,
@@ -99,7 +99,7 @@ pub(super) fn tiles(
     Ok(all)
 }
 
-/// Reads the tile of a level that holds a second, and checks that it counts every point;
+/// Reads the tile of a level that contains a second, and checks that it counts every point;
 /// milliseconds.
 fn tile(
     db: &Database,

@@ -1,5 +1,5 @@
-//! The engine choosing for itself while it runs: on sequences of laws, among the paper's
-//! candidates; and on M1 to M12 with all knobs.
+//! The adaptive policy at run time: on sequences of laws, among the paper's candidates; and on M1
+//! to M12 with all knobs.
 
 use super::arrivals::Arrivals;
 use super::engine::Exact;
@@ -14,7 +14,7 @@ use crate::table;
 use headwater::{Knobs, MergeScope};
 use serde::Serialize;
 
-/// Stretches of a run whose write amplification is reported.
+/// Number of parts of a run whose write amplification is reported.
 const STRETCHES: usize = 100;
 /// Events of a leaf when small ones may be written.
 const SMALL_LEAF: usize = 64;
@@ -37,10 +37,10 @@ pub(crate) struct Row {
     changes: Vec<usize>,
     conventional: Track,
     half: Track,
-    /// The best of the static policies, found afterwards.
+    /// The best of the static policies, determined afterwards.
     best: Track,
     adaptive: Track,
-    /// Events seen when the policy changed, and what it became.
+    /// Number of events before each change of policy, and the new policy.
     switches: Vec<(u64, String)>,
 }
 
@@ -157,7 +157,8 @@ pub(crate) fn sequences(sizes: &Sizes, targets: &mut Targets) -> Result<Vec<Row>
         ],
         &texts,
     );
-    // The third is our own, and harder: a law lasts no longer than it takes to be sure of it.
+    // The third sequence is our own, and harder: a law ends as soon as it could be detected
+    // reliably.
     for row in rows.iter().take(2) {
         targets.add(
             format!(
@@ -178,7 +179,7 @@ pub(crate) fn sequences(sizes: &Sizes, targets: &mut Targets) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Figure 10, and the same for the other sequences: write amplification while it goes on.
+/// Figure 10, and the same for the other sequences: write amplification over the run.
 pub(crate) fn figure_10(rows: &[Row]) -> Vec<Panel> {
     rows.iter()
         .map(|row| {
@@ -215,7 +216,7 @@ pub(crate) fn figure_10(rows: &[Row]) -> Vec<Panel> {
         .collect()
 }
 
-/// Writes of the engine when it may choose everything, for one set.
+/// Writes of the engine for one set if it may choose all knobs.
 #[derive(Serialize)]
 pub(crate) struct All {
     set: String,

@@ -5,7 +5,7 @@ use crate::harness::{Failure, Random};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// Nanoseconds of a millisecond: the papers give times in ms.
+/// Nanoseconds of a millisecond: the papers state times in ms.
 pub(crate) const MS: i64 = 1_000_000;
 
 /// Times of generation in the order of arrival, with the delays that belong to them.
@@ -17,7 +17,7 @@ pub(crate) struct Arrivals {
     pub(crate) delays: Vec<i64>,
 }
 
-/// A law that delays follow, each drawn for itself.
+/// Law of delays, each drawn independently.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LogNormal {
     /// Mean of the logarithm of the delay in ms.
@@ -67,7 +67,7 @@ impl Normal {
 }
 
 impl Arrivals {
-    /// Puts events into the order of their arrival; of equal arrivals the older comes first.
+    /// Sorts events by arrival; of equal arrivals the older event is first.
     pub(crate) fn in_order_of_arrival(events: impl IntoIterator<Item = (i64, i64)>) -> Arrivals {
         let mut arrivals: Vec<(i64, i64)> = events
             .into_iter()
@@ -91,11 +91,11 @@ impl Arrivals {
 /// Most rows of a file that are read.
 const ROWS_MAX: usize = 200_000_000;
 
-/// Reads rows `t_g,t_a` in the order of arrival; a first row that is no numbers is a heading. The
-/// time of arrival may be missing, and is only looked at to see whether the rows are in its order.
+/// Reads rows `t_g,t_a` in the order of arrival; a first row without numbers is a header. The time
+/// of arrival may be missing, and is only used to check that the rows are in its order.
 ///
-/// Times of generation that are not all whole and positive are replaced by their ranks: which event
-/// is late, and what a merge rewrites, follows from their order alone.
+/// Times of generation that are not all whole and positive are replaced by their ranks: lateness,
+/// and the leaves that a merge rewrites, depend only on their order.
 pub(crate) fn read_csv(path: &Path) -> Result<Vec<i64>, Failure> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = std::fs::File::open(path).map_err(failed)?;

@@ -1,11 +1,11 @@
-//! The choice from one window of what arrives, and its regret: the WA of what was chosen over that
-//! of the best candidate.
+//! The choice from one window of arrivals, and its regret: the WA of the choice relative to the
+//! best candidate's.
 //!
-//! Two sets of candidates: the paper's (whole tables of 512 events, nothing kept back), and all
-//! knobs (leaves of at most 128 events, only touched ones rewritten, some of the newest events kept
-//! back). Chosen as the engine does, by the model from the lateness in the window and one replay of
-//! its time stamps; by either of them alone; and, of the paper's candidates, by Algorithm 1 from
-//! its delays.
+//! Two sets of candidates: the paper's (whole tables of 512 events, no retained events), and all
+//! knobs (leaves of at most 128 events, only touched ones rewritten, some of the newest events
+//! retained in memory). The choice is made as in the engine, by the model from the lateness in the
+//! window and one replay of its time stamps; by either of them alone; and, for the paper's
+//! candidates, by Algorithm 1 from its delays.
 
 use super::arrivals::{Arrivals, MS};
 use super::models::{cheapest, predicted};
@@ -46,14 +46,14 @@ pub(crate) struct Chosen {
     wa: f64,
     predicted: f64,
     regret: f64,
-    /// By the model alone, and by the replay alone.
+    /// Choice by the model alone, and by the replay alone.
     model: String,
     model_regret: f64,
     replay: String,
     replay_regret: f64,
 }
 
-/// All knobs: one buffer or two, and how many events are kept back.
+/// All knobs: one buffer or two, and the number of retained events.
 fn all_knobs() -> Vec<Plan> {
     let memory = 512;
     let mut plans = Vec::new();
@@ -72,7 +72,7 @@ fn all_knobs() -> Vec<Plan> {
                 retain,
                 scope: MergeScope::Touched,
             };
-            // A flush of less than a leaf makes small leaves that merges never mend.
+            // A flush of less than a leaf creates small leaves that merges never fill.
             let buffer = match sharing {
                 Sharing::Conventional => memory,
                 Sharing::Separate(flank) => flank,
@@ -110,8 +110,8 @@ impl<'a> Seen<'a> {
         Ok(Seen { window, law })
     }
 
-    /// Chooses among plans, given what each costs: by the model and one replay, which is believed
-    /// as much as the engine believes one; and by either alone.
+    /// Chooses among plans with known costs: by the model and one replay, weighted as in the
+    /// engine; and by either alone.
     fn choose(&self, plans: &[Plan], costs: &[f64]) -> Result<Chosen, Failure> {
         let pairs = || plans.iter().zip(costs.iter().copied());
         let cost_of = |plan: &Plan| pairs().find(|(p, _)| *p == plan).map_or(f64::NAN, |p| p.1);
@@ -158,7 +158,7 @@ impl<'a> Seen<'a> {
 impl Row {
     fn of(set: &Set, arrivals: &Arrivals, swept: &Swept) -> Result<Row, Failure> {
         let times = &arrivals.generated;
-        // From the middle: at the beginning there is no older event that could still come.
+        // From the middle: at the start there are no older events that could still arrive.
         let from = times.len().saturating_sub(WINDOW) / 2;
         let part = from..(from + WINDOW).min(times.len());
         let seen = Seen::of(&times[part.clone()], 512)?;

@@ -20,7 +20,7 @@ const LEAF_EVENTS: u32 = 2_048;
 #[derive(Serialize)]
 pub(crate) struct Row {
     set: String,
-    /// Of each event, decisions included.
+    /// Time of each event, decisions included.
     nanos_per_event: f64,
     decisions: u64,
     slowest_decision_ms: f64,

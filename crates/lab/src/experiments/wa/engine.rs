@@ -10,7 +10,7 @@ use headwater_engine::Database;
 use headwater_io::Env;
 use headwater_late::{EVENTS_PER_EVALUATION, flank_capacity};
 
-/// The stream that everything is written to.
+/// The stream of all writes.
 fn stream() -> StreamName {
     StreamName::new("delays", [("id", "1")])
 }
@@ -27,12 +27,12 @@ pub(crate) struct Exact {
 }
 
 impl Exact {
-    /// With one policy.
+    /// Opens the engine with one policy.
     pub(crate) fn open(plan: &Plan) -> Result<Exact, Failure> {
         Exact::with(plan, plan.late_policy().into())
     }
 
-    /// With the plan's memory and leaves, the engine choosing the rest.
+    /// Opens the engine with the plan's memory and leaves; the engine chooses the rest.
     pub(crate) fn adaptive(plan: &Plan, knobs: Knobs) -> Result<Exact, Failure> {
         Exact::with(plan, PolicyChoice::Adaptive(knobs))
     }
@@ -59,9 +59,9 @@ impl Exact {
 
     /// Writes events in the order of their arrival.
     ///
-    /// The engine looks at its buffers after each batch, and they have to act right after the event
-    /// that fills them. So a batch holds as many events as have room in the fuller buffer: wherever
-    /// they go, none but the last can fill one.
+    /// The engine checks its buffers after each batch, and they have to act right after the event
+    /// that fills them. So the size of a batch is the free space of the fuller buffer: whichever
+    /// buffers the events enter, only the last event can fill one.
     pub(crate) fn write(&mut self, mut times: &[i64]) -> Result<(), Failure> {
         let name = stream();
         while !times.is_empty() {
@@ -100,7 +100,7 @@ impl Exact {
         Ok(())
     }
 
-    /// Events that can come before a buffer may be full, wherever they go.
+    /// Number of events that can arrive before a buffer may be full, whichever buffer they enter.
     fn room(&self, stats: &Stats) -> usize {
         let late = stats.late_events_in_memory as usize;
         let flank = stats.events_in_memory as usize - late;
@@ -116,7 +116,7 @@ impl Exact {
         }
     }
 
-    /// Changes of policy so far: after how many events, and to what.
+    /// Changes of policy so far: number of events before, and the new policy.
     pub(crate) fn switches(&self) -> &[(u64, String)] {
         &self.switches
     }
@@ -125,7 +125,7 @@ impl Exact {
         Ok(self.db.stats()?.events_written())
     }
 
-    /// Stores what is left in memory, and gives the counters.
+    /// Flushes memory, and returns the counters.
     pub(crate) fn finish(self) -> Result<Counts, Failure> {
         self.db.flush()?;
         let stats = self.db.stats()?;

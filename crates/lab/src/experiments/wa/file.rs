@@ -19,7 +19,7 @@ struct Report {
     reference: Counts,
 }
 
-/// Prints what the engine counts; as JSON, or as a table beside the simulation.
+/// Prints the engine's counters; as JSON, or as a table beside the simulation.
 pub(crate) fn run(path: &Path, plan: &Plan, json: bool) -> Result<(), Failure> {
     plan.check()?;
     let times = arrivals::read_csv(path)?;

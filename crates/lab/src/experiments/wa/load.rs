@@ -1,5 +1,5 @@
-//! Ingest and queries on files while the policy is `adaptive`, beside `conventional`: the paper's
-//! table III and figures 12 to 14.
+//! Ingest and queries on files while the policy is `adaptive`, compared with `conventional`: the
+//! paper's table III and figures 12 to 14.
 //!
 //! Memory is small (8 MiB), so that a set is flushed and merged many times. Rivals write the same
 //! events in turn.
@@ -157,8 +157,8 @@ pub(crate) fn ingest(
     Ok(all)
 }
 
-/// Latencies of one kind of query on one set, µs: of each round, its median and the one that one
-/// query in a hundred exceeds.
+/// Latencies of one kind of query on one set, µs: the median of each round, and its 99th
+/// percentile.
 #[derive(Serialize)]
 pub(crate) struct Query {
     set: String,
@@ -188,7 +188,7 @@ impl Spread {
         }
     }
 
-    /// Larger, and not for what rounds differ by anyhow.
+    /// Whether it is larger by more than the variation of rounds.
     fn is_above(&self, other: &Spread) -> bool {
         self.median > other.most && self.least > other.median
     }
@@ -209,7 +209,7 @@ pub(crate) fn queries(
     for set in paper() {
         let batches = batches(&Set::Paper(set), sizes);
         let latencies: [RefCell<Vec<Latencies>>; 2] = Default::default();
-        // What every query of a round found: the same under both policies.
+        // Results of every query of a round: equal under both policies.
         let found = RefCell::new(Vec::<Vec<u64>>::new());
         let contestants = latencies
             .iter()

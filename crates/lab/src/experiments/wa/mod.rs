@@ -1,5 +1,5 @@
-//! Late data (the SEP paper): what policies write again, by a plain simulation, by the engine, and
-//! by the models.
+//! Late data (the SEP paper): events rewritten by the policies, by a plain simulation, by the
+//! engine, and by the models.
 
 mod adaptive;
 mod arrivals;
@@ -198,7 +198,7 @@ struct Results {
 }
 
 impl Results {
-    /// Writes the plots of what was run.
+    /// Writes the plots of the experiments that ran.
     fn plot(&self, dir: &Path) -> Result<(), Failure> {
         let write = |file: &str, caption: &str, columns, panels: Vec<plot::Panel>| {
             if panels
@@ -236,8 +236,8 @@ impl Results {
     }
 }
 
-/// Does the same with each of some items, on all cores, and gives the results in their order. Only
-/// for what is counted: times would be those of a busy machine.
+/// Calls a function for each item, on all cores, and returns the results in order. Only for counts:
+/// times would be those of a busy machine.
 fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R, Failure> + Sync,

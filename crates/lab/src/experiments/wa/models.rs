@@ -1,4 +1,4 @@
-//! The paper's formulas and our model beside what was counted, given the true law of the delays:
+//! The paper's formulas and our model, compared with the counts, with the true law of the delays:
 //! figures 5, 7 and 9.
 
 use super::plan::{Plan, Sharing};
@@ -42,7 +42,7 @@ pub(crate) fn predicted(plan: &Plan, law: &dyn headwater_late::DelayLaw) -> f64 
     predict(&candidate, &configuration, law)
 }
 
-/// Of several policies with a cost each, the cheapest.
+/// The policy with the lowest cost.
 pub(crate) fn cheapest<T>(all: impl IntoIterator<Item = (T, f64)>) -> Option<(T, f64)> {
     all.into_iter().min_by(|a, b| a.1.total_cmp(&b.1))
 }
@@ -97,8 +97,8 @@ impl Row {
         })
     }
 
-    /// The largest error of a model over 32 … 480 and the conventional policy, as a share of what
-    /// was counted.
+    /// The largest error of a model over 32 … 480 and the conventional policy, relative to the
+    /// count.
     fn error(&self, model: usize) -> f64 {
         self.separate
             .iter()
@@ -229,8 +229,8 @@ pub(crate) fn figure_7(rows: &[Row]) -> Vec<Panel> {
         .collect()
 }
 
-/// Runs over which stored events newer than the oldest in memory are averaged: a formula gives a
-/// mean, and a single run is moved by a few very late events.
+/// Number of runs over which stored events newer than the oldest in memory are averaged: a formula
+/// states a mean, and a few very late events change a single run.
 const RUNS: u64 = 16;
 
 /// Events newer than the oldest in memory: counted, and by the paper's formula.
@@ -238,7 +238,7 @@ const RUNS: u64 = 16;
 pub(crate) struct Subsequent {
     sigma: f64,
     buffer: usize,
-    /// The mean of the runs, its standard error, and what is furthest from it in a single one.
+    /// The mean of the runs, its standard error, and the largest deviation of a single run.
     counted: f64,
     standard_error: f64,
     furthest: f64,

@@ -1,4 +1,4 @@
-//! A policy under exact conditions: what the simulation and the engine are both given.
+//! A policy under exact conditions: the input of the simulation and of the engine.
 
 use crate::harness::Failure;
 use headwater::{FlushRule, LatePolicy, MergeScope, Options, Split};
@@ -11,7 +11,8 @@ use std::str::FromStr;
 pub(crate) enum Sharing {
     /// One buffer (the paper's pi_c).
     Conventional,
-    /// So many events for those in order (the paper's n_seq), the rest for late ones (pi_s).
+    /// Number of events of memory for those in order (the paper's n_seq), the rest for late ones
+    /// (pi_s).
     Separate(usize),
 }
 
@@ -48,14 +49,14 @@ pub(crate) struct Plan {
     /// Events of a leaf (the paper's SSTable).
     pub(crate) leaf: usize,
     pub(crate) sharing: Sharing,
-    /// Newest events that a flush keeps back.
+    /// Number of newest events that a flush retains in memory.
     pub(crate) retain: usize,
     pub(crate) scope: MergeScope,
 }
 
 impl Plan {
-    /// The paper's setting: 512 events of memory, leaves of 512, whole tables rewritten, nothing
-    /// kept back.
+    /// The paper's setting: 512 events of memory, leaves of 512, whole tables rewritten, no
+    /// retained events.
     pub(crate) fn paper(sharing: Sharing) -> Plan {
         Plan {
             memory: 512,
@@ -66,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// Refuses what cannot run, with what can.
+    /// Refuses a plan that cannot run; the error states the valid range.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if !(2..=1 << 24).contains(&self.memory) {
             return Err(format!("--memory must be 2 to {}, found {}", 1 << 24, self.memory).into());
@@ -95,7 +96,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The policy as the engine takes it.
+    /// The policy as the engine's type.
     pub(crate) fn late_policy(&self) -> LatePolicy {
         LatePolicy {
             split: match self.sharing {
@@ -138,10 +139,10 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Counts of what was written for some events.
+/// Counts of writes for a number of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Counts {
-    /// Events handed in.
+    /// Number of ingested events.
     pub(crate) events: u64,
     /// Events written to leaves, each time they were.
     pub(crate) events_written: u64,
@@ -152,7 +153,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Events written per event handed in: write amplification as the papers count it.
+    /// Events written per ingested event: write amplification as defined in the papers.
     pub(crate) fn wa(&self) -> f64 {
         self.events_written as f64 / self.events.max(1) as f64
     }

@@ -17,7 +17,7 @@ pub(crate) enum Mark {
 pub(crate) struct Series {
     pub(crate) name: &'static str,
     pub(crate) mark: Mark,
-    /// Which of the colours: the same for the same thing in every panel.
+    /// Index of the colour: equal for equal series in all panels.
     pub(crate) colour: usize,
     pub(crate) points: Vec<(f64, f64)>,
 }
@@ -36,7 +36,7 @@ const HEIGHT: f64 = 190.0;
 const MARGIN: [f64; 4] = [46.0, 26.0, 12.0, 38.0];
 const LEGEND: f64 = 26.0;
 
-/// Colours that keep apart on white and on black, also for people who do not distinguish red from
+/// Colours that are distinct on white and on black, also for people who do not distinguish red from
 /// green (Okabe and Ito).
 const STYLE: &str = "\
     text { font: 11px sans-serif; fill: #24292f; } .title { font-weight: bold; } .axis { stroke: #57606a; fill: none; } \
@@ -47,7 +47,7 @@ const STYLE: &str = "\
     @media (prefers-color-scheme: dark) { text { fill: #d0d7de; } .axis { stroke: #8c959f; } \
     .c0 { stroke: #56b4e9; color: #56b4e9; } .c1 { stroke: #e69f00; color: #e69f00; } }";
 
-/// Writes panels into a file, so many beside one another, with one legend for all.
+/// Writes panels into a file, `columns` in a row, with one legend for all.
 pub(crate) fn write(
     path: &Path,
     caption: &str,

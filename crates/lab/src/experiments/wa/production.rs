@@ -10,7 +10,7 @@ use headwater::{Batch, Database, Durability, Options, StreamName, StreamRows, Va
 use serde::Serialize;
 
 const STREAMS: usize = 100;
-/// Rows of a batch: what arrived since the one before.
+/// Rows of a batch: the arrivals since the previous one.
 const BATCH: usize = 10_000;
 /// Start of the made-up events: 2024-01-01.
 const BEGIN: i64 = 1_704_067_200_000 * MS;
@@ -36,7 +36,8 @@ struct Arrived {
     value: f64,
 }
 
-/// Every stream is a set of its own, begun at another instant; all of them arrive at one database.
+/// Every stream is a set of its own, started at another instant; all of them arrive at one
+/// database.
 fn arrivals(set: Paper, sizes: &Sizes) -> Vec<Arrived> {
     // Enough to fill the memory more than once.
     let each = 10 * sizes.points / STREAMS;
@@ -45,7 +46,7 @@ fn arrivals(set: Paper, sizes: &Sizes) -> Vec<Arrived> {
     for stream in 0..STREAMS {
         let offset = random.below(set.interval_ms as u64 * MS as u64) as i64;
         let made = super::sets::Set::Paper(set).make(each, sizes.seed + 1 + stream as u64);
-        // The values are those of the instants, in the order of time: a slow walk in hundredths.
+        // Values are a slow random walk in hundredths, in the order of time.
         let mut hundredths = 2_000 + random.below(500) as i64;
         let interval = set.interval_ms * MS;
         let last = made.generated.iter().max().map_or(0, |t| t / interval);

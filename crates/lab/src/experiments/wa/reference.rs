@@ -1,23 +1,22 @@
-//! A plain simulation of the policies in memory: leaves are sorted lists of times, and nothing else
-//! is there.
+//! A plain simulation of the policies in memory: leaves are sorted lists of times, without other
+//! structures.
 //!
-//! Written from the conventions and not from the engine, so that the two can be held against each
-//! other:
+//! Written from the conventions and not from the engine, so that the two can be compared:
 //!
 //! - a buffer acts right after the insertion that fills it;
 //! - an event is in order when it is newer than the newest event in a leaf, and late otherwise;
-//! - `conventional`: the one buffer is stored when it holds the memory's events. `separate`: each
-//!   buffer is stored by itself when it is full;
-//! - a flush keeps the newest `retain` in-order events back, the one at the end does not;
+//! - `conventional`: the one buffer is stored when its size reaches the memory's. `separate`: each
+//!   buffer is stored separately when it is full;
+//! - a flush retains the newest `retain` in-order events, except at the end;
 //! - events newer than every leaf become leaves of their own, cut full from the left, the remainder
 //!   last; such a small leaf grows only when a merge rewrites it;
-//! - `overlap` rewrites every leaf that the range of what is stored overlaps; `touched` only leaves
-//!   that receive an event, where a leaf receives what is at or after its first event and before
-//!   the next leaf's (the first leaf also what is before it). Neighbours that are rewritten are one
+//! - `overlap` rewrites every leaf that the range of the stored events overlaps; `touched` only
+//!   leaves that receive an event, where a leaf receives events at or after its first event and
+//!   before the next leaf's (the first leaf also earlier ones). Adjacent rewritten leaves are one
 //!   sequence, cut again, full from the left. In-order events stored together with late ones join
-//!   that sequence when the last leaf is in it;
-//! - the buffers left at the end are stored and counted, each by itself;
-//! - equal times are kept in the order of arrival, a flush does not separate them, and leaves that
+//!   that sequence if it contains the last leaf;
+//! - the buffers at the end are stored and counted, each separately;
+//! - equal times remain in the order of arrival, a flush does not separate them, and leaves that
 //!   share one are rewritten together.
 
 use super::plan::{Counts, Plan, Sharing};
@@ -37,15 +36,15 @@ pub(crate) fn simulate(times: &[i64], plan: &Plan) -> Counts {
 /// A policy at work.
 pub(crate) struct Run {
     plan: Plan,
-    /// Sorted, apart (but for equal times), in order.
+    /// Sorted, disjoint (except for equal times), in order.
     leaves: Vec<Vec<i64>>,
     newest: Option<i64>,
-    /// Under `conventional` everything is here.
+    /// In-order buffer; under `conventional` the only one.
     flank: Vec<i64>,
     late: Vec<i64>,
     pub(crate) counts: Counts,
-    /// Under `overlap`: stored events newer than the oldest of what was stored with late ones,
-    /// summed (the paper's subsequent data points).
+    /// Under `overlap`: stored events newer than the oldest event of each merge, summed (the
+    /// paper's subsequent data points).
     pub(crate) subsequent: u64,
 }
 
@@ -106,7 +105,7 @@ impl Run {
         self.store(&events);
     }
 
-    /// Stores what is left; the counts are final then.
+    /// Stores the remaining events; the counts are final then.
     pub(crate) fn finish(&mut self) {
         if !self.flank.is_empty() {
             self.store_flank(0);
@@ -153,7 +152,7 @@ impl Run {
     }
 
     fn merge_touched(&mut self, events: &[i64], late_count: usize) {
-        // From the right, so that what is rewritten does not move what is still to come.
+        // From the right, so that rewriting does not move the leaves still to be processed.
         let mut until = late_count;
         let mut appended = late_count == events.len();
         while until > 0 {
@@ -199,7 +198,7 @@ impl Run {
         }
     }
 
-    /// Takes in the leaves behind that begin with the time at which the range ends.
+    /// Extends the range by the following leaves that start with the time at which the range ends.
     fn widened(&self, mut range: Range<usize>) -> Range<usize> {
         while range.end > range.start
             && range.end < self.leaves.len()
@@ -220,8 +219,8 @@ impl Run {
     fn rewrite(&mut self, range: Range<usize>, events: &[i64]) {
         let mut all = self.leaves[range.clone()].concat();
         all.extend_from_slice(events);
-        // Two sorted stretches; the stable sort finds them, and puts the newer of equal times
-        // behind.
+        // Two sorted sequences; the stable sort detects them, and puts the newer of equal times
+        // last.
         all.sort();
         self.counts.events_written += all.len() as u64;
         self.newest = self.newest.max(all.last().copied());
@@ -240,8 +239,8 @@ fn end(leaf: &[i64]) -> i64 {
     leaf.last().copied().unwrap_or(i64::MIN)
 }
 
-/// Number of sorted in-order events that a flush takes when the newest `retain` stay: no cut
-/// between equal times, and at least one time unless none is to go.
+/// Number of sorted in-order events that a flush stores when the newest `retain` are retained:
+/// equal times are not separated, and at least one time is stored unless none is due.
 fn cut(events: &[i64], retain: usize) -> usize {
     let wished = events.len().saturating_sub(retain);
     if wished == 0 {
@@ -303,7 +302,7 @@ mod tests {
     fn scopes_differ_in_what_they_rewrite() {
         let times = [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1, 13, 14, 15];
         let conventional = |scope| simulate(&times, &plan(Sharing::Conventional, 0, scope));
-        // The last buffer holds 1, 13, 14, 15: `overlap` rewrites all twelve, `touched` the first
+        // The last buffer has 1, 13, 14, 15: `overlap` rewrites all twelve, `touched` the first
         // leaf.
         assert_eq!(conventional(MergeScope::Overlap).events_written, 12 + 16);
         assert_eq!(
@@ -311,8 +310,8 @@ mod tests {
             12 + 4 + 1 + 3
         );
         let separate = |scope| simulate(&times, &plan(Sharing::Separate(3), 0, scope));
-        // 1 comes when leaves 0 2 3 … 10 11 12 are stored; at the end it is merged alone, into the
-        // leaf 0 2 3.
+        // 1 arrives when leaves 0 2 3 … 10 11 12 are stored; at the end it is merged alone, into
+        // the leaf 0 2 3.
         assert_eq!(separate(MergeScope::Overlap).events_written, 15 + 1 + 3);
         assert_eq!(separate(MergeScope::Touched).events_written, 15 + 1 + 3);
     }
@@ -326,7 +325,7 @@ mod tests {
                 &plan(Sharing::Conventional, retain, MergeScope::Overlap),
             )
         };
-        // Without: 1 2 3 5 is stored, 4 comes and rewrites it.
+        // Without: 1 2 3 5 is stored, 4 arrives and rewrites it.
         assert_eq!(counts(0).events_written, 4 + 8);
         assert_eq!((counts(1).events_written, counts(1).merges), (8, 0));
     }

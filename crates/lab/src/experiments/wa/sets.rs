@@ -1,4 +1,4 @@
-//! The sets of arrivals: the paper's, ones that break its assumptions, sequences that change, and
+//! The sets of arrivals: the paper's, sets that violate its assumptions, sequences that change, and
 //! real ones.
 
 use super::arrivals::{Arrivals, LogNormal, MS, Normal};
@@ -14,10 +14,10 @@ pub(crate) enum Set {
     Paper(Paper),
     /// Delays as in M5, but intervals from milliseconds to seconds, and pauses.
     Irregular,
-    /// Delays as in M5, the logarithm of each close to the one before: its autocorrelation.
+    /// Delays as in M5, with autocorrelated logarithms: the autocorrelation.
     Autocorrelated(f64),
-    /// One event each interval (in ms); while the link is down a device keeps its events, and sends
-    /// them together every 50 s, as the paper's data set H does.
+    /// One event each interval (in ms); while the link is down a device retains its events, and
+    /// sends them together every 50 s, like the paper's data set H.
     Resend(i64),
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn paper() -> Vec<Paper> {
     all
 }
 
-/// Sets on which the paper's assumptions do not hold.
+/// Sets that violate the paper's assumptions.
 pub(crate) const OTHERS: [Set; 5] = [
     Set::Irregular,
     Set::Autocorrelated(0.9),
@@ -80,8 +80,8 @@ impl Set {
         }
     }
 
-    /// Makes so many events. A fifth more are generated, and the first ones to arrive are taken:
-    /// else the end would be only what is long overdue.
+    /// Generates `events` events. A fifth more are generated, and the first ones to arrive are
+    /// used: otherwise the end would only have long overdue events.
     pub(crate) fn make(&self, events: usize, seed: u64) -> Arrivals {
         // No two sets share their luck.
         let of_set: u64 = self.name().bytes().fold(seed, |hash, byte| {
@@ -143,7 +143,7 @@ impl Set {
     }
 }
 
-/// Some laws after one another, each for so many events; times of generation go on.
+/// Consecutive laws, each for a number of events; times of generation continue.
 pub(crate) struct Sequence {
     pub(crate) name: &'static str,
     pub(crate) interval_ms: i64,
@@ -156,9 +156,9 @@ pub(crate) enum Law {
     LogNormal(LogNormal),
     /// Mean in ms.
     Exponential(f64),
-    /// Up to so many ms.
+    /// Uniform delays up to this many ms.
     Uniform(f64),
-    /// At least so many ms, the tail falling with this power.
+    /// Delays of at least this many ms, with a tail of this power.
     Pareto(f64, f64),
     /// Mean and deviation in ms; never below 0.
     Normal(f64, f64),
@@ -177,7 +177,7 @@ impl Law {
     }
 }
 
-/// The paper's figure 10: the deviation falls from 2 to 1.
+/// The paper's figure 10: the deviation decreases from 2 to 1.
 pub(crate) fn figure_10() -> Sequence {
     Sequence {
         name: "Figure 10",
@@ -224,8 +224,8 @@ pub(crate) fn alternating() -> Sequence {
 }
 
 impl Sequence {
-    /// Makes each part with so many events, and takes the first ones to arrive, as [`Set::make`];
-    /// the last law goes on.
+    /// Generates `events_each` events of each part, and uses the first ones to arrive, as
+    /// [`Set::make`]; the last law continues.
     pub(crate) fn make(&self, events_each: usize, seed: u64) -> Arrivals {
         let mut normal = Normal::new(seed);
         let mut random = Random::new(seed ^ 0x5851_f42d_4c95_7f2d);
@@ -250,7 +250,7 @@ pub(crate) struct RealFile {
     null: Option<&'static str>,
 }
 
-/// See `data/README.md` for where they come from.
+/// See `data/README.md` for their sources.
 pub(crate) const REAL: [RealFile; 5] = [
     RealFile {
         name: "phones",
@@ -290,8 +290,8 @@ pub(crate) const REAL: [RealFile; 5] = [
 ];
 
 impl RealFile {
-    /// The events of the file in the order of their arrival, the same pair of times once; `None`
-    /// when the file is not there.
+    /// The events of the file in the order of their arrival, without duplicate pairs of times;
+    /// `None` if the file does not exist.
     pub(crate) fn read(&self, dir: &Path) -> Result<Option<Arrivals>, Failure> {
         let path = dir.join(format!("{}.csv.gz", self.file));
         if !path.exists() {
@@ -309,7 +309,7 @@ impl RealFile {
         )))
     }
 
-    /// A column of times. Rows are read one at a time, since batches put rows together by stream.
+    /// A column of times. Rows are read one at a time, since batches group rows by stream.
     fn column(&self, text: &[u8], column: &str) -> Result<Vec<i64>, Failure> {
         let mut options = CsvOptions::new("t", column);
         options.null_texts = self.null.iter().map(|n| (*n).to_owned()).collect();
@@ -385,7 +385,7 @@ mod tests {
         assert!((1_000..3_000).contains(&kept), "{kept}");
         for (time, delay) in made.generated.iter().zip(&made.delays) {
             if *delay > 2_000 * MS {
-                // A tick, and what the link takes.
+                // A tick, and the delay of the link.
                 assert!((time + delay) % RESEND < 2_000 * MS);
             }
         }

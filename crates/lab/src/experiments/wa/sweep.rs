@@ -1,5 +1,5 @@
 //! Costs of each policy of the paper on each set: conventional, and separate with every share of
-//! memory, whole tables rewritten. By simulation, which counts what the engine counts.
+//! memory, whole tables rewritten. By simulation, which has the same counts as the engine.
 
 use super::arrivals::{Arrivals, MS};
 use super::plan::{Plan, Sharing};
@@ -10,7 +10,7 @@ use crate::table;
 use serde::Serialize;
 use std::path::Path;
 
-/// A set, and what every policy writes for it.
+/// A set, and the writes of every policy for it.
 #[derive(Serialize)]
 pub(crate) struct Swept {
     pub(crate) set: String,
@@ -22,7 +22,7 @@ pub(crate) struct Swept {
     pub(crate) delay_99_ms: f64,
     /// WA of the conventional policy.
     pub(crate) conventional: f64,
-    /// WA of the separate ones, with the events for those in order.
+    /// WA of the separate policies, with the number of events for those in order.
     pub(crate) separate: Vec<(usize, f64)>,
 }
 
@@ -90,7 +90,8 @@ impl Swept {
 /// Memory for sets of the size that files of real delays have.
 const SMALL_MEMORY: usize = 64;
 
-/// Made with any number of events: the paper's twelve, then those that break its assumptions.
+/// Sets that can be generated in any size: the paper's twelve, then those that violate its
+/// assumptions.
 pub(crate) fn made() -> Vec<Set> {
     paper().into_iter().map(Set::Paper).chain(OTHERS).collect()
 }

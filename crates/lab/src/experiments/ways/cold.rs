@@ -1,4 +1,4 @@
-//! Scans of rows of which the system has nothing in memory.
+//! Scans of rows that are not in the system's page cache.
 
 use super::Arguments;
 use crate::harness::{
@@ -19,7 +19,7 @@ use std::time::Instant;
 const BEGIN: i64 = 1_700_000_000;
 const NANOS: i64 = 1_000_000_000;
 const BATCH: usize = 20_000;
-/// Bytes of a leaf, about: what the medium's depth is measured with.
+/// Approximate size of a leaf in bytes, with which the medium's depth is measured.
 const REQUEST_BYTES: usize = 32 << 10;
 const DEPTHS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// Requests of one depth.
@@ -30,7 +30,7 @@ pub(super) struct Cold {
     scans: Vec<Rounds>,
     /// Reads a second of [`REQUEST_BYTES`] at random places, for each of [`DEPTHS`].
     by_depth: Vec<(usize, f64)>,
-    /// Why there is no queue of the kernel, if there is none.
+    /// Reason why there is no queue of the kernel, if there is none.
     refused: Option<String>,
 }
 
@@ -60,7 +60,7 @@ fn fill(db: &Database, points: usize, streams: usize) -> Result<(), Failure> {
                 .clone()
                 .map(|second| (BEGIN + signed(second)) * NANOS)
                 .collect();
-            // Nothing that would fit into a few bits.
+            // Values that do not compress to a few bits.
             let values = seconds.map(|_| dice.unit()).collect();
             batch.push(rows.with_column("value", Values::F64(values)));
         }
@@ -107,7 +107,7 @@ fn scan_all(options: &Options, streams: usize, points: usize) -> Result<u64, Fai
     }
 }
 
-/// Reads a second at random places of a file of which nothing is in memory, so many at once.
+/// Reads per second at random positions of an uncached file, with `depth` in flight.
 fn reads_at(files: &UringFiles, path: &Path, depth: usize) -> Result<f64, Failure> {
     let file = files.open(path, OpenMode::Read)?;
     let places = usize::try_from(file.len()?)? / REQUEST_BYTES;

@@ -86,12 +86,12 @@ fn read(db: &Database, dice: &mut Random) -> Result<f64, Failure> {
     }
 }
 
-/// Goes on until the readers have ended: late rows and new ones, and rewriting.
+/// Writes late rows and new ones, and rewrites segments, until the readers have ended.
 fn write_on(db: &Database, is_over: &AtomicBool) -> Result<u64, Failure> {
     let (mut written, mut round) = (0, 0);
     while !is_over.load(Ordering::Relaxed) {
         let number = round % STREAMS;
-        // Rows that are there already, so that every round holds as many.
+        // Existing rows, so that every round has the same number.
         let first = signed(round * BATCH * 7 % (ROWS - BATCH));
         write(db, number, first, BATCH)?;
         written += unsigned(BATCH);
@@ -117,7 +117,7 @@ fn open(
     let mut options = options(dir, Survives::Process);
     options.queue_sets = sets;
     options.read_ahead = 1;
-    // On the device next to nothing is cached.
+    // On the device almost no data is cached.
     if medium == Medium::Throttled {
         options.memory_budget_bytes = 2 << 20;
     }
@@ -132,7 +132,8 @@ fn open(
     Ok(Database::open_in(env, options)?)
 }
 
-/// Reads beside a writer and compaction: how long each took, in microseconds, and rows written.
+/// Reads concurrent with a writer and compaction: their latencies, in microseconds, and the rows
+/// written.
 fn beside_others(db: &Database, reads: usize) -> Result<(Vec<f64>, u64), Failure> {
     let is_over = AtomicBool::new(false);
     let told = std::thread::scope(|scope| {

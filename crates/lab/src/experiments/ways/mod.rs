@@ -1,10 +1,10 @@
 //! Ways to the medium (docs/io.md; TIERS, 5).
 //!
-//! `cold`: scans of rows of which the system has nothing in memory, one leaf after the other and
-//! with leaves read ahead, through a queue of the kernel and by owners of queue sets; and the depth
-//! of the medium, measured in the same run. The medium is that of `--scratch`; nothing stands in
-//! for it. `compaction`: reads beside writers and compaction, with queue sets and by direct calls,
-//! over a throttled device, which is a stand-in that sleeps; and the same with everything in
+//! `cold`: scans of rows that are not in the system's page cache, one leaf after another and with
+//! leaves read ahead, through a queue of the kernel and by owners of queue sets; and the depth of
+//! the medium, measured in the same run. The medium is that of `--scratch`, without emulation.
+//! `compaction`: reads concurrent with writers and compaction, with queue sets and by direct calls,
+//! over a throttled device, which is an emulation that sleeps; and the same with all data in
 //! memory.
 
 mod cold;

@@ -1,5 +1,5 @@
-//! Segments on a device with channels: a stand-in, which sleeps as long as a request takes. Other
-//! files, and all syncs, are as fast as below.
+//! Segments on a device with channels: an emulation, which sleeps for the duration of a request.
+//! Other files, and all syncs, have the speed of the underlying files.
 
 use headwater_io::{File, Files, OpenMode, pass_on_files};
 use parking_lot::{Condvar, Mutex};
@@ -13,7 +13,7 @@ use std::time::Duration;
 struct Device {
     /// Requests that are served at once; the others wait in the order of their arrival.
     channels: u64,
-    /// For 4 KiB and less; a quarter more for each further 4 KiB. A write takes twice as long.
+    /// Latency of up to 4 KiB; a quarter more for each further 4 KiB. A write takes twice as long.
     read: Duration,
     line: Mutex<Line>,
     moved: Condvar,
@@ -45,7 +45,7 @@ impl Device {
     }
 }
 
-/// Files whose segments lie on the device.
+/// Files with segments on the device.
 #[derive(Debug)]
 pub(super) struct Throttled {
     below: Arc<dyn Files>,
@@ -53,7 +53,7 @@ pub(super) struct Throttled {
 }
 
 impl Throttled {
-    /// A device over other files; one whose reads take no time is not there.
+    /// A device over other files; without read latency there is no device.
     pub(super) fn new(below: Arc<dyn Files>, channels: u64, read: Duration) -> Throttled {
         Throttled {
             below,

@@ -1,7 +1,7 @@
-//! Rows that come in by the binary form.
+//! Incoming rows in the binary format.
 //!
-//! Invariant: as in PostgreSQL a field must be in its column's own form; another one, such as a
-//! whole number for a float, is refused where its length shows it.
+//! Invariant: as in PostgreSQL a field must have the encoding of its column's type; another
+//! encoding, such as an integer for a float, is refused if its length differs.
 
 use super::unfit::{BATCH_BYTES, BATCH_ROWS, Unfit};
 use crate::messages::BinaryRow;
@@ -150,7 +150,7 @@ pub(in crate::sessions) struct Columns {
     builders: Vec<Builder>,
     bytes: usize,
     count: usize,
-    /// The number of the first one.
+    /// Number of the first row.
     first: u64,
 }
 
@@ -169,8 +169,8 @@ impl Columns {
         }
     }
 
-    /// Takes a row, which has a field for each column. After one that does not fit nothing more may
-    /// be taken.
+    /// Appends a row, which has a field for each column. After an invalid row no more rows may be
+    /// appended.
     pub(super) fn push(&mut self, row: BinaryRow<'_>, number: u64) -> Result<(), Unfit> {
         let columns = self.builders.iter_mut().zip(self.schema.fields());
         for ((column, named), field) in columns.zip(row.fields()) {

@@ -1,4 +1,4 @@
-//! Rows that come in as lines.
+//! Incoming rows as lines.
 
 use super::unfit::{BATCH_BYTES, BATCH_ROWS, Unfit};
 use crate::catalog::PgType;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Rows that wait to be stored, by column: values, read from text.
 pub(in crate::sessions) struct Lines {
     schema: SchemaRef,
-    /// Of each column its type's number, and the type that its texts are read as.
+    /// OID of each column's type, and the type as which its texts are parsed.
     types: Vec<(u32, DataType)>,
     columns: Vec<Vec<ScalarValue>>,
     bytes: usize,

@@ -16,7 +16,7 @@ use crate::messages::{CopyFormat, Notice};
 /// Source or target of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Copied {
-    /// Columns of a table; none = all. The name is as it stands in the statement.
+    /// Columns of a table; empty = all. The name is spelled as in the statement.
     Table { name: String, columns: Vec<String> },
     /// The rows of a query.
     Query(String),
@@ -26,7 +26,7 @@ pub(super) enum Copied {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Copy {
     pub(super) what: Copied,
-    /// To the client; otherwise from it.
+    /// True for a copy to the client; false for a copy from it.
     pub(super) out: bool,
     pub(super) form: Form,
 }
@@ -36,7 +36,7 @@ pub(super) struct Copy {
 pub(super) enum Form {
     /// As lines of text or of CSV.
     Lines(CopyFormat),
-    /// In PostgreSQL's binary form.
+    /// PostgreSQL's binary format.
     Binary,
 }
 
@@ -60,7 +60,7 @@ impl Words<'_> {
         token
     }
 
-    /// Passes over a word or a symbol, if it is the next one.
+    /// Consumes the next token, if `wanted` accepts it.
     fn take(&mut self, wanted: impl Fn(&Token) -> bool) -> bool {
         let found = self.peek().is_some_and(wanted);
         self.at += usize::from(found);
@@ -75,7 +75,7 @@ impl Words<'_> {
         self.take(|token| *token == Token::Symbol(symbol))
     }
 
-    /// Where the token before the next one ends, in bytes.
+    /// Offset of the end of the previous token, in bytes.
     fn end_of_last(&self) -> usize {
         let last = self.at.checked_sub(1).and_then(|at| self.tokens.get(at));
         last.map_or(0, |(_, end)| *end)
@@ -94,7 +94,7 @@ impl Copy {
     /// Reads a statement that begins with `COPY`.
     ///
     /// # Errors
-    /// When it is not understood, or copies what cannot be copied.
+    /// When the statement cannot be parsed, or its source or target cannot be copied.
     pub(super) fn read(text: &str) -> Result<Copy, Notice> {
         let mut words = Words {
             text,
@@ -114,7 +114,7 @@ impl Copy {
                     _ => {}
                 }
             }
-            // What stands before the last bracket, blanks and comments included.
+            // Text before the last bracket, spaces and comments included.
             let close = words.end_of_last().saturating_sub(1);
             Copied::Query(words.between(from, close.max(to)))
         } else {
@@ -124,7 +124,8 @@ impl Copy {
                 if !words.take(is_name) {
                     return Err(not_understood());
                 }
-                // A point belongs to the word before it, and stands alone behind a quoted name.
+                // A point belongs to the word before it, and is a separate token after a quoted
+                // name.
                 let so_far = words.text.get(..words.end_of_last()).unwrap_or_default();
                 if !so_far.ends_with('.') && !words.symbol('.') {
                     break;
@@ -179,7 +180,7 @@ impl Copy {
 
 /// The options, in brackets or in the older form without.
 fn options(words: &mut Words<'_>) -> Result<Form, Notice> {
-    // In the oldest form it stands before `WITH`.
+    // In the oldest form `BINARY` precedes `WITH`.
     let mut binary = words.word("binary");
     words.word("with");
     let bracketed = words.symbol('(');
@@ -271,7 +272,7 @@ fn options(words: &mut Words<'_>) -> Result<Form, Notice> {
     }))
 }
 
-/// Whether an option is on: it is when nothing follows its name.
+/// Value of an option; true when only its name is present.
 fn on(words: &mut Words<'_>, bracketed: bool) -> Result<bool, Notice> {
     let value = match words.peek() {
         Some(Token::Word(value) | Token::Text(value)) if bracketed => value.to_lowercase(),

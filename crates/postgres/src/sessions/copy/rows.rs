@@ -1,8 +1,7 @@
-//! Rows that come in: read from what the client sends, and buffered until there are enough to be
-//! stored.
+//! Incoming rows: parsed from the client's messages, and buffered until there are enough to store.
 //!
-//! Invariant: no more than [`BATCH_ROWS`](super::unfit::BATCH_ROWS) rows wait, and little more than
-//! [`BATCH_BYTES`](super::unfit::BATCH_BYTES).
+//! Invariant: no more than [`BATCH_ROWS`](super::unfit::BATCH_ROWS) rows are buffered, and little
+//! more than [`BATCH_BYTES`](super::unfit::BATCH_BYTES).
 
 use super::Form;
 use super::columns::Columns;
@@ -23,16 +22,16 @@ impl Form {
     }
 }
 
-/// Which line, or which row of the input, each row of a copy is: those that are not stored yet.
+/// Line or row number in the input of each row of a copy that is not stored yet.
 #[derive(Debug, Default)]
 pub(in crate::sessions) struct Places {
-    /// The first rows of stretches whose numbers follow one another, and their numbers.
+    /// First rows of ranges with consecutive numbers, and their numbers.
     stretches: VecDeque<(u64, u64)>,
     rows: u64,
 }
 
 impl Places {
-    /// Takes the numbers of rows that come next.
+    /// Appends the numbers of the next rows.
     pub(in crate::sessions) fn push(&mut self, numbers: &[u64]) {
         for number in numbers {
             let follows = |(row, first): &(u64, u64)| first + (self.rows - row) == *number;
@@ -92,7 +91,7 @@ impl Incoming {
         }
     }
 
-    /// Reads a row, if all of it is there. `is_all` = nothing more will come.
+    /// Reads a row, if it is complete. `is_all` = the input has ended.
     pub(in crate::sessions) fn take(&mut self, is_all: bool) -> Result<bool, Unfit> {
         match self {
             Incoming::Lines(rows, waiting) => {

@@ -2,12 +2,12 @@
 
 use crate::sessions::errors::{Failure, error};
 
-/// Rows that are handed to the planner's side at once.
+/// Rows that are passed to the query crate at once.
 pub(in crate::sessions) const BATCH_ROWS: usize = 1_024;
 /// Bytes of their fields, about, above which fewer are.
 pub(in crate::sessions) const BATCH_BYTES: usize = 1 << 20;
 
-/// Why a row does not fit.
+/// Reason for refusing a row.
 pub(in crate::sessions) struct Unfit {
     /// The line or the row, and its number.
     pub(in crate::sessions) place: (&'static str, u64),
@@ -16,7 +16,7 @@ pub(in crate::sessions) struct Unfit {
 }
 
 impl Unfit {
-    /// The error for the client; `stored` says which rows stay.
+    /// The error for the client; `stored` states which rows were stored.
     pub(in crate::sessions) fn at(self, table: &str, stored: Option<String>) -> Failure {
         let (unit, number) = self.place;
         let text = format!("COPY {table}, {unit} {number}: {}", self.message);

@@ -1,4 +1,4 @@
-//! Golden bytes of messages, and what is none.
+//! Golden bytes of messages, and bytes that are refused.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 use super::*;

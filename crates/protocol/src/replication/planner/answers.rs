@@ -1,6 +1,6 @@
 //! Handling of the answers to a planner's requests.
 //!
-//! Invariants, concurrency and failure: those of the planner.
+//! Invariants, concurrency and failure: as in the planner.
 
 use super::Planner;
 use crate::replication::message::{Digest, Message, REFUSED_HISTORY};
@@ -15,11 +15,12 @@ use std::time::Duration;
 
 /// Answers without a range that readers requested, after which it counts as unavailable.
 const IN_VAIN_MAX: u32 = 3;
-/// More states than this during one request are too many to tell apart: the newest is requested.
+/// Maximum number of states announced during one request; if exceeded, the newest state is
+/// requested.
 pub(super) const HEARD_MAX: usize = 16;
 
 impl Planner {
-    /// Takes an answer to a request, by the position of the latter among the ones in flight.
+    /// Processes an answer to the request at position `at` of the requests in flight.
     pub(super) fn take_answer(&mut self, now: Now, at: usize, message: Message) -> Result<()> {
         match message {
             Message::State { bytes, .. } => self.take_state(now, at, &bytes)?,
@@ -59,7 +60,7 @@ impl Planner {
         Ok(())
     }
 
-    /// Takes missing ranges of the source. Requests for them are answered by it.
+    /// Processes missing ranges reported by the source. Requests for these ranges are answered.
     pub(super) fn take_holes(&mut self, now: Now, message: Message) -> Result<()> {
         let Message::Holes {
             segment,
@@ -88,7 +89,7 @@ impl Planner {
         bytes: &[u8],
     ) -> Result<()> {
         match self.copy.put(segment, offset, bytes) {
-            // The piece was not requested.
+            // The range was not requested.
             Err(error) if error.kind() == ErrorKind::Invalid => {}
             other => {
                 other?;
@@ -119,7 +120,7 @@ impl Planner {
         Ok(())
     }
 
-    /// Ends a request of which nothing more is granted.
+    /// Ends a request for which no more ranges are granted.
     fn take_back(&mut self, at: usize) -> Result<()> {
         self.refund(at);
         self.put_back(at);
@@ -127,7 +128,7 @@ impl Planner {
         Ok(())
     }
 
-    /// Position of a request among the ones in flight.
+    /// Position of a request in the list of requests in flight.
     pub(super) fn find(&self, request: u64) -> Option<usize> {
         let mut all = self.in_flight.iter();
         all.position(|in_flight| in_flight.request == request)
@@ -145,7 +146,7 @@ impl Planner {
     fn count_arrived(&mut self, now: Now, at: usize, place: (u64, u64), bytes: u64) {
         let asked = self.in_flight.get_mut(at).map(|o| &mut o.asked);
         if let Some(RequestKind::Pieces(asking)) = asked {
-            // From a source with missing ranges, a part of a piece may arrive.
+            // A source with missing ranges may send a part of a range.
             let is_it = |a: &&mut Asking| {
                 let (segment, offset) = place;
                 a.piece.segment == segment && a.piece.range().contains(offset)
@@ -161,8 +162,8 @@ impl Planner {
         }
     }
 
-    /// Credits bytes that were not granted to their share: else the shares whose turn it would have
-    /// been would lose whenever an answer is cut short.
+    /// Credits bytes that were not granted to their shares: otherwise a share would lose its turn
+    /// whenever an answer is cut short.
     fn refund(&mut self, at: usize) {
         let asked = self.in_flight.get(at).into_iter();
         for asking in asked.flat_map(InFlight::pieces).filter(|a| !a.has_come) {
@@ -210,7 +211,7 @@ impl Planner {
         }
     }
 
-    /// Ends a request that was not answered: what was to be compared still is.
+    /// Ends a request that was not answered: its ranges are still to be compared.
     pub(super) fn put_back(&mut self, at: usize) {
         let ended = self.in_flight.remove(at);
         if let RequestKind::Digests(these) = ended.asked {
@@ -231,14 +232,13 @@ impl Planner {
         self.state_bytes = wide(bytes.len()).max(1);
         self.counted.arrived(Share::States, self.state_bytes);
         let Ok(state) = State::decode(bytes, Some(&known)) else {
-            // What differs from a state that is not known, or no state at all.
+            // A difference from an unknown state, or invalid bytes.
             self.wants_whole = true;
             self.in_flight.remove(at);
             self.has_failed(now);
             return Ok(());
         };
-        // One of the same age may be of another view: tables may leave that might not, or not any
-        // more.
+        // A state of the same number may be of another view: the rules of tables may have changed.
         let view = state.name().view;
         let is_older = |heard: &StateName| !state.goes_on_from(heard) || heard.view != view;
         self.wants_state = self.heard.len() >= HEARD_MAX || self.heard.iter().any(is_older);
@@ -257,7 +257,7 @@ impl Planner {
         Ok(())
     }
 
-    /// Compares pieces with what the source has.
+    /// Compares ranges with the digests of the source.
     fn take_digests(&mut self, now: Now, at: usize, digests: &[Digest]) {
         let asked = self.in_flight.get_mut(at).map(|o| &mut o.asked);
         let Some(RequestKind::Digests(these)) = asked else {

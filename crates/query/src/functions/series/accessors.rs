@@ -1,7 +1,7 @@
 //! Accessors of the results of the aggregates over points: `rate(counter_agg(time, bytes))`,
 //! `average(time_weight('Linear', time, temp))`, `duration_in(state_agg(time, state), 'on')`.
 //!
-//! Invariant: every part of an absent result is absent.
+//! Invariant: every part of a NULL result is NULL.
 
 use super::points::seconds;
 use super::signature::expected;
@@ -56,7 +56,7 @@ const PARTS: [(&str, Part); 14] = [
 ];
 
 impl Part {
-    /// The fields that the result must have for this part.
+    /// The fields that the result requires for this part.
     fn needs(self) -> &'static [&'static str] {
         match self {
             Part::Rate | Part::Delta => &["delta", "first_time", "last_time"],
@@ -108,7 +108,7 @@ impl Accessor {
     }
 }
 
-/// Whether a type is that of states with their durations.
+/// Whether a type is a list of states with their durations.
 fn is_states(of: &DataType) -> bool {
     match of {
         DataType::List(item) => match item.data_type() {
@@ -232,7 +232,7 @@ impl Numbers<'_> {
         Some(seconds(self.ns("first_time")?, self.ns("last_time")?))
     }
 
-    /// Something by time; nothing where no time has passed.
+    /// A number per second; `None` if the duration is zero.
     fn by_time(&self, name: &str) -> Option<f64> {
         let seconds = self.seconds().filter(|seconds| *seconds > 0.0)?;
         Some(self.float(name)? / seconds)

@@ -28,7 +28,7 @@ pub(super) fn instant(ns: i64) -> ScalarValue {
     ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into()))
 }
 
-/// The fields that tell the first and the last point.
+/// The fields of the first and the last point.
 pub(super) fn ends() -> [(&'static str, DataType); 4] {
     [
         ("first_time", time_type()),
@@ -49,7 +49,7 @@ pub(super) fn end_values(points: &[Point]) -> Option<Vec<ScalarValue>> {
     ])
 }
 
-/// The record of a counter; a gauge's has no number of resets.
+/// The fields of the summary of a counter; a gauge does not have a number of resets.
 pub(super) fn summary_fields(counter: bool) -> Fields {
     let mut all = ends().to_vec();
     all.push(("delta", DataType::Float64));
@@ -61,8 +61,8 @@ pub(super) fn summary_fields(counter: bool) -> Fields {
     fields(&all)
 }
 
-/// A counter rises, and begins at zero again when its device does: a value below the one before it
-/// is what it has risen since then. A gauge may fall.
+/// A counter increases, and restarts at zero when its device does: a value below the previous one
+/// is the increase since the reset. A gauge may decrease.
 pub(super) fn summary(points: &[Point], counter: bool) -> Result<Option<ScalarValue>> {
     let Some(mut values) = end_values(points) else {
         return Ok(None);
@@ -91,9 +91,9 @@ pub(super) fn summary(points: &[Point], counter: bool) -> Result<Option<ScalarVa
 /// Interpolation between points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Between {
-    /// In a straight line to the next one.
+    /// Linear interpolation to the next point.
     Linear,
-    /// As the one before.
+    /// The value of the previous point.
     Last,
 }
 
@@ -107,11 +107,11 @@ pub(super) fn area(points: &[Point], between: Between) -> f64 {
             Between::Last => before.value * width,
         }
     });
-    // The sum of nothing is zero, not the negative one.
+    // The sum of no areas is zero, not negative zero.
     areas.fold(0.0, |sum, area| sum + area)
 }
 
-/// The record of values weighted by how long they lasted.
+/// The fields of values weighted by their duration.
 pub(super) fn weight_fields() -> Fields {
     let mut all = ends().to_vec();
     all.push(("area", DataType::Float64));
@@ -126,7 +126,7 @@ pub(super) fn weight(points: &[Point], between: Between) -> Result<Option<Scalar
     record(&weight_fields(), values).map(Some)
 }
 
-/// The fields of a point of a list.
+/// The fields of a point in a list.
 pub(super) fn point_fields() -> Fields {
     fields(&[("time", time_type()), ("value", DataType::Float64)])
 }

@@ -1,6 +1,6 @@
-//! Aggregates over the points of a group, values with their instants, in the order of time whatever
-//! order rows come in: counters and gauges, values weighted by time, areas, points thinned out, how
-//! long states lasted; and [`accessors`], which take their results apart.
+//! Aggregates over the points of a group, values with their instants, in order of time regardless
+//! of the order of rows: counters and gauges, values weighted by time, areas, downsampled points,
+//! durations of states; and [`accessors`], which return parts of their results.
 //!
 //! Invariants: rows without a value or without an instant are skipped; a group without points is
 //! `NULL`. A collected point takes 16 bytes, which are reported to the grouping operator and
@@ -33,10 +33,10 @@ use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatil
 use points::Points;
 use std::sync::Arc;
 
-/// Points of a group in memory, at most.
+/// Maximum points of a group in memory.
 const POINTS_MAX: usize = 1_000_000;
 
-/// Which function it is.
+/// The aggregates of this module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Which {
     Counter,
@@ -47,7 +47,7 @@ pub(super) enum Which {
     Minmax,
 }
 
-/// All of them.
+/// All aggregates.
 pub(super) const ALL: [Which; 6] = [
     Which::Counter,
     Which::Gauge,
@@ -72,7 +72,7 @@ impl Series {
         }
     }
 
-    /// Where the instant and the value stand among the arguments.
+    /// Indexes of the instant and the value among the arguments.
     fn places(&self) -> (usize, usize) {
         match self.which {
             Which::Weight => (1, 2),
@@ -210,7 +210,7 @@ enum Finish {
         counter: bool,
     },
     Weight(Between),
-    /// The area, in units of so many seconds.
+    /// The area, in units of this many seconds.
     Area(f64),
     Lttb(usize),
     Minmax(usize),

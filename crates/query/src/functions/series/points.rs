@@ -1,8 +1,7 @@
-//! Points, values with their instants, as they are collected for functions that need them in the
-//! order of time.
+//! Points, values with their instants, collected for functions that need them sorted by time.
 //!
-//! Invariant: [`Points::sorted`] gives them by instant, and those of one instant by value, so that
-//! the order in which rows came does not count.
+//! Invariant: [`Points::sorted`] returns them sorted by instant, and within one instant by value,
+//! so that the order of rows does not matter.
 
 use crate::error::Error;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, ListArray};
@@ -24,7 +23,7 @@ pub(super) struct Point {
     pub(super) value: f64,
 }
 
-/// Points as they came.
+/// Points in the order of their rows.
 #[derive(Debug, Default)]
 pub(super) struct Points {
     all: Vec<Point>,
@@ -48,7 +47,7 @@ impl Points {
         Ok(())
     }
 
-    /// Adds the points that another part collected: lists of instants and of values.
+    /// Adds the points of another partial state: lists of instants and of values.
     pub(super) fn merge(&mut self, times: &ArrayRef, values: &ArrayRef) -> Result<()> {
         let (times, values) = (times.as_list::<i32>(), values.as_list::<i32>());
         for (times, values) in times.iter().zip(values.iter()) {
@@ -68,7 +67,7 @@ impl Points {
         ]
     }
 
-    /// The points in their order.
+    /// The points, sorted.
     pub(super) fn sorted(&mut self) -> &[Point] {
         let by = |a: &Point, b: &Point| a.ns.cmp(&b.ns).then(a.value.total_cmp(&b.value));
         if !self.all.is_sorted_by(|a, b| by(a, b).is_le()) {
@@ -96,15 +95,15 @@ pub(super) fn numbers(times: &ArrayRef) -> Result<Int64Array> {
     Ok(numbers.as_primitive::<Int64Type>().clone())
 }
 
-/// One value that is a list.
+/// A single value of list type.
 pub(super) fn list(items: ArrayRef) -> ScalarValue {
     let list: ListArray = SingleRowListArrayBuilder::new(items).build_list_array();
     ScalarValue::List(Arc::new(list))
 }
 
-/// A whole number as the float nearest to it.
+/// An integer as the nearest float.
 pub(in crate::functions) fn float(number: i64) -> f64 {
-    // Both halves are exact, so that one sum rounds.
+    // Both halves are exact, so that there is a single rounding.
     let high = i32::try_from(number >> 32).map_or(f64::NAN, f64::from);
     let low = u32::try_from(number & 0xffff_ffff).map_or(f64::NAN, f64::from);
     high * 4_294_967_296.0 + low
@@ -135,7 +134,7 @@ pub(in crate::functions) fn constant<'a>(
     })
 }
 
-/// A constant that is a whole number within bounds.
+/// A constant integer within bounds.
 pub(in crate::functions) fn count(
     name: &str,
     what: &str,

@@ -1,20 +1,20 @@
-//! Messages of the functions over points for arguments of other types.
+//! Error messages of the functions over points for arguments of wrong types.
 
 use crate::error::Error;
 use arrow::datatypes::DataType;
 use datafusion::common::DataFusionError;
 
-/// Whether a type is one of instants, or of nothing.
+/// Whether a type is an instant or NULL.
 pub(in crate::functions) fn is_instant(of: &DataType) -> bool {
     matches!(of, DataType::Timestamp(..) | DataType::Null)
 }
 
-/// Whether a type is one of numbers, or of nothing.
+/// Whether a type is numeric or NULL.
 pub(in crate::functions) fn is_number(of: &DataType) -> bool {
     of.is_numeric() || of.is_null()
 }
 
-/// A function was given other arguments than it takes.
+/// Error for arguments of wrong types.
 pub(in crate::functions) fn expected(name: &str, what: &str, example: &str) -> DataFusionError {
     Error::type_mismatch(format!("{name}: expected {what}"))
         .with_hint(format!("for example: {example}"))

@@ -1,7 +1,7 @@
-//! `state_agg(time, state)`: how long each state lasted, from its row to the next one.
+//! `state_agg(time, state)`: the duration of each state, from its row to the next one.
 //!
-//! Of several rows of one instant the one with the greatest state counts, so that the order in
-//! which rows came does not.
+//! Among several rows of one instant the greatest state is used, so that the order of rows does not
+//! matter.
 
 use super::counters::fields;
 use super::points::{list, numbers};
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{Accumulator, AggregateUDFImpl, Signature, Volatil
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of a state beside its text, about.
+/// Approximate bytes of a state besides its text.
 const STATE_BYTES: usize = 64;
 
 /// The function.
@@ -35,7 +35,7 @@ impl StateAgg {
     }
 }
 
-/// The fields of a state of the list.
+/// The fields of a state in the list.
 fn state_fields() -> Fields {
     fields(&[
         ("state", DataType::Utf8),
@@ -90,7 +90,7 @@ impl AggregateUDFImpl for StateAgg {
     }
 }
 
-/// Where each state begins.
+/// Beginnings of the states.
 #[derive(Debug, Default)]
 struct States {
     all: Vec<(i64, Box<str>)>,
@@ -143,7 +143,7 @@ impl Accumulator for States {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         self.all.sort_unstable();
-        // The greatest of an instant stands last.
+        // The greatest state of an instant is the last.
         let mut lasted: BTreeMap<&str, i64> = BTreeMap::new();
         for ((begin, state), (end, _)) in self.all.iter().zip(self.all.iter().skip(1)) {
             let known = lasted.entry(state).or_default();

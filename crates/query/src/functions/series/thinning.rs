@@ -1,12 +1,13 @@
-//! Fewer points that look like all of them.
+//! Downsampling that preserves the visual shape of the points.
 //!
-//! `lttb` keeps the first and the last point, and of each of the buckets between them, of equal
-//! numbers of points, the one that spans the largest triangle with the point kept before it and the
-//! mean of the next bucket (Steinarsson, "Downsampling Time Series for Visual Representation",
-//! 2013). `minmax` keeps the least and the greatest value of spans of equal length.
+//! `lttb` selects the first and the last point, and, from each of the buckets between them, of
+//! equal numbers of points, the point that spans the largest triangle with the previously selected
+//! point and the mean of the next bucket (Steinarsson, "Downsampling Time Series for Visual
+//! Representation", 2013). `minmax` selects the least and the greatest value of spans of equal
+//! length.
 //!
-//! Invariants: the result has some of the given points, in their order; points whose value is no
-//! number are left out.
+//! Invariants: the result is a subset of the points, in their order; points with NaN values are
+//! left out.
 
 use super::points::{Point, float, seconds};
 
@@ -19,12 +20,12 @@ fn as_float(count: usize) -> f64 {
     i64::try_from(count).map_or(f64::NAN, float)
 }
 
-/// Where a bucket of `lttb` begins.
+/// Index of the first point of a bucket of `lttb`.
 fn bucket(number: usize, inner: usize, buckets: usize) -> usize {
     number * inner / buckets + 1
 }
 
-/// `count` points, at least three.
+/// Selects `count` points, at least three.
 pub(super) fn lttb(points: &[Point], count: usize) -> Vec<Point> {
     let all = usable(points);
     let (Some(begin), Some(last)) = (all.first(), all.last()) else {
@@ -43,7 +44,7 @@ pub(super) fn lttb(points: &[Point], count: usize) -> Vec<Point> {
             bucket(number, inner, buckets),
             bucket(number + 1, inner, buckets),
         );
-        // The bucket behind the last one is the last point.
+        // The bucket after the last one is the last point.
         let next = match number + 1 == buckets {
             true => all.get(all.len() - 1..),
             false => all.get(ends..bucket(number + 2, inner, buckets)),
@@ -71,7 +72,7 @@ pub(super) fn lttb(points: &[Point], count: usize) -> Vec<Point> {
     kept
 }
 
-/// At most `count` points, at least two.
+/// Selects at most `count` points, at least two.
 pub(super) fn minmax(points: &[Point], count: usize) -> Vec<Point> {
     let all = usable(points);
     let (Some(begin), Some(end)) = (all.first().copied(), all.last().copied()) else {
@@ -87,7 +88,7 @@ pub(super) fn minmax(points: &[Point], count: usize) -> Vec<Point> {
     for part in all.chunk_by(|a, b| span(a) == span(b)) {
         let by = |a: &&(usize, &Point), b: &&(usize, &Point)| a.1.value.total_cmp(&b.1.value);
         let numbered: Vec<(usize, &Point)> = part.iter().enumerate().collect();
-        // Of equal ones the first each.
+        // Among equal points the first.
         let least = numbered.iter().min_by(by);
         let greatest = numbered.iter().rev().max_by(by);
         if let (Some((low, lowest)), Some((high, highest))) = (least, greatest) {

@@ -1,4 +1,4 @@
-//! Pasts beside lists of all their rows.
+//! Compares pasts with lists of all their rows.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 use super::*;
@@ -129,7 +129,7 @@ fn a_past_answers_as_the_list_of_its_rows_does() {
         for _ in 0..2 {
             let mut pasts: Vec<(PastId, List)> = vec![(lookback.begin().unwrap(), List::new())];
             for row in 0..random.index(rows as usize - 1) {
-                // Each goes on with one symbol or two, and some end.
+                // Each continues with one or two symbols, and some end.
                 let mut next: Vec<(PastId, List)> = Vec::new();
                 for (past, list) in pasts.drain(..) {
                     for _ in 0..1 + random.index(2) {

@@ -3,22 +3,7 @@
 
 use super::*;
 use crate::pattern::regex::Regex;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    fn usize(&mut self, bound: usize) -> usize {
-        usize::try_from(self.below(bound as u64)).unwrap()
-    }
-}
+use headwater_testing::Dice;
 
 /// Conditions on rows: a table, and for some symbols that the row before was another symbol, or
 /// that an even number of rows was it.
@@ -194,17 +179,17 @@ impl Plain<'_> {
     }
 }
 
-fn random_regex(random: &mut Random, symbols: usize, deep: u32) -> Regex {
+fn random_regex(random: &mut Dice, symbols: usize, deep: u32) -> Regex {
     let kind = if deep == 0 { 0 } else { random.below(12) };
-    let inner = |random: &mut Random| random_regex(random, symbols, deep.saturating_sub(1));
+    let inner = |random: &mut Dice| random_regex(random, symbols, deep.saturating_sub(1));
     match kind {
-        0..=3 => Regex::Symbol(random.usize(symbols)),
+        0..=3 => Regex::Symbol(random.index(symbols)),
         4 | 5 => {
-            let count = random.usize(4);
+            let count = random.index(4);
             Regex::Sequence((0..count).map(|_| inner(random)).collect())
         }
         6 | 7 => {
-            let count = 2 + random.usize(2);
+            let count = 2 + random.index(2);
             Regex::Either((0..count).map(|_| inner(random)).collect())
         }
         8..=10 => {
@@ -228,11 +213,11 @@ fn random_regex(random: &mut Random, symbols: usize, deep: u32) -> Regex {
     }
 }
 
-fn random_world(random: &mut Random, symbols: usize) -> World {
-    let rows = random.usize(7);
+fn random_world(random: &mut Dice, symbols: usize) -> World {
+    let rows = random.index(7);
     let mut look_back = |share: u64| -> Vec<Option<usize>> {
         (0..symbols)
-            .map(|_| (random.below(share) == 0).then(|| random.usize(symbols)))
+            .map(|_| (random.below(share) == 0).then(|| random.index(symbols)))
             .collect()
     };
     let (after, even) = (look_back(8), look_back(8));
@@ -242,7 +227,7 @@ fn random_world(random: &mut Random, symbols: usize) -> World {
             .collect(),
         after,
         even,
-        reach: 1 + random.usize(9),
+        reach: 1 + random.index(9),
         pasts: Vec::new(),
         start: 0,
     }
@@ -250,14 +235,14 @@ fn random_world(random: &mut Random, symbols: usize) -> World {
 
 #[test]
 fn matches_are_those_that_trying_all_ways_finds_first() {
-    let mut random = Random(20_240_501);
+    let mut random = Dice::new(20_240_501);
     let mut found = 0;
     for case in 0..100_000 {
-        let symbols = 1 + random.usize(3);
+        let symbols = 1 + random.index(3);
         let regex = random_regex(&mut random, symbols, 3);
         let mut world = random_world(&mut random, symbols);
         let program = Program::of(&regex).unwrap();
-        let start = random.usize(world.end() + 1);
+        let start = random.index(world.end() + 1);
         world.start = start;
         let mut expected = None;
         let mut past = Vec::new();

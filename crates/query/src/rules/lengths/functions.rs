@@ -1,4 +1,4 @@
-//! The functions that [`super::Lengths`] puts into statements. No statement can call them by name.
+//! The functions that [`super::Lengths`] puts into plans. A statement cannot call them by name.
 
 use crate::error::Error;
 use arrow::array::{Array, ArrayRef, AsArray, DurationNanosecondArray, IntervalMonthDayNanoArray};
@@ -26,7 +26,7 @@ pub(super) fn length_of(value: Expr) -> Expr {
     FUNCTION.call(vec![value])
 }
 
-/// A duration as days and the rest of the last one.
+/// A duration as days and the remainder.
 pub(super) fn days_and_rest(value: Expr) -> Expr {
     static FUNCTION: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| function(Work::DaysAndRest));
     FUNCTION.call(vec![value])
@@ -154,7 +154,7 @@ fn apart(array: &ArrayRef) -> Result<IntervalMonthDayNanoArray> {
         numbers.try_unary::<_, IntervalMonthDayNanoType, Error>(|n| {
             let ns = i128::from(n) * unit;
             let days = i32::try_from(ns / DAY_NS).map_err(|_| too_long())?;
-            // Less than a day.
+            // The remainder is less than a day.
             Ok(IntervalMonthDayNano::new(0, days, (ns % DAY_NS) as i64))
         })?,
     )

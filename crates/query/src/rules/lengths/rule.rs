@@ -1,5 +1,4 @@
-//! Finds where lengths of time are compared or taken apart, before the SQL library gives both sides
-//! one type.
+//! Finds comparisons and parts of lengths of time, before type coercion by the SQL library.
 
 use super::functions::{LENGTH, days_and_rest, length, length_of, length_of_text};
 use crate::error::Error;
@@ -16,7 +15,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, Subquery};
 use datafusion::optimizer::AnalyzerRule;
 
-/// The rule; the first of all.
+/// The rule; runs first.
 #[derive(Debug)]
 pub(crate) struct Lengths;
 
@@ -26,7 +25,7 @@ impl AnalyzerRule for Lengths {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        // Columns above what has changed may have other types now.
+        // Columns above a change may have other types now.
         let mut changed = false;
         let plan = plan.transform_up_with_subqueries(|plan| {
             let plan = expressions(plan)?;
@@ -40,7 +39,7 @@ impl AnalyzerRule for Lengths {
     }
 }
 
-/// Whether an expression may be a candidate, as far as it shows without types.
+/// Whether an expression may be a candidate, judged without types.
 fn may_be(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryExpr(binary) => is_comparison(binary.op),
@@ -60,7 +59,7 @@ fn may_be(expr: &Expr) -> bool {
     }
 }
 
-/// Whether both sides are compared, and nothing else is done with them.
+/// Whether the operator only compares its operands.
 pub(crate) fn is_comparison(operator: Operator) -> bool {
     matches!(
         operator,
@@ -75,10 +74,10 @@ pub(crate) fn is_comparison(operator: Operator) -> bool {
     )
 }
 
-/// The function behind `EXTRACT`.
+/// The function that implements `EXTRACT`.
 const PARTS: &str = "date_part";
 
-/// Functions that compare what they are given.
+/// Functions that compare their arguments.
 fn compares(function: &str) -> bool {
     matches!(function, "greatest" | "least" | "nullif")
 }
@@ -126,7 +125,7 @@ fn operand<'a>(expr: &'a Expr, schema: &DFSchema) -> (Operand<'a>, Option<DataTy
             return (Operand::Text(text), None);
         }
     }
-    // An expression without a type yet is left to the rules that give it one.
+    // An untyped expression is left to the rules that coerce it.
     match expr.get_type(schema) {
         Ok(of @ DataType::Duration(_)) => (Operand::Duration, Some(of)),
         Ok(of @ DataType::Interval(_)) => (Operand::Interval, Some(of)),
@@ -134,7 +133,8 @@ fn operand<'a>(expr: &'a Expr, schema: &DFSchema) -> (Operand<'a>, Option<DataTy
     }
 }
 
-/// Operands of a comparison as lengths; `None` = they are none, or compare rightly as they are.
+/// Operands of a comparison as lengths; `None` = other types, or types that are compared correctly
+/// already.
 fn lengths<'a>(
     operands: impl IntoIterator<Item = &'a Expr>,
     schema: &DFSchema,
@@ -276,7 +276,7 @@ fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Orders of an aggregate, and the extremes of intervals, go by length.
+/// Orders of an aggregate, and the extremes of intervals, are by length.
 fn of_aggregate(mut function: AggregateFunction, schema: &DFSchema) -> Transformed<Expr> {
     let params = &mut function.params;
     let sorts = sort_all(std::mem::take(&mut params.order_by), schema);
@@ -301,7 +301,7 @@ fn of_window(mut function: Box<WindowFunction>, schema: &DFSchema) -> Transforme
     Transformed::new(expr, changed, TreeNodeRecursion::Continue)
 }
 
-/// Refuses an interval that is looked for among the rows of a query.
+/// Refuses an interval as the left operand of `IN` with a subquery.
 fn check_sought(sought: &Expr, subquery: &Subquery, schema: &DFSchema) -> Result<()> {
     let within = subquery.subquery.schema().fields().first();
     let within = within.map(|field| field.data_type().clone());

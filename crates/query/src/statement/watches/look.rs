@@ -1,11 +1,10 @@
 //! Evaluation of watches.
 //!
-//! Invariants: the matches from the watch's beginning on are all that the same statement finds
-//! there when it is run over all rows; rows before it that conditions need are read, however far
-//! back they are. The table's watermark is read before the rows, so that the answer has all rows up
-//! to there.
-//! Concurrency: an evaluation is of one snapshot, but for the table's watermark.
-//! Failure: as a statement of the session; `unknown_table` when its table was dropped.
+//! Invariants: the matches from the watch's beginning on equal those of the same statement run over
+//! all rows; earlier rows that conditions need are read, however old they are. The table's
+//! watermark is read before the rows, so that the answer has all rows up to there. Concurrency: an
+//! evaluation uses one snapshot, except for the table's watermark. Failure: as a statement of the
+//! session; `unknown_table` when its table was dropped.
 
 use super::plan::{followed, tracked};
 use super::{AHEAD_NS, Watch, groups, length_ns};
@@ -30,12 +29,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// State that earlier evaluations of a watch leave for later ones, which take longer without it.
+/// Cached state of earlier evaluations of a watch, without which an evaluation takes longer.
 #[derive(Debug, Default)]
 pub struct Look {
-    /// Span before the watch's beginning in which rows are read.
+    /// Time before the watch's beginning from which rows are read.
     back_ns: i64,
-    /// The first rows of partitions that have few.
+    /// The first rows of partitions with few rows.
     firsts: HashMap<String, i64>,
 }
 
@@ -94,13 +93,13 @@ impl Session {
     }
 }
 
-/// Duration of corrections; rows within the allowed lateness correct nothing.
+/// Duration of corrections; rows within the allowed lateness are not corrections.
 fn corrections(watch: &Watch) -> i64 {
     let options = &watch.made.options;
     options.corrections_ns.max(options.lateness_ns)
 }
 
-/// The table that a watch is of, where it can be followed.
+/// The table of a watch, if the watch can be followed.
 pub(super) async fn table_of(session: &Session, watch: &Watch) -> Result<String> {
     match &watch.made.kind {
         WatchKind::Absence {
@@ -173,7 +172,7 @@ pub(super) async fn newest(session: &Session, table: &str, until_ns: i64) -> Res
     Ok(newest)
 }
 
-/// Runs one of the statements that a statement is made of.
+/// Runs a statement that is part of the evaluation.
 fn run_nested<'a>(session: &'a Session, sql: &'a str) -> AnswerFuture<'a> {
     Box::pin(session.run(sql, Parameters::none()))
 }
@@ -185,7 +184,7 @@ fn times(column: &arrow::array::ArrayRef) -> Result<Vec<Option<i64>>> {
     Ok(times.as_primitive::<Int64Type>().iter().collect())
 }
 
-/// Everything that a query finds, and how long a match may be.
+/// All matches of a query, and the maximum duration of a match.
 async fn patterns(
     session: &Session,
     query: &str,
@@ -237,8 +236,8 @@ async fn patterns(
         if !short.iter().any(goes_back) {
             return Ok((within_ns, found));
         }
-        // A condition needs rows before those that were read. A partition that has no more of them
-        // reports its first row once; from then on, that row is far enough.
+        // A condition needs rows before the first row that was read. A partition without earlier
+        // rows reports its first row once; from then on, that row is early enough.
         look.back_ns = look.back_ns.max(within_ns).saturating_mul(4);
         if lower(begin, look.back_ns) == i64::MIN || look.back_ns > BACK_MAX_NS {
             look.back_ns = i64::MAX;
@@ -247,7 +246,7 @@ async fn patterns(
     }
 }
 
-/// Rows this much before the beginning are looked for step by step; then all are.
+/// Rows up to this long before the beginning are searched step by step; then all rows are read.
 const BACK_MAX_NS: i64 = 1 << 60;
 
 fn lower(begin: &Begin, back_ns: i64) -> i64 {
@@ -257,7 +256,7 @@ fn lower(begin: &Begin, back_ns: i64) -> i64 {
     }
 }
 
-/// The matches of a batch: the last column says which they are.
+/// The matches of a batch: the last column has their positions.
 fn read(batch: &RecordBatch, names: &[String], found: &mut Vec<Match>) -> Result<()> {
     let Some((track, columns)) = batch.columns().split_last() else {
         return Err(Error::internal("matches without columns"));
@@ -294,7 +293,7 @@ fn object<'a>(columns: impl Iterator<Item = (&'a String, &'a Cells)>, row: usize
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Which streams are looked at for their newest rows.
+/// Streams whose newest rows are read.
 struct AbsenceRequest<'a> {
     table: &'a str,
     condition: Option<&'a str>,
@@ -323,7 +322,7 @@ impl AbsenceRequest<'_> {
     }
 }
 
-/// The groups of which no row came for so long.
+/// The groups without rows for the duration of the watch.
 async fn absences(
     session: &Session,
     request: &AbsenceRequest<'_>,
@@ -340,7 +339,7 @@ async fn absences(
         };
         let (all, group) = (cells(batch.columns())?, cells(groups)?);
         for (row, time) in times(last)?.into_iter().enumerate() {
-            // A table without rows is one group that has none.
+            // A table without rows is one group without rows.
             let Some(time_ns) = time else { break };
             let mut partition = b"[".to_vec();
             for cells in &group {

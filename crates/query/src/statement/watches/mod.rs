@@ -4,8 +4,8 @@
 //! Events of a watch are not part of this crate: its runner evaluates it by [`Session::look`].
 //!
 //! Invariants: a watch could be followed when it was created. A session that manages its table may
-//! create or drop it; a session that may read some of the table sees it listed.
-//! Concurrency: changes take turns in a process, and only the owner of a database makes them.
+//! create or drop it; a session that may read some of the table sees it in the list. Concurrency:
+//! changes are serialised in a process, and only the owner of a database makes them.
 
 mod look;
 mod plan;
@@ -30,11 +30,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Number of notes with watches: one has space for a thousand of the usual length.
+/// Number of notes with watches: one is large enough for a thousand watches of the usual length.
 const NOTES: u8 = 16;
-/// Most watches of a database.
+/// Maximum number of watches of a database.
 const WATCHES_MAX: usize = 10_000;
-/// Clock skew of rows, at most: later rows do not count for a table's watermark.
+/// Maximum clock skew of rows: later rows do not count for a table's watermark.
 const AHEAD_NS: i64 = 3_600_000_000_000;
 
 /// A watch: its statement, and the target of its events.
@@ -48,7 +48,7 @@ impl Watch {
     /// Parses a definition.
     ///
     /// # Errors
-    /// `corrupt` when its statement makes no watch.
+    /// `corrupt` when its statement does not create a watch.
     pub fn read(definition: Definition) -> Result<Watch> {
         match parse(&definition.statement, None)?.kind {
             Kind::Watches(AboutWatch::Create(made)) => Ok(Watch {
@@ -68,7 +68,7 @@ impl Watch {
         &self.definition
     }
 
-    /// The address that its events are sent to.
+    /// The address to which its events are sent.
     #[must_use]
     pub fn hook(&self) -> Option<&str> {
         match &self.made.options.target {
@@ -77,7 +77,7 @@ impl Watch {
         }
     }
 
-    /// The topic that its events are published to.
+    /// The topic to which its events are published.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         match &self.made.options.target {
@@ -267,7 +267,7 @@ pub(super) fn schema() -> SchemaRef {
     ]))
 }
 
-/// The watches of tables that the session may read something of.
+/// The watches of tables of which the session may read some data.
 async fn list(session: &Session) -> Result<Answer> {
     let query = session.query.clone();
     let mut all = blocking(move || query.watches()).await?;

@@ -1,7 +1,7 @@
-//! The plan of a watch: the queries that can be followed, and the changes of their plans.
+//! The plan of a watch: queries that can be followed, and changes of their plans.
 //!
-//! Invariant: a query that can be followed answers one row for each match, which depends on the
-//! rows of that match and a bounded number before it, and on nothing else.
+//! Invariant: a query that can be followed answers one row for each match, which depends only on
+//! the rows of that match and a bounded number of rows before it.
 
 use crate::catalog::SCHEMA;
 use crate::columns::TIME;
@@ -22,7 +22,7 @@ pub(super) struct Followed {
     pub(super) within_ns: i64,
 }
 
-/// Looks whether a query can be followed.
+/// Checks whether a query can be followed.
 pub(super) fn followed(plan: &LogicalPlan) -> Result<Followed> {
     match plan {
         LogicalPlan::Projection(part) => {
@@ -55,7 +55,7 @@ fn of_pattern(pattern: &Pattern) -> Result<Followed> {
     })
 }
 
-/// The table that rows come from, where this column is its time.
+/// The table of the rows, if this column is its time.
 fn read(plan: &LogicalPlan, time: &Column) -> Result<String> {
     match plan {
         LogicalPlan::TableScan(scan) if scan.table_name.schema().is_none_or(|s| s == SCHEMA) => {
@@ -104,7 +104,7 @@ fn refused(plan: &LogicalPlan) -> Error {
     )
 }
 
-/// Refuses what means another thing later, or looks at other rows.
+/// Refuses expressions whose meaning changes over time, or that read other rows.
 fn lasting<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Result<()> {
     let changes = |part: &Expr| match part {
         Expr::ScalarFunction(function) => {
@@ -130,8 +130,7 @@ fn lasting<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Result<()> {
     Ok(())
 }
 
-/// The query as it is run for a watch: with a column [`TRACK`] behind the others, and of rows from
-/// a time on.
+/// The query of a watch: with a column [`TRACK`] after the others, and over rows from a time on.
 pub(super) fn tracked(plan: &LogicalPlan, tracking: &Arc<Tracking>) -> Result<LogicalPlan> {
     Ok(match plan {
         LogicalPlan::Projection(part) => {

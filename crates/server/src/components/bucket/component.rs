@@ -19,12 +19,12 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct BucketOfCopies {
     bucket: Arc<Bucket>,
-    /// Until it begins.
+    /// `None` after the component has begun.
     keeper: Mutex<Option<Keeper>>,
     metrics: Arc<BucketMetrics>,
 }
 
-/// A bucket whose copies lie in the folder of the node.
+/// A bucket whose copies are in the folder of the node.
 pub(in crate::components) struct Restored(Arc<Bucket>, Contents);
 
 /// Waits for the lease of the group, where the settings name a bucket.
@@ -39,7 +39,7 @@ pub(in crate::components) async fn take(
     Ok(bucket)
 }
 
-/// Fetches the copies that the folder lacks.
+/// Fetches the copies that are missing in the folder.
 pub(in crate::components) async fn restore(
     bucket: Option<Arc<Bucket>>,
     settings: &Settings,

@@ -1,16 +1,15 @@
 //! Collects for a commit, in packs, the ranges of copies that are not in the bucket yet.
 //!
 //! Invariants: every range that a commit claims is in its packs, or in those of earlier commits. A
-//! copy with too much for one commit is uploaded in parts, and becomes part of the bucket with the
-//! last one.
-//! Concurrency: one commit at a time.
-//! Failure: a copy that cannot be read is left out, and tried again with the next commit.
+//! copy with more data than one commit can have is uploaded in parts, and becomes part of the
+//! bucket with the last one. Concurrency: one commit at a time. Failure: a copy that cannot be read
+//! is left out, and tried again with the next commit.
 
 use headwater_bucket::{Addition, Change, Contents, Head, Pack, Range, without_ranges};
 use headwater_fleet::{CarriedCopy, Carry, CarryMark, Fleet, FleetError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Name under which the list of edges is stored in the bucket: no edge may have it.
+/// Name of the list of edges in the bucket: not allowed as the name of an edge.
 pub const ROSTER: &str = "*";
 /// Target size of a pack in bytes.
 const PACK_BYTES: u64 = 16 << 20;
@@ -49,7 +48,7 @@ impl Gathered {
 /// Commit under construction.
 struct Gathering<'a> {
     contents: &'a Contents,
-    /// Packs whose contents are written again.
+    /// Packs that are rewritten.
     folded: BTreeSet<u64>,
     gathered: Gathered,
     additions: Vec<Addition>,
@@ -98,7 +97,7 @@ pub(super) fn gather(
     Ok(gathered)
 }
 
-/// Packs that are to be merged, where there are too many.
+/// Packs to merge, where their number exceeds the limit.
 fn folded(head: &Head) -> BTreeSet<u64> {
     if head.packs.len() < PACKS_MAX {
         return BTreeSet::new();

@@ -89,7 +89,7 @@ impl Keeper {
         }
     }
 
-    /// Commits what is due. True when there is more; `None` when the server is aborted.
+    /// Commits all pending changes. True when more are pending; `None` when the server is aborted.
     async fn round(mut self) -> Option<(Keeper, bool)> {
         let Some(head) = self.bucket.holder.lock().head().cloned() else {
             return Some((self, false));

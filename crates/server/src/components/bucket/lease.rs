@@ -1,10 +1,10 @@
 //! Lease of the group of copies that a node owns in a bucket: acquired before anything is opened,
 //! renewed as long as the node runs.
 //!
-//! Invariants: one request for the head is in flight at a time, and one pack beside it, so that the
-//! lease is renewed however long a pack takes. No other code drives the state machine.
-//! Concurrency: two tasks; the machine is under a lock that is never held over a request.
-//! Failure: reported by [`Bucket::ended`].
+//! Invariants: one request for the head is in flight at a time, and at most one pack at the same
+//! time, so that the lease is renewed however long a pack takes. No other code drives the state
+//! machine. Concurrency: two tasks; the machine is under a lock that is never held across a
+//! request. Failure: reported by [`Bucket::ended`].
 
 use crate::settings::Settings;
 use crate::start_error::StartError;
@@ -35,7 +35,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Opens the bucket of the settings; `None` when there is none.
+    /// Opens the bucket of the settings; `None` when the settings have no bucket.
     pub(crate) fn open(settings: &Settings, env: &Env) -> Result<Option<Arc<Bucket>>, StartError> {
         let Some(address) = &settings.cloud.bucket else {
             return Ok(None);
@@ -46,7 +46,7 @@ impl Bucket {
         let me = Me {
             node: env.chance.next_u64(),
             name: settings.http_addr.to_string(),
-            // Settings limit it to an hour.
+            // Settings limit the lease to an hour.
             lease_millis: u32::try_from(settings.cloud.lease.as_millis()).unwrap_or(u32::MAX),
         };
         let group = settings.cloud.group;
@@ -174,7 +174,7 @@ impl Bucket {
         }
     }
 
-    /// Releases the group, so that another node need not wait; gives up after `within`.
+    /// Releases the group, so that another node need not wait; stops trying after `within`.
     pub(crate) async fn give_back(&self, within: Duration) {
         self.holder.lock().give_back();
         let until = self.now().monotonic + within;

@@ -2,9 +2,8 @@
 //!
 //! Invariants: local copies are used only if this node owned the group last: the file
 //! `bucket.epoch` names the epoch, and is written after everything is restored. An interrupted
-//! restoration starts over.
-//! Concurrency: runs before anything else has the copies.
-//! Failure: an error stops the start, and leaves the copies that were put aside.
+//! restoration starts over. Concurrency: runs before any other code opens the copies. Failure: an
+//! error stops the start, and leaves the copies that were moved aside.
 
 use super::gather::ROSTER;
 use super::lease::{Bucket, failed};
@@ -14,7 +13,7 @@ use headwater_fleet::{FleetError, put_copies_aside, restore_copy, restore_roster
 use headwater_shell::replace_private;
 use std::path::{Path, PathBuf};
 
-/// Why a copy is not restored.
+/// Reason why a copy is not restored.
 enum Failed {
     Bucket(BucketError),
     Fleet(FleetError),
@@ -46,13 +45,13 @@ fn mark(group: u32, epoch: u64) -> String {
     format!("{group} {epoch}\n")
 }
 
-/// Records that the copies of this node are those of this epoch, or newer.
+/// Records that the local copies are at this epoch or newer.
 pub(super) fn write_mark(dir: &Path, group: u32, epoch: u64) -> std::io::Result<()> {
     replace_private(&mark_path(dir), mark(group, epoch).as_bytes())
 }
 
-/// True when no other node has owned the group since this one did: its copies are those of the
-/// bucket or newer then.
+/// True when no other node has owned the group since this node did, so the local copies are at
+/// least as new as the bucket.
 fn is_own(dir: &Path, head: &Head) -> bool {
     let before = mark(head.group, head.epoch.saturating_sub(1));
     std::fs::read_to_string(mark_path(dir)).is_ok_and(|found| found == before)
@@ -65,7 +64,7 @@ impl Bucket {
         let held = self.holder.lock().head().cloned();
         let head = held
             .ok_or_else(|| StartError::Bucket("the group of copies is not held yet".to_owned()))?;
-        // The head is this node's own: nothing that it names is removed.
+        // The head was written by this node: no object that it names is removed.
         let contents = Contents::load(&self.store, &head).map_err(|e| failed(&e))?;
         let is_empty = head.copies.is_empty();
         if !is_empty && !is_own(dir, &head) {

@@ -12,7 +12,7 @@ pub(crate) struct LakeMetrics {
     pub(crate) failures: Counter,
     /// Days that could not be read in the last turn.
     pub(crate) blocked: Gauge,
-    /// When the last turn ended in which nothing failed, in seconds since 1970.
+    /// End of the last turn without a failure, in seconds since 1970.
     pub(crate) written_at: Gauge,
 }
 

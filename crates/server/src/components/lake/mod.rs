@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct LakeWriter {
     pub(crate) stats: LakeMetrics,
-    /// Location of the lake; `None` = there is none.
+    /// Location of the lake; `None` = no lake.
     pub(crate) location: Option<headwater_lake::LakeLocation>,
 }
 

@@ -1,11 +1,10 @@
 //! Keeps the lake up to date with the databases, and counts that.
 //!
-//! Invariants: a table that cannot be written does not prevent others from being written. No state
-//! is kept here: each turn compares the lake with the databases.
-//! Concurrency: one turn at a time, on a thread that may block. Another program may write the same
-//! lake: one of the two commits first, and the other starts over.
-//! Failure: an error is counted, logged, and retried by the next turn. When the server stops, a
-//! turn ends between two days.
+//! Invariants: a table that cannot be written does not prevent others from being written. This
+//! module has no state: each turn compares the lake with the databases. Concurrency: one turn at a
+//! time, on a thread that may block. Another program may write the same lake: one of the two
+//! commits first, and the other starts over. Failure: an error is counted, logged, and retried by
+//! the next turn. When the server stops, a turn ends between two days.
 
 use crate::app::App;
 use crate::settings::{Lake, Settings};
@@ -20,7 +19,7 @@ use tokio::sync::watch;
 /// Delay of the first turn after the start.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Location of the lake of the settings; `None` when there is none.
+/// Location of the lake of the settings; `None` when the settings have no lake.
 pub(crate) fn place(settings: &Settings) -> Result<Option<LakeLocation>, StartError> {
     let dir = settings.lake.dir.as_deref();
     let open = |dir| LakeLocation::open(dir, &|name| std::env::var(name).ok());

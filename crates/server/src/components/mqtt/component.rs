@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
-/// The connection to a broker, if the settings name one.
+/// Connection to a broker, if the settings name one.
 #[derive(Debug)]
 pub(crate) struct Broker {
-    /// Until it begins.
+    /// `None` after the component has begun.
     source: Mutex<Option<Source>>,
     /// All zero without a broker.
     pub(crate) stats: Arc<BrokerMetrics>,
@@ -52,7 +52,7 @@ impl Component<App> for Broker {
 }
 
 impl App {
-    /// The connection to a broker, which may be none.
+    /// Connection to the broker, if one is configured.
     pub(crate) fn broker(&self) -> &Broker {
         let broker = self.components.get::<Broker>();
         broker.expect("every node that is built with MQTT has it")

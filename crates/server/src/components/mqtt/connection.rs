@@ -1,8 +1,8 @@
 //! Connection to the broker: established, and re-established.
 //!
 //! Invariant: a message received by a connection that has ended is not acknowledged; the number of
-//! the connection rises under the lock that acknowledgements are made under, and acknowledgements
-//! queued for the old one are dropped there.
+//! the connection increases under the lock of acknowledgements, where acknowledgements queued for
+//! the old connection are dropped.
 
 use super::{Budget, MESSAGE_BYTES, Message, Shared};
 use crate::broker::options;
@@ -27,9 +27,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const STORE_TIME: Duration = Duration::from_secs(10);
 /// Time limit for disconnecting.
 const GOODBYE_TIME: Duration = Duration::from_secs(1);
-/// Requests that may wait in the client: as many acknowledgements as messages can have numbers, and
-/// some others. Brokers have been seen to send more than the receive maximum when a session goes
-/// on, so that says nothing here.
+/// Requests that may wait in the client: as many acknowledgements as messages can have numbers,
+/// plus a reserve. The receive maximum is not a bound: some brokers send more when a session
+/// resumes.
 const REQUESTS_MAX: usize = 65_536 + 64;
 
 /// Client that is not connected yet.
@@ -46,7 +46,7 @@ struct Reading {
     budget: Budget,
     is_connected: bool,
     pause: Duration,
-    /// Time of the newest message, so that no two have the same.
+    /// Time of the newest message, so that times are unique.
     newest: i64,
 }
 
@@ -60,7 +60,8 @@ impl Connection {
         self.client.clone()
     }
 
-    /// Reads until the server stops, and goes on until `stored`, so that acknowledgements get out.
+    /// Reads until the server stops, then continues until `stored`, so that acknowledgements are
+    /// sent.
     pub(super) async fn run(
         self,
         shared: Arc<Shared>,
@@ -139,7 +140,7 @@ impl Reading {
         }
     }
 
-    /// Sends pending packets, and receives nothing more.
+    /// Sends pending packets, and receives no more.
     async fn send_only(&mut self) {
         // When the connection ends now, the broker sends unacknowledged messages again when the
         // server is back.
@@ -148,7 +149,7 @@ impl Reading {
     }
 
     async fn goodbye(&mut self) {
-        // Polling without a connection would make a new one.
+        // Polling without a connection would open a new one.
         if !self.is_connected || self.shared.client.try_disconnect().is_err() {
             return;
         }
@@ -160,7 +161,7 @@ impl Reading {
                 }
             }
         };
-        // A lost broker needs no DISCONNECT.
+        // A lost broker does not need a DISCONNECT.
         let _ = tokio::time::timeout(GOODBYE_TIME, sent).await;
     }
 
@@ -213,7 +214,7 @@ impl Reading {
         self.shared.figures.subscriptions_refused.set(refused);
     }
 
-    /// Queues a message, once the memory budget allows it.
+    /// Queues a message, after the memory budget allows it.
     async fn message(&mut self, publish: Publish) {
         let shared = &self.shared;
         shared.figures.received.inc();
@@ -221,8 +222,7 @@ impl Reading {
             return;
         };
         let bytes = publish.payload.len() + publish.topic.len() + MESSAGE_BYTES;
-        // Nothing more is read meanwhile; a broker that loses patience sends unacknowledged
-        // messages again.
+        // Reading stops meanwhile; a broker with a timeout sends unacknowledged messages again.
         let Some(permit) = self.budget.take(bytes).await else {
             return;
         };
@@ -251,7 +251,7 @@ impl Reading {
         }
     }
 
-    /// Ends the connection, waits, and lets the next one begin.
+    /// Ends the connection, waits, and starts the next one.
     async fn start_over(&mut self) {
         self.is_connected = false;
         let shared = &self.shared;
@@ -260,7 +260,7 @@ impl Reading {
         {
             let mut connection = shared.connection.lock();
             *connection += 1;
-            // Also acknowledgements that were queued since the connection broke.
+            // Including acknowledgements that were queued since the connection broke.
             self.events.clean();
             // Senders of messages are notified of the loss, and send again.
             self.events
@@ -268,7 +268,7 @@ impl Reading {
                 .retain(|request| !matches!(request, Request::Publish(_)));
             shared.app.broker().publisher.disconnected();
         }
-        // Packets read and not processed: the broker sends again what needs an acknowledgement.
+        // Packets that were read but not processed: the broker sends unacknowledged messages again.
         let unread = std::mem::take(&mut self.events.state.events);
         for event in unread {
             if let Event::Incoming(Packet::Publish(publish)) = event
@@ -286,8 +286,7 @@ impl Reading {
         tokio::time::sleep(pause).await;
         match options("mqtt", &self.shared.settings) {
             Ok(options) => self.events.options = options,
-            // With the settings read before: passwords and certificates may be about to be
-            // replaced.
+            // With the previous settings: passwords and certificates may be about to be replaced.
             Err(error) => tracing::error!(%error, "mqtt: the settings read before stay in force"),
         }
     }
@@ -310,7 +309,7 @@ fn filter(subscription: &Subscription) -> Filter {
     filter.retain_forward_rule = if subscription.skip_retained {
         RetainForwardRule::Never
     } else {
-        // Retained messages have arrived already when the session is an old one.
+        // Retained messages have arrived already if the session is an old one.
         RetainForwardRule::OnNewSubscribe
     };
     filter
@@ -328,7 +327,7 @@ fn skips_retained(shared: &Shared, topic: &[u8]) -> bool {
         .is_some_and(|s| s.skip_retained)
 }
 
-/// Between half and all of a time, so that many servers do not come back at once.
+/// Between half and all of a time, so that many servers do not reconnect at once.
 fn with_jitter(time: Duration) -> Duration {
     let noise = now().as_nanos().unsigned_abs() / 1_000 % 1_000;
     time / 2 + time / 2 * u32::try_from(noise).unwrap_or_default() / 1_000

@@ -30,7 +30,7 @@ pub(crate) struct BrokerMetrics {
     pub(crate) values: Counter,
     pub(crate) retries: Counter,
     refused: Family<CodeLabel, Counter>,
-    /// The same once more: a family does not tell which labels it has.
+    /// Second count of refusals by code: a metric family cannot list its labels.
     refused_by_code: Mutex<BTreeMap<&'static str, u64>>,
     pub(crate) seconds: Histogram,
 }
@@ -75,7 +75,7 @@ impl Default for BrokerMetrics {
 }
 
 impl BrokerMetrics {
-    /// Counts what was refused.
+    /// Counts refused messages.
     pub(crate) fn refused(&self, code: &'static str, count: u64) {
         self.refused
             .get_or_create(&CodeLabel { code })
@@ -102,12 +102,12 @@ impl BrokerMetrics {
         })
     }
 
-    /// There is no connection now.
+    /// Records that the connection is closed.
     pub(crate) fn disconnected(&self) {
         self.connected.set(0);
     }
 
-    /// Puts the figures where `/metrics` tells them.
+    /// Registers the metrics for `/metrics`.
     pub(crate) fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("mqtt");
         registry.register(

@@ -1,25 +1,25 @@
 //! Messages from an MQTT 5 broker, into the database.
 //!
-//! Purpose: connects as the settings say, subscribes, parses messages by the rules of their topics,
-//! hands them to the engine, and acknowledges them to the broker. Manual for operators:
+//! Purpose: connects with the settings, subscribes, parses messages by the rules of their topics,
+//! passes them to the engine, and acknowledges them to the broker. Manual for operators:
 //! docs/mqtt.md.
 //!
-//! Invariants: a message of QoS 1 is acknowledged only when the engine calls its values as durable
-//! as the database is set to be, or when it can never be stored and that has been counted and
-//! logged. Acknowledgements go out in the order in which messages arrived. A message is
+//! Invariants: a message of QoS 1 is acknowledged only when the engine reports its values as
+//! durable as the database is configured, or when it can never be stored and that has been counted
+//! and logged. Acknowledgements are sent in the order in which messages arrived. A message is
 //! acknowledged only on the connection it arrived on: after that the broker sends it again, and its
-//! number may mean another one. Rows of a stream are handed in in the order of their messages. No
+//! number may mean another one. Rows of a stream are written in the order of their messages. No
 //! more than `mqtt.receive_max` messages of QoS 1 and `mqtt.bytes_max` bytes are in memory; beyond
-//! that nothing is read.
+//! that, reading stops.
 //!
-//! Concurrency: three tasks: [`connection`] reads from the broker, [`storing`] parses and hands in
-//! (on the threads of [`crate::ingest`]), and awaits durability. A batch is everything that arrived
-//! while the one before was handed in.
+//! Concurrency: three tasks: [`connection`] reads from the broker, [`storing`] parses and writes
+//! (on the threads of [`crate::ingest`]), and awaits durability. A batch consists of all messages
+//! that arrived while the previous batch was written.
 //!
 //! Failure: a lost connection is re-established, with growing pauses; the session at the broker
-//! stays, so that it sends unacknowledged messages again. While the engine cannot store (full,
-//! busy, closed), nothing is acknowledged and storing is retried. If a task panics, all three start
-//! over.
+//! remains, so the broker sends unacknowledged messages again. While the engine cannot store (full,
+//! busy, closed), no message is acknowledged and storing is retried. If a task panics, all three
+//! start over.
 
 mod component;
 mod connection;
@@ -49,9 +49,9 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 /// Pause between the end of the tasks by a panic and their restart.
 const AFTER_PANIC: Duration = Duration::from_secs(5);
 
-/// Approximate memory of a message besides its topic and payload.
+/// Approximate memory of a message without its topic and payload.
 const MESSAGE_BYTES: usize = 256;
-/// Bytes that one permit stands for.
+/// Bytes per permit.
 const PERMIT_BYTES: usize = 256;
 
 /// Source of messages: a broker.
@@ -66,14 +66,14 @@ pub(crate) struct Source {
 struct Message {
     topic: Bytes,
     payload: Bytes,
-    /// Packet identifier; 0 for a message that needs no acknowledgement.
+    /// Packet identifier; 0 for a message without acknowledgement.
     number: u16,
-    /// Number of the connection it arrived on.
+    /// Number of its connection.
     connection: u64,
     qos: QoS,
     arrived: Timestamp,
     received: Instant,
-    /// The message is only to be acknowledged: a retained one, which the subscription excludes.
+    /// The message is only acknowledged: a retained message, which the subscription excludes.
     is_skipped: bool,
     /// Released when the message is stored.
     _permit: OwnedSemaphorePermit,
@@ -94,7 +94,8 @@ impl Budget {
         }
     }
 
-    /// Waits until so many bytes are free; for more than the whole budget, until all of it is.
+    /// Waits until `bytes` are free; for more than the whole budget, until the whole budget is
+    /// free.
     async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
         let permits = permits.min(self.all);
@@ -112,8 +113,8 @@ struct Shared {
     settings: Mqtt,
     figures: Arc<BrokerMetrics>,
     client: AsyncClient,
-    /// Number of the live connection. Locked while acknowledgements are queued on it, so that none
-    /// gets onto the next.
+    /// Number of the live connection. Locked while acknowledgements are queued on it, so that no
+    /// acknowledgement is sent on the next connection.
     connection: Mutex<u64>,
     /// Requests a new connection, on which the broker sends unacknowledged messages again.
     again: Notify,
@@ -121,7 +122,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Acknowledges messages of the live connection; others will be sent again.
+    /// Acknowledges messages of the live connection; the broker sends others again.
     fn acknowledge(&self, messages: &[Message]) {
         let connection = self.connection.lock();
         for message in messages {
@@ -139,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Waits, unless the server stops before. True when it does.
+    /// Waits, unless the server stops earlier. True when the server stops.
     async fn pause(&self, time: Duration) -> bool {
         let mut stopping = self.stopping.clone();
         tokio::select! {
@@ -151,7 +152,7 @@ impl Shared {
 }
 
 impl Source {
-    /// Creates the source of the settings; `None` when they name no broker.
+    /// Creates the source of the settings; `None` when the settings do not name a broker.
     ///
     /// # Errors
     /// When certificates or passwords cannot be read.
@@ -167,8 +168,8 @@ impl Source {
         }))
     }
 
-    /// Receives messages until the server stops; then ends when the received ones are stored and
-    /// acknowledged.
+    /// Receives messages until the server stops; then returns after all received messages are
+    /// stored and acknowledged.
     pub(crate) async fn run(self, app: Arc<App>) {
         loop {
             let tasks = tokio::spawn(tasks(

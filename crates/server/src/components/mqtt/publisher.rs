@@ -1,10 +1,9 @@
 //! Publishes messages to the broker, over the connection that receives messages from it.
 //!
-//! Invariants: a message is reported as taken only when the broker has acknowledged it. One in
-//! flight when the connection ended is reported as lost, and is not sent again here: its sender
-//! decides.
-//! Concurrency: one lock, held while a message is queued, so that messages go out in the order in
-//! which they wait here.
+//! Invariants: a message is reported as delivered only when the broker has acknowledged it. A
+//! message in flight when the connection ended is reported as lost, and is not repeated here: its
+//! sender decides. Concurrency: one lock, held while a message is queued, so that messages are sent
+//! in the order in which they were queued.
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -21,9 +20,9 @@ pub(crate) struct Publisher {
 
 #[derive(Default)]
 struct Inner {
-    /// `None` as long as there is no connection.
+    /// `None` = not connected.
     client: Option<AsyncClient>,
-    /// Messages that have no packet identifier yet.
+    /// Messages that do not have a packet identifier yet.
     queued: VecDeque<oneshot::Sender<()>>,
     /// Messages that the broker has not acknowledged.
     sent: HashMap<u16, oneshot::Sender<()>>,
@@ -40,12 +39,13 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Publisher {
-    /// True when there is a connection.
+    /// True while connected.
     pub(crate) fn is_connected(&self) -> bool {
         self.inner.lock().client.is_some()
     }
 
-    /// Sends a message: true once the broker has it, false when the connection ended before.
+    /// Sends a message: true after the broker has acknowledged it, false when the connection ended
+    /// earlier.
     pub(crate) async fn publish(&self, topic: &str, payload: String) -> bool {
         let taken = {
             let mut inner = self.inner.lock();

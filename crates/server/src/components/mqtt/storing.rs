@@ -1,8 +1,8 @@
 //! Writes messages to the database, and acknowledges them to the broker.
 //!
-//! Invariants: batches are handed in one after the other; each is acknowledged after those before
-//! it. A batch that cannot be stored as a whole although the database works is split until the
-//! faulty message is isolated.
+//! Invariants: batches are written one after the other and acknowledged in that order. A batch that
+//! cannot be stored as a whole although the database works is split until the faulty message is
+//! isolated.
 
 use super::{Message, Shared};
 use crate::ingest::{Outcome, Pending, Terms, Unfinished, hand_in};
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 
-/// Most messages handed in at once, and most bytes of their payloads.
+/// Maximum messages of a batch, and maximum bytes of their payloads.
 const BATCH_MESSAGES: usize = 4096;
 const BATCH_BYTES: usize = 2 << 20;
-/// Batches whose durability is awaited at once.
+/// Batches whose durability is awaited at the same time.
 const UNDER_WAY: usize = 16;
 /// Pauses before storing is tried again.
 const RETRY: Duration = Duration::from_millis(100);
@@ -25,14 +25,14 @@ const RETRY_MAX: Duration = Duration::from_secs(5);
 /// Bad messages are logged this often at most.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// Batch that is handed in.
+/// Batch to be written.
 struct HandedIn {
     parts: Vec<Pending>,
     messages: Arc<Vec<Message>>,
     values: u64,
 }
 
-/// Takes messages from the queue until it ends, and signals when everything is stored.
+/// Takes messages from the queue until it ends, and signals when all of them are stored.
 pub(super) async fn run(
     shared: Arc<Shared>,
     mut queue: mpsc::Receiver<Message>,
@@ -111,7 +111,7 @@ struct Taker {
     unlogged: u64,
 }
 
-/// Why a batch was not stored.
+/// Reason why a batch was not stored.
 enum Failure {
     /// The batch itself is faulty.
     Batch(&'static str, String),
@@ -140,7 +140,7 @@ impl Taker {
                     self.await_later(whole, outcome).await;
                     continue;
                 }
-                // Not acknowledged, so that the broker sends them again.
+                // Not acknowledged, so the broker sends the messages again.
                 Err(Failure::Stopping) => {
                     self.shared.figures.waiting.dec_by(whole.len() as i64);
                     continue;
@@ -179,7 +179,7 @@ impl Taker {
         let _ = self.under_way.send(batch).await;
     }
 
-    /// Hands a batch in, and retries while the database cannot take it.
+    /// Writes a batch, and retries while the database cannot accept it.
     async fn hand_in(&mut self, messages: &Arc<Vec<Message>>) -> Result<Outcome, Failure> {
         let mut pause = RETRY;
         loop {

@@ -1,11 +1,10 @@
 //! Web hooks: an event as the body of a request to an address.
 //!
-//! Invariants: nothing is sent to a host that `watch.hooks` does not name, nor, unless
-//! `watch.hooks_private` allows it, to an address that only this machine or its network reaches;
-//! the address that was checked is the one that is connected to. Redirections are not followed, and
-//! no proxy is used. An attempt takes [`TIME`] at most, and a bounded part of an answer is read.
-//! Failure: an event that the receiver refuses is reported with the reason, and whether a retry may
-//! help.
+//! Invariants: hooks are sent only to hosts that `watch.hooks` names, and to an address that only
+//! this machine or its network reaches only if `watch.hooks_private` allows it; the connection uses
+//! the checked address. Redirections are not followed, and proxies are not used. An attempt takes
+//! [`TIME`] at most, and a bounded part of an answer is read. Failure: an event that the receiver
+//! refuses is reported with the reason, and whether a retry may help.
 
 use crate::settings::Settings;
 use headwater_watch::address::{is_allowed, is_public};
@@ -154,7 +153,7 @@ fn key(settings: &Settings) -> Result<Vec<u8>, Failure> {
 }
 
 fn tls() -> Result<TlsConfig, Failure> {
-    // Unparsable certificates are useless to other programs too; none at all is an error.
+    // Unparsable certificates are useless to other programs too; an empty store is an error.
     let trusted = rustls_native_certs::load_native_certs().certs;
     if trusted.is_empty() {
         return Err(again("this system trusts no certificates".to_owned()));

@@ -1,10 +1,9 @@
 //! Evaluates the watches periodically.
 //!
 //! Invariants: a watch is evaluated when its table has changed since, when time alone may have
-//! changed its matches, and otherwise every [`AGAIN`]. A batch to another table costs a watch
-//! nothing but a comparison of two numbers. Evaluation takes a quarter of the time at most.
-//! Concurrency: one task; queries run where statements do.
-//! Failure: a panic ends a turn, and another one begins.
+//! changed its matches, and otherwise every [`AGAIN`]. A batch to another table costs a watch only
+//! a comparison of two numbers. Evaluation takes a quarter of the time at most. Concurrency: one
+//! task; queries run where statements do. Failure: a panic ends a turn, and another turn starts.
 
 use super::hook::{self, Letter, SENDING_MAX};
 use crate::app::App;
@@ -59,7 +58,7 @@ struct Course {
     seen: Option<u64>,
     looked: Option<Instant>,
     bounds: Option<Bounds>,
-    /// Fingerprint of the last matches, and since when they are the same.
+    /// Fingerprint of the last matches, and the time since when it is unchanged.
     found: Option<(u64, Instant)>,
     not_before: Option<Instant>,
 }
@@ -72,10 +71,10 @@ struct Seen {
     changes: HashMap<String, u64>,
 }
 
-/// Why a watch is evaluated.
+/// Reason for evaluating a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// Its table has changed.
+    /// The table of the watch has changed.
     Change,
     /// Time has passed.
     Time,
@@ -99,7 +98,7 @@ struct Runner {
 }
 
 impl Course {
-    /// True when nothing has changed for so long that no result is pending.
+    /// True when the table has not changed for so long that no result can be pending.
     fn is_quiet(&self, lateness_ns: i64) -> bool {
         let Some((bounds, (_, since))) = self.bounds.zip(self.found) else {
             return false;
@@ -114,7 +113,7 @@ impl Course {
         if self.not_before.is_some_and(|at| at > Instant::now()) {
             return None;
         }
-        // A record that is not published yet is found again in the next turn.
+        // A record that is not published yet is detected in the next turn.
         if self.seen.is_none_or(|seen| changed > seen) {
             return Some(Cause::Change);
         }
@@ -244,7 +243,7 @@ impl Runner {
         followed.stop(told.err());
     }
 
-    /// Sends the next event to the hook or the topic, where there is one and the event is due.
+    /// Sends the next event to the hook or the topic, if the watch has one and the event is due.
     fn deliver(&self, followed: &Arc<ActiveWatch>) {
         let watch = followed.watch();
         if watch.topic().is_none() && watch.hook().is_none() {
@@ -390,8 +389,8 @@ fn write(app: &App, followed: &ActiveWatch, bounds: Bounds, round: &Round) -> Re
     Ok(())
 }
 
-/// Publishes the waiting events, one after the other, while there is a connection. Without one they
-/// wait: none becomes a dead letter.
+/// Publishes the waiting events, one after the other, while there is a connection. Without a
+/// connection they wait: no event becomes a dead letter.
 #[cfg(feature = "mqtt")]
 fn publish(app: &Arc<App>, followed: &Arc<ActiveWatch>, topic: &str) {
     let may = app.settings.watch.topics.iter();
@@ -415,7 +414,8 @@ fn publish(app: &Arc<App>, followed: &Arc<ActiveWatch>, topic: &str) {
                     reason: "the broker has not taken it".to_owned(),
                     is_final: false,
                 };
-                // The event waits for the broker however long that takes, so that none is given up.
+                // The event waits for the broker without a time limit, so that no event is
+                // abandoned.
                 followed.failed(&event, &failure, now_ns());
                 break;
             }

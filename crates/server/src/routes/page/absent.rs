@@ -1,6 +1,6 @@
-//! Placeholder at `/` where there is no page.
+//! Placeholder at `/` for servers without the page.
 //!
-//! Invariants: it needs no other file, and lists the routes that work nevertheless.
+//! Invariants: the placeholder is self-contained, and lists the routes that work without the page.
 
 use axum::response::Html;
 #[cfg(not(feature = "page"))]

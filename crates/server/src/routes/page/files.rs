@@ -2,7 +2,8 @@
 //!
 //! Invariants: names with a hash never change their contents, so browsers may cache them for ever;
 //! the first file of the page is revalidated each time. A file is compressed once: all of them at
-//! the first request of the page, since a browser requests the others as soon as it has read it.
+//! the first request of the page, since a browser requests the other files as soon as it has read
+//! the page.
 
 use super::absent;
 use crate::error::ApiError;
@@ -37,7 +38,7 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
 /// A file of the page, ready to be sent.
 struct Ready {
     plain: Bytes,
-    /// Compressed form; `None` where it is not smaller.
+    /// Compressed form; `None` where compression does not shrink the file.
     gzip: Option<Bytes>,
     etag: HeaderValue,
     kind: &'static str,
@@ -49,9 +50,9 @@ impl Ready {
             Cow::Borrowed(bytes) => Bytes::from_static(bytes),
             Cow::Owned(bytes) => Bytes::from(bytes),
         };
-        // The best compression would take three times as long and save a hundredth.
+        // The best compression would take three times as long and save one percent.
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-        // Writing to memory cannot fail; without the small form there is the plain one.
+        // Writing to memory cannot fail; without the compressed form the plain form is sent.
         let packed = encoder.write_all(&plain).and_then(|()| encoder.finish());
         let hash = crate::access::token::hex(&file.metadata.sha256_hash()[..16]);
         Ready {
@@ -86,13 +87,13 @@ fn find(name: &str) -> Option<&'static Ready> {
     Some(place.get_or_init(|| Ready::of(name, file)))
 }
 
-/// Compresses the files of the next requests, on a thread of their own.
+/// Compresses the files of the next requests, on a separate thread.
 fn prepare() {
     static BEGUN: Once = Once::new();
     BEGUN.call_once(|| {
         tokio::task::spawn_blocking(|| {
             let mut names: Vec<&String> = files().keys().collect();
-            // Nothing is visible before the script runs.
+            // The page is empty before the script runs.
             names.sort_by_key(|name| !name.ends_with(".js"));
             for name in names {
                 let _ready = find(name);

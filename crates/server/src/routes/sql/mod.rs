@@ -1,14 +1,13 @@
-//! `POST /api/v1/sql`: statements in, the rows of the last one out, streamed. Requests and answers:
+//! `POST /api/v1/sql`: runs statements and streams the rows of the last one. Requests and answers:
 //! docs/http/sql.md.
 //!
 //! Invariants: a statement sees and changes only streams that its token allows, which the crate
 //! `query` checks stream by stream; one batch of rows is buffered for a client; when the client
-//! disconnects, the statement ends. A cut-off answer is visibly incomplete: its transfer ends
-//! without an end.
-//! Concurrency: statements take a permit each, and run on threads of their own; requests of other
-//! kinds do not wait for them.
-//! Failure: an error before the first row is answered with code, hint, line and column; a later one
-//! cuts the answer off, and the log says why.
+//! disconnects, the statement ends. A cut-off answer is visibly incomplete: its transfer does not
+//! have the end marker. Concurrency: each statement acquires a permit, and runs on a separate
+//! thread; other requests do not wait for statements. Failure: an error before the first row is
+//! answered with code, hint, line and column; a later error cuts the answer off, with the reason in
+//! the log.
 
 use super::{Needs, Route};
 
@@ -82,7 +81,7 @@ mod handler {
             statements(&text)?
         } else {
             let split = move || statements(&text);
-            // A long text takes the parser a while.
+            // Splitting a long text may take some time.
             let split = tokio::task::spawn_blocking(split).await;
             split.map_err(|_| ApiError::internal())??
         };
@@ -137,8 +136,8 @@ mod handler {
 
     /// Time limits of a request for statements.
     ///
-    /// Statements look at the clock between two batches, and one of a join may take long: the
-    /// waiting request looks at it too.
+    /// Statements check the clock between two batches, and one batch of a join may take long: the
+    /// waiting request checks the clock too.
     struct Until {
         /// Limit for the first rows.
         head: Instant,

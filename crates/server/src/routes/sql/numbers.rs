@@ -1,7 +1,7 @@
 //! Numbers of a request's parameters, with all their digits.
 //!
 //! A JSON parser makes floats of numbers that exceed 64 bits. The text of the request has all
-//! digits, so they are read from there.
+//! digits, so large numbers are parsed from the text.
 //!
 //! Invariant: a returned value is the number as written, or the float that prints with the same
 //! digits.
@@ -58,7 +58,7 @@ pub(super) fn within<'t>(object: &'t str, key: &str) -> Vec<&'t str> {
     found
 }
 
-/// The value of a number; `None` = it has more digits than any type.
+/// The value of a number; `None` = more digits than any type has.
 pub(super) fn value(text: &str) -> Option<ScalarValue> {
     if let Ok(value) = text.parse() {
         return Some(ScalarValue::Int64(Some(value)));

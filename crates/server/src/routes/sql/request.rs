@@ -27,7 +27,7 @@ pub(super) struct SqlRequest {
     pub(super) parameters: Vec<ScalarValue>,
     pub(super) format: Format,
     pub(super) time: TimeText,
-    /// Most rows of the answer, which says when there are more.
+    /// Maximum rows of the answer, which states whether more rows exist.
     pub(super) rows_max: Option<u64>,
 }
 
@@ -132,7 +132,7 @@ fn invalid(message: impl Into<String>) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "E_INVALID", message)
 }
 
-/// The type of the body in small letters, without what follows it.
+/// Media type of the body in lower case, without parameters.
 fn media_type(headers: &HeaderMap) -> Result<String, ApiError> {
     if let Some(packed) = headers.get(CONTENT_ENCODING)
         && packed != "identity"
@@ -207,7 +207,7 @@ fn parameter<'t>(
     })
 }
 
-/// Values of one type as a list; integers beside others take the type of those.
+/// Values of one type as a list; integers among other numbers are converted to their type.
 fn list(number: usize, elements: Vec<ScalarValue>) -> Result<ScalarValue, ApiError> {
     let mixed = || {
         invalid(format!(
@@ -232,7 +232,7 @@ fn list(number: usize, elements: Vec<ScalarValue>) -> Result<ScalarValue, ApiErr
     }
     let cast = elements.iter().map(|element| {
         let made = element.cast_to(&of).map_err(|_| mixed())?;
-        // An integer that no float represents would change.
+        // A conversion that changes an integer is refused.
         let same = element.is_null()
             || made
                 .cast_to(&element.data_type())

@@ -19,7 +19,7 @@ pub(super) struct Rows {
     rows: SendableRecordBatchStream,
     /// Taken from `rows` before the answer began.
     first: Option<RecordBatch>,
-    /// `None` once the end is written.
+    /// `None` after the end is written.
     writer: Option<Writer>,
     /// Rows that may still be written.
     left: Option<u64>,
@@ -94,7 +94,8 @@ impl Rows {
         }
     }
 
-    /// The next bytes of the answer; an error cuts it off, after the message that the form allows.
+    /// The next bytes of the answer; an error cuts the answer off, after the message that the
+    /// format allows.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let mut out = Vec::new();
         while out.is_empty() {
@@ -155,14 +156,14 @@ impl Rows {
 
 /// Chunks of an answer in transit. Dropping this ends its statement.
 pub(super) struct Sent {
-    /// `None` is the end: without one, the answer was cut off.
+    /// `None` is the end marker: without it, the answer was cut off.
     receiver: mpsc::Receiver<Option<io::Result<Bytes>>>,
     task: JoinHandle<()>,
     ended: bool,
 }
 
 impl Sent {
-    /// The next chunk; an error says that the answer is not complete.
+    /// The next chunk; an error means that the answer is incomplete.
     pub(super) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         if self.ended {
             return None;

@@ -111,7 +111,7 @@ fn a_guard_follows_the_file_and_never_opens_again() {
     assert!(access.may_read("weather", &[]) && !access.may_read("x", &[]));
     assert!(!access.reads_all() && !access.may_write("weather", &[]));
 
-    // A damaged file, and a removed one, change nothing.
+    // A damaged or removed file does not change the tokens.
     let good = std::fs::read(file.path()).unwrap();
     std::fs::write(file.path(), "{").unwrap();
     guard.refresh();

@@ -1,6 +1,6 @@
 //! The streams of a table in order, a page at a time, and the keys of streams.
 //!
-//! Invariants, concurrency: as in [`super`]; the lock is not held while keys are handed out.
+//! Invariants, concurrency: as in [`super`]; the lock is released before keys are passed on.
 
 use super::Catalog;
 use crate::Result;
@@ -9,8 +9,8 @@ use crate::metadata::catalog::{Having, Look, StreamIndex, StreamRecord, Walk};
 use std::collections::HashMap;
 
 impl Catalog {
-    /// Visits key bytes of at most `limit` matching streams of a table behind `after`, rising, as a
-    /// snapshot with this sequence sees them.
+    /// Visits key bytes of at most `limit` matching streams of a table after `after`, ascending, as
+    /// seen by a snapshot with this sequence.
     #[allow(
         clippy::too_many_arguments,
         reason = "a page of a walk: what, where, how far, for whom"
@@ -36,7 +36,8 @@ impl Catalog {
                 Look::Not(Walk::End)
             }
         };
-        // Pending ones first: a commit in between moves them to the metadata, never away from both.
+        // Pending ones first: a commit in between moves them to the metadata, so each stream is
+        // seen at least once.
         let mut pending: Vec<Box<[u8]>> = {
             let state = self.state.read();
             let pending = state.pending_keys.iter().map(|p| &*p.0);
@@ -70,7 +71,7 @@ impl Catalog {
                 each(&before);
                 left -= 1;
             }
-            // Committed in between: it is in both.
+            // Committed in between: the stream is in the metadata and among the pending ones.
             pending.next_if(|pending| **pending == *key);
             if left > 0 {
                 each(key);
@@ -87,9 +88,9 @@ impl Catalog {
         }
     }
 
-    /// At most `limit` streams of a table from a number on, by number, as a snapshot with this
-    /// sequence sees them: of one that was dropped since and its successors, which have one name,
-    /// the first. And the number to go on with, if there may be more.
+    /// At most `limit` streams of a table from a number on, by number, as seen by a snapshot with
+    /// this sequence: of a dropped stream and its successors, which share one name, the first. Also
+    /// returns the number to continue from, if there may be more.
     pub(crate) fn streams_by_number(
         &self,
         index: &dyn StreamIndex,
@@ -99,7 +100,8 @@ impl Catalog {
         at: Sequence,
     ) -> Result<(Vec<StreamRecord>, Option<StreamId>)> {
         let later = |(s, r): &&(Sequence, StreamRecord)| *s > at && r.table == table;
-        // Pending ones first: a commit in between moves them to the metadata, never away from both.
+        // Pending ones first: a commit in between moves them to the metadata, so each stream is
+        // seen at least once.
         let mut records: Vec<StreamRecord> = {
             let state = self.state.read();
             let pending = state.pending_keys.iter().map(|p| &*p.0);
@@ -144,7 +146,7 @@ impl Catalog {
         Ok((records, next))
     }
 
-    /// The key bytes of a stream, wherever they are.
+    /// The key bytes of a stream, from any source.
     pub(crate) fn stream_key_of(
         &self,
         index: &dyn StreamIndex,
@@ -162,7 +164,8 @@ impl Catalog {
         index: &dyn StreamIndex,
         streams: &[StreamId],
     ) -> Result<HashMap<StreamId, Box<[u8]>>> {
-        // Pending ones first: a commit in between moves them to the metadata, never away from both.
+        // Pending ones first: a commit in between moves them to the metadata, so each stream is
+        // seen at least once.
         let mut keys: HashMap<StreamId, Box<[u8]>> = HashMap::with_capacity(streams.len());
         let mut pending = self.pending_keys(streams);
         let mut missing = Vec::new();
@@ -176,7 +179,7 @@ impl Catalog {
             keys.insert(record.id, record.key);
         }
         if keys.len() < streams.len() {
-            // Dropped, and yet there are events that a delete has not reached.
+            // Dropped, but some of its events have not been reached by the delete.
             let dropped = index.dropped()?.into_iter().map(|(_, record)| record);
             for record in self.pending_dropped().into_iter().chain(dropped) {
                 if streams.contains(&record.id) {

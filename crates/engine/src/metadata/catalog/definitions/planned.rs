@@ -1,4 +1,4 @@
-//! Tables and streams that a batch needs are defined together, or none of them is.
+//! Tables and streams that a batch needs are defined together, or not at all.
 
 use super::{Catalog, State};
 use crate::common::ids::{Sequence, ShardIndex, StreamId, TableId};
@@ -10,46 +10,46 @@ use crate::{Error, Result};
 use headwater_types::invariant::wide;
 use std::sync::Arc;
 
-/// A table as it is to be.
+/// A planned table.
 #[derive(Debug)]
 pub(crate) struct PlannedTable {
-    /// As it was; `None` = it is new.
+    /// Table before the plan; `None` = it is new.
     pub(crate) base: Option<Arc<Table>>,
     /// The base with more fields, or wider ones.
     pub(crate) table: Arc<Table>,
 }
 
 impl PlannedTable {
-    /// Bytes that its definition takes more than it did.
+    /// Additional bytes of its definition.
     pub(crate) fn added_bytes(&self) -> usize {
         let before = self.base.as_ref().map_or(0, |base| base.heap_bytes());
         self.table.heap_bytes().saturating_sub(before)
     }
 }
 
-/// Key bytes of streams of a table, of which it was said just now that they are not defined.
+/// Key bytes of streams of a table that were just found to be undefined.
 pub(crate) type NewStreamKeys = (TableId, Vec<Box<[u8]>>);
 
 /// Outcome of a plan.
 pub(crate) enum Planned {
-    /// All of it is in force.
+    /// All definitions are in force.
     Defined,
-    /// Nothing: this table was dropped meanwhile.
+    /// No definition is in force: this table was dropped meanwhile.
     Dropped(String),
-    /// Nothing: this table would have too many streams, as the message says.
+    /// No definition is in force: this table would have too many streams, with the message.
     Full(TableId, String),
 }
 
 impl Catalog {
-    /// Names of tables there are, and bytes of their definitions.
+    /// Number of existing tables, and bytes of their definitions.
     pub(crate) fn room_taken(&self) -> (usize, usize) {
         let state = self.state.read();
         (state.table_ids.len(), state.table_bytes)
     }
 
     /// Defines tables and streams together. A caller that plans tables has the turn to define: no
-    /// other thread adds or widens fields. Streams that were defined meanwhile, by any thread, are
-    /// left as they are: one log record has all that are really new.
+    /// other thread adds or widens fields. Streams that any thread defined meanwhile do not change:
+    /// one log record has all streams that are really new.
     pub(crate) fn define_planned(
         &self,
         (tables, streams): (&[PlannedTable], &[NewStreamKeys]),
@@ -117,7 +117,7 @@ impl Catalog {
     }
 }
 
-/// A table as it is, and as it becomes.
+/// A table before and after a change.
 type Change = (Option<Arc<Table>>, Arc<Table>);
 
 impl State {
@@ -132,7 +132,7 @@ impl State {
         let name = &planned.table.name;
         let named = self.table_ids.get(name);
         if planned.base.is_none() {
-            // The new ones have the numbers behind those that there are.
+            // The new ones have the numbers after the existing ones.
             let expected = planned.table.id.0 as usize;
             let is_next =
                 (self.tables.len()..=self.tables.len() + changes_before).contains(&expected);

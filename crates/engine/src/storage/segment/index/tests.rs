@@ -77,7 +77,7 @@ fn a_directory_gives_what_the_footer_gives() {
     let (front, index) = GroupIndex::of_directory(front, directory.clone(), at, 3)
         .unwrap()
         .unwrap();
-    // It says of itself that it was read in part, and nothing else of it differs.
+    // Only `in_part` differs.
     assert!(index.in_part && !whole.in_part);
     let index = GroupIndex {
         in_part: false,
@@ -88,14 +88,14 @@ fn a_directory_gives_what_the_footer_gives() {
         (front.previous, front.sequence),
         (whole_footer.previous, whole_footer.sequence)
     );
-    // A reader that divides streams otherwise reads all of it; a front that has changed is refused.
+    // A reader with pages of another size reads the whole footer; a changed front is refused.
     let front = &before[..directory.front_bytes as usize];
     let other = GroupIndex::of_directory(front, directory.clone(), at, 4);
     assert_eq!(other.map(|found| found.is_none()), Ok(true));
     let mut damaged = front.to_vec();
     damaged[1] ^= 1;
     assert!(GroupIndex::of_directory(&damaged, directory, at, 3).is_err());
-    // One page less, and there is none.
+    // With one page less, the footer has no directory.
     let few: Vec<u32> = (0..15).map(|n| n * 8).collect();
     let few = encode_divided(&footer(&few, 64, None), 3);
     assert!(!Footer::has_directory(&few));
@@ -123,7 +123,7 @@ fn a_directory_that_says_something_else_is_refused() {
     let mut other = directory;
     other.shift = 4;
     assert!(with(&other).is_err());
-    // A footer that says that it has one, and has none.
+    // A footer whose version promises a directory, without one.
     let (body, _) = footer.encode_body(true, |_, _, _| ());
     assert!(Footer::decode(&Footer::with_trailer(body)).is_err());
 }
@@ -163,7 +163,7 @@ fn a_section_that_changed_is_refused() {
             .changes(0, &bytes[range.start..range.end - 1])
             .is_err()
     );
-    // All of it is checked before.
+    // The whole footer is checked before.
     assert!(GroupIndex::read(&bytes, 64, 3).is_err());
 }
 
@@ -208,7 +208,7 @@ fn a_state_knows_the_newest_version_of_each_page() {
     );
     let groups = state.groups_of(1).map(|g| g.footer_offset);
     assert!(groups.eq([1500, 2500, 4500]));
-    // A job must have looked at the streams that it changes.
+    // A job must have looked up the streams that it changes.
     let footer = footer(&[70], 9000, None);
     assert!(state.changed(&footer.streams, &pages).is_err());
 }

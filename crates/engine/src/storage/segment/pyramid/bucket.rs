@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bucket {
     pub(crate) rows: u64,
-    /// By field, rising.
+    /// Sorted by field.
     pub(crate) fields: Vec<(FieldId, FieldType, Aggregate)>,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct Bucket {
 pub(crate) type Buckets = BTreeMap<i64, Bucket>;
 
 impl Bucket {
-    /// Takes in another bucket's events, none of which replaces one of ours.
+    /// Adds another bucket's events, which replace no event of this one.
     pub(crate) fn merge(&mut self, other: &Bucket) {
         self.rows += other.rows;
         for (field, field_type, aggregate) in &other.fields {
@@ -26,8 +26,8 @@ impl Bucket {
         }
     }
 
-    /// The bucket without events that it has taken in. The extremes stay: it is not known which
-    /// events they came from.
+    /// The bucket without the events of `taken`, which it includes. The extremes stay, since the
+    /// events that they came from are unknown.
     pub(crate) fn without(&self, taken: &Bucket) -> Bucket {
         let rest = |field: &FieldId, aggregate: &Aggregate| {
             let at = taken.fields.binary_search_by_key(field, |(f, ..)| *f);
@@ -111,7 +111,7 @@ pub(crate) fn add_rows(buckets: &mut Buckets, level: Level, rows: &Rows) {
     }
 }
 
-/// The buckets of a block, with aggregates in the types the table has now.
+/// The buckets of a block, with aggregates in the current types of the table.
 pub(crate) fn from_block(block: &BucketBlock, table: &Table) -> Buckets {
     let mut out = Buckets::new();
     for (index, number) in block.buckets.iter().enumerate() {
@@ -144,7 +144,8 @@ pub(crate) fn in_table_type(
     }
 }
 
-/// Cuts buckets into blocks of at most 64; sizes are even when `balanced`, else full from the left.
+/// Divides buckets into blocks of at most 64; sizes are even when `balanced`, otherwise full from
+/// the left.
 pub(crate) fn to_blocks(level: Level, buckets: &Buckets, balanced: bool) -> Vec<BucketBlock> {
     let count = buckets.len();
     if count == 0 {

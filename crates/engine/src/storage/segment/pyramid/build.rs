@@ -1,11 +1,11 @@
-//! Keeps the pyramid of a stream true while groups are written. Blocks have no other writer.
+//! Updates the pyramid of a stream while groups are written. The only writer of blocks.
 //!
-//! The base level holds every row of the main run, the newest bucket "so far". A level above holds
-//! only buckets that are closed: it is extended when a block of the level below is left behind, so
-//! what is not yet folded is at most a block per level. Where nothing is expected to be appended
-//! any more all levels are closed, with their last buckets as they are; what is appended all the
-//! same makes them stale. After a merge only base blocks are
-//! rewritten; the levels above are marked stale there and folded on read.
+//! The base level has every row of the main run; its newest bucket is preliminary. A level above
+//! has only closed buckets: it is extended when a block of the level below is complete, so that at
+//! most a block per level is not folded yet. Where no more rows are expected, all levels are closed
+//! with their last buckets unchanged; rows that are appended nevertheless make these levels stale.
+//! After a merge only base blocks are rewritten; the levels above are stale in these ranges and
+//! folded on read.
 
 use super::bucket::{Bucket, Buckets, add_rows, from_block, to_blocks};
 use crate::common::ids::SegmentId;
@@ -20,7 +20,7 @@ use headwater_types::{ClosedRange, Level, Rows, Timestamp};
 
 /// Levels between stored levels are folded on read.
 const LEVEL_STEP: i32 = 2;
-/// More stale ranges than this are joined with their neighbours.
+/// Maximum number of stale ranges; more are joined with their neighbours.
 const STALE_RANGES_MAX: usize = 32;
 
 /// The segment that the builder writes to.
@@ -30,24 +30,24 @@ pub(crate) struct PyramidTarget<'a> {
     pub(crate) table: &'a Table,
     /// Level of the partition: no bucket is larger.
     pub(crate) top: Level,
-    /// Events of a base bucket, about.
+    /// Approximate number of events of a base bucket.
     pub(crate) bucket_events: u32,
 }
 
 impl PyramidTarget<'_> {
-    /// Streams with fewer rows have no pyramid: their rows are as quick to read.
+    /// Minimum number of rows for a pyramid: with fewer, reading the rows is as fast.
     pub(crate) fn rows_min(&self) -> u64 {
         rows_min(self.bucket_events)
     }
 }
 
-/// Rows from which on a stream has a pyramid in a partition.
+/// Minimum number of rows of a stream in a partition for a pyramid.
 pub(crate) fn rows_min(bucket_events: u32) -> u64 {
     u64::from(bucket_events) * 2
 }
 
-/// The base level for rows sorted by time: buckets of about `bucket_events` rows, the usual ones
-/// not over twice as many.
+/// The base level for rows sorted by time: buckets have about `bucket_events` rows, typical ones at
+/// most twice as many.
 pub(crate) fn choose_base(times: &[i64], top: Level, bucket_events: u32) -> Level {
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
         return top;
@@ -79,7 +79,7 @@ pub(crate) fn choose_base(times: &[i64], top: Level, bucket_events: u32) -> Leve
     }
 }
 
-/// The pyramid of rows that are all of a stream's main run in the segment.
+/// Builds the pyramid of rows that are a stream's complete main run in the segment.
 pub(crate) fn build(
     target: &PyramidTarget<'_>,
     group: &mut GroupWriter,
@@ -97,18 +97,18 @@ pub(crate) fn build(
 pub(crate) struct PyramidWriter {
     base: Level,
     top: Level,
-    /// Nothing will be appended.
+    /// True when no more rows are expected.
     closes: bool,
-    /// Buckets at the end of the rows so far; the last one may get more.
+    /// Buckets at the end of the rows so far; the last one may get more rows.
     open: Buckets,
     levels: Vec<LevelWriter>,
 }
 
 struct LevelWriter {
     level: Level,
-    /// Buckets of the block being filled, at most a block's worth.
+    /// Buckets of the block that is being filled, at most 64.
     block: Buckets,
-    /// Buckets of the next level made of blocks left behind; the last one may get more.
+    /// Buckets of the next level from complete blocks; the last one may get more rows.
     folded: Buckets,
 }
 
@@ -123,12 +123,12 @@ impl PyramidWriter {
         }
     }
 
-    /// Whether all levels are to be closed in the end.
+    /// Sets whether all levels are closed at the end.
     pub(crate) fn closing(self, closes: bool) -> PyramidWriter {
         PyramidWriter { closes, ..self }
     }
 
-    /// Takes the next rows, sorted by time and not before those already taken.
+    /// Adds the next rows, sorted by time and not before the rows added so far.
     pub(crate) fn push_rows(
         &mut self,
         rows: &Rows,
@@ -145,7 +145,7 @@ impl PyramidWriter {
         Ok(())
     }
 
-    /// Takes whole buckets of the base level, before anything else.
+    /// Adds whole buckets of the base level, before anything else.
     pub(crate) fn push_buckets(
         &mut self,
         buckets: Buckets,
@@ -206,7 +206,7 @@ impl PyramidWriter {
         Ok(())
     }
 
-    /// Writes the rest.
+    /// Writes the remaining buckets.
     pub(crate) fn finish(mut self, group: &mut GroupWriter, delta: &mut StreamDelta) -> Result<()> {
         while let Some((number, bucket)) = self.open.pop_first() {
             self.push(0, number, bucket, group, delta)?;
@@ -220,7 +220,7 @@ impl PyramidWriter {
             }
             index += 1;
             let next = level.get() + LEVEL_STEP;
-            // Over a single block there is no level.
+            // A level is needed only above more than one block.
             let has_next = index < self.levels.len() || !folded.is_empty();
             if self.closes && has_next && next <= self.top.get() {
                 fold_into(&mut folded, &rest, level, Level::clamped(next), &|_| true);
@@ -234,7 +234,7 @@ impl PyramidWriter {
     }
 }
 
-/// Takes rows behind the main run into its pyramid. `closes` = nothing will be appended after them.
+/// Adds rows after the main run to its pyramid. `closes` = no more rows are expected after them.
 pub(crate) fn append(
     target: &PyramidTarget<'_>,
     group: &mut GroupWriter,
@@ -261,7 +261,7 @@ pub(crate) fn append(
     }
 }
 
-/// Levels that were closed are not true where something is appended all the same.
+/// Marks closed levels as stale where rows are appended nevertheless.
 fn mark_closed(
     target: &PyramidTarget<'_>,
     state: &StreamState,
@@ -287,7 +287,8 @@ fn mark_closed(
     }
 }
 
-/// A block that is needed is damaged: from now on this stream's rows here are read instead.
+/// Gives up the pyramid, since a needed block is damaged: from now on this stream's rows in the
+/// segment are read instead.
 pub(crate) fn give_up(state: &StreamState, delta: &mut StreamDelta) {
     delta.base = Some(Level::MAX);
     delta.removed_blocks = state.blocks.iter().map(|b| b.offset).collect();
@@ -310,7 +311,7 @@ fn append_level(
     let mut added = new;
     loop {
         let old = state.blocks_of(level);
-        // The trailing block is written again with new buckets, unless it is full and left behind.
+        // The trailing block is written again with new buckets, unless it is full and complete.
         let mut kept = old;
         if let Some((trailing, before)) = old.split_last() {
             let touches = added
@@ -387,7 +388,7 @@ fn fold_into(
     }
 }
 
-/// Replaces old base buckets by recomputed ones after a merge, and marks the levels above stale
+/// Replaces base buckets by recomputed ones after a merge, and marks the levels above as stale
 /// there.
 pub(crate) fn replace(
     target: &PyramidTarget<'_>,
@@ -419,8 +420,8 @@ fn replace_blocks(
     delta: &mut StreamDelta,
 ) -> Result<()> {
     let blocks = state.blocks_of(base);
-    // Block i takes the numbers from its first up to the next block's first; the first block takes
-    // smaller ones too.
+    // Block i receives the numbers from its first up to the next block's first; the first block
+    // also receives smaller ones.
     let mut by_block: std::collections::BTreeMap<usize, Buckets> =
         std::collections::BTreeMap::new();
     for (number, bucket) in buckets {
@@ -454,7 +455,8 @@ fn replace_blocks(
     Ok(())
 }
 
-/// Sorts ranges and joins those that touch; beyond a number, those with the smallest gaps too.
+/// Sorts ranges and joins adjacent ones; beyond a maximum number, also the ones with the smallest
+/// gaps.
 pub(super) fn joined(mut ranges: Vec<ClosedRange>) -> Vec<ClosedRange> {
     ranges.sort_by_key(|r| r.first);
     let join = |ranges: Vec<ClosedRange>, gap: i128| {

@@ -1,7 +1,8 @@
-//! Takes stretches of time out of a stream's pyramid.
+//! Removes stretches of time from a stream's pyramid.
 //!
-//! Base buckets inside a stretch go; those at its edges are replaced by what the caller found in
-//! the rows that are left. Levels above are marked stale there, as after a merge.
+//! Base buckets inside a stretch are removed; the buckets at its edges are replaced by buckets that
+//! the caller computes from the remaining rows. Levels above are marked as stale there, as after a
+//! merge.
 
 use super::bucket::{Buckets, from_block, to_blocks};
 use super::build::{PyramidTarget, give_up, joined};
@@ -13,7 +14,7 @@ use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, Level};
 use std::collections::BTreeSet;
 
-/// Base buckets that the ranges cover in part: they must be computed again.
+/// Base buckets that the ranges cover in part: they must be recomputed.
 pub(crate) fn edge_buckets(base: Level, ranges: &[ClosedRange]) -> BTreeSet<i64> {
     let mut out = BTreeSet::new();
     for range in ranges {
@@ -27,9 +28,8 @@ pub(crate) fn edge_buckets(base: Level, ranges: &[ClosedRange]) -> BTreeSet<i64>
     out
 }
 
-/// Erases the ranges (sorted, apart). `edges` has the contents of [`edge_buckets`] without the
-/// erased rows; `None` = unknown, since the rows have been aged away: such buckets stay as they
-/// are.
+/// Erases the ranges (sorted, disjoint). `edges` has the contents of [`edge_buckets`] without the
+/// erased rows; `None` = unknown, since the rows have been aged away: such buckets stay unchanged.
 pub(crate) fn erase(
     target: &PyramidTarget<'_>,
     group: &mut GroupWriter,
@@ -130,8 +130,8 @@ fn erase_blocks(
                 base.bucket_span(base.bucket_of(r.last)).last,
             )
         }));
-        // Rows appended from now on begin behind the last remaining bucket, where levels above may
-        // be closed already.
+        // Rows appended from now on are after the last remaining bucket, where levels above may be
+        // closed already.
         let ends = state.blocks.iter().filter(|b| b.level > base);
         let closed = ends.map(|b| b.level.bucket_span(b.last_bucket).last).max();
         if let (Some(end), Some(closed)) = (end, closed) {

@@ -5,8 +5,8 @@
 //! temporal aggregates and filters.
 //!
 //! Invariants: a stored bucket equals the aggregate of the main run's rows in it (law 3); base
-//! blocks hold every row of the main run, unless the base is [`headwater_types::Level::MAX`], which
-//! means that the pyramid was given up.
+//! blocks include every row of the main run, unless the base is [`headwater_types::Level::MAX`],
+//! which means that the pyramid was given up.
 
 mod bucket;
 mod build;

@@ -1,13 +1,13 @@
 //! Read-ahead of leaves.
 //!
-//! Invariants: a reader gets what a read of the leaf would have returned, errors included, and
-//! nobody else sees them. With the first leaf of a read nothing else is requested; the further the
-//! read goes, the more is requested ahead, up to the setting. Pending requests take no more memory
-//! than [`ReadAhead::new`] was given; a leaf that does not fit is not requested, and its reader
-//! reads it.
-//! Concurrency: the owner of a request completes it. A request that no reader reaches stays on the
-//! list of pending ones until the device has answered, and nobody waits for it.
-//! Failure: a request that cannot be made is left out: the reader meets the error itself.
+//! Invariants: a reader receives the result of a normal read of the leaf, errors included, and no
+//! other reader sees these errors. With the first leaf of a read nothing else is requested; the
+//! further the read continues, the more is requested ahead, up to the setting. Pending requests
+//! take at most the memory passed to [`ReadAhead::new`]; a leaf that does not fit is not requested,
+//! and its reader reads it. Concurrency: the owner of a request completes it. A request that no
+//! reader reaches stays on the list of pending ones until the device has answered, and no thread
+//! waits for it. Failure: a request that cannot be made is left out: the reader meets the error
+//! itself.
 
 use super::{FileOffset, Store};
 use crate::common::error::Damage;
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Limits of read-ahead, and its pending requests.
 #[derive(Debug)]
 pub(crate) struct ReadAhead {
-    /// Leaves of one read.
+    /// Maximum number of leaves ahead of one read.
     depth: usize,
     bytes_max: u64,
     bytes: AtomicU64,
@@ -44,13 +44,13 @@ struct PendingRead {
 #[derive(Debug)]
 pub(crate) struct LeafAhead {
     place: FileOffset,
-    /// `None` = it was waited for.
+    /// `None` = the request was completed.
     request: Option<PendingRead>,
     from: Arc<ReadAhead>,
 }
 
 impl ReadAhead {
-    /// Up to `depth` leaves of each read, of no more bytes than this together.
+    /// Requests up to `depth` leaves ahead of each read, together at most `bytes_max` bytes.
     pub(crate) fn new(depth: usize, bytes_max: usize) -> ReadAhead {
         ReadAhead {
             depth,
@@ -60,7 +60,7 @@ impl ReadAhead {
         }
     }
 
-    /// Reserves so many bytes, if they fit.
+    /// Reserves bytes, if they fit.
     fn reserve(&self, bytes: u64) -> bool {
         self.forget_answered();
         let room = |used: u64| {
@@ -103,23 +103,22 @@ impl Drop for LeafAhead {
 /// The read-ahead of one read of consecutive leaves.
 #[derive(Debug, Default)]
 pub(crate) struct AheadOfReader {
-    /// Of the leaves that come next, as far as it was thought of them; `None` = it is left to the
-    /// reader.
+    /// Requests for the next leaves that were considered; `None` = the reader reads the leaf.
     begun: VecDeque<Option<LeafAhead>>,
-    /// Leaves that were read.
+    /// Number of leaves that were read.
     read: usize,
 }
 
 impl AheadOfReader {
-    /// Advances to the next leaf: returns the request for it, and requests some of the leaves
-    /// behind it. `leaves` are those from it on; one that will not be read is `None`.
+    /// Advances to the next leaf: returns its request, and requests some of the leaves after it.
+    /// `leaves` starts with the next leaf; `None` = the leaf will not be read.
     pub(crate) fn go_on<'a>(
         &mut self,
         store: &Store,
         leaves: impl Iterator<Item = Option<(SegmentId, &'a LeafEntry)>>,
     ) -> Option<LeafAhead> {
         let ahead = store.ahead.as_ref()?;
-        // The first is read alone: many reads end there.
+        // The first leaf is read alone: many reads end there.
         let wanted = match self.read {
             0 => 1,
             read => read.saturating_mul(2).saturating_add(1),
@@ -146,8 +145,7 @@ impl Store {
         self
     }
 
-    /// Requests a leaf, unless this is not needed: it is in memory, or in the fast tier, or the
-    /// device may not have it.
+    /// Requests a leaf, unless it is in memory or in the fast tier, or the device may not have it.
     fn ask_ahead(
         &self,
         ahead: &Arc<ReadAhead>,
@@ -157,7 +155,7 @@ impl Store {
         let place = FileOffset(id, entry.offset);
         let newest = self.repeats.get(RepeatKind::Newest);
         let is_near = newest.is_some_and(|kept| kept.up_to(id).is_some());
-        // Of a copy the misses of reads are recorded: nothing is missed that no reader reads.
+        // In a copy the misses of reads are recorded: a request ahead must not cause one.
         if is_near || self.here.is_some() || self.has_leaf(place) {
             return None;
         }
@@ -177,7 +175,7 @@ impl Store {
         })
     }
 
-    /// The bytes of a leaf that was requested ahead. `None` = it is another one.
+    /// The bytes of a leaf that was requested ahead. `None` = the request is for another leaf.
     pub(super) fn arrived(
         &self,
         id: SegmentId,
@@ -198,7 +196,7 @@ impl Store {
         Ok(Some(read.into()))
     }
 
-    /// Why bytes of a segment could not be read.
+    /// The error for bytes of a segment that could not be read.
     pub(super) fn read_failed(
         &self,
         id: SegmentId,

@@ -1,8 +1,7 @@
 //! Reads blocks of the pyramid.
 //!
-//! Invariants: the cache contains a block's bytes as they stand in the file, only of blocks that
-//! could be decoded; the caller says which fields to decode.
-//! Concurrency, failure: as in [`super`].
+//! Invariants: the cache has the stored bytes of blocks, only of blocks that could be decoded; the
+//! caller selects the fields to decode. Concurrency, failure: as in [`super`].
 
 use super::{FileOffset, Store};
 use crate::common::ids::SegmentId;
@@ -14,7 +13,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The bytes of a block, not checked yet if they were read just now.
+/// The bytes of a block, not checked yet if they were just read.
 pub(crate) enum RawBlock {
     Cached(Arc<[u8]>),
     Read(Arc<[u8]>),
@@ -49,8 +48,8 @@ impl Store {
         Ok(RawBlock::Read(bytes))
     }
 
-    /// Blocks as they are stored, in the order of their entries, which are a few. Blocks that have
-    /// to be read and stand beside each other, as a flush writes them, are read at once.
+    /// A few blocks in their stored form, in the order of their entries. Adjacent blocks that are
+    /// not cached, as a flush writes them, are read at once.
     pub(crate) fn raw_blocks(
         &self,
         id: SegmentId,
@@ -94,8 +93,8 @@ impl Store {
         out
     }
 
-    /// A field of a block of a coarse level, all of it: overviews read the same few again and
-    /// again, and each is made of many of them.
+    /// A field of a whole block of a coarse level: overviews read the same few blocks again and
+    /// again, and each overview needs many.
     pub(crate) fn coarse_block(
         &self,
         id: SegmentId,
@@ -116,7 +115,7 @@ impl Store {
         Ok(block)
     }
 
-    /// Decodes a part of a block; a sound block is cached.
+    /// Decodes a part of a block; a valid block is cached.
     pub(crate) fn decode_block(
         &self,
         id: SegmentId,

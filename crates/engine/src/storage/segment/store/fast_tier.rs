@@ -1,11 +1,11 @@
-//! Parts of segments in the fast tier: reading them there, and writing them there after a commit.
+//! Parts of segments in the fast tier: reads, and writes after a commit.
 //!
-//! Invariants: of every segment everything but leaves is repeated, where the index is: headers,
-//! blocks, checkpoints and footers, up to a footer that was committed; of the newest segments all
-//! of it, where they are. Bytes that are read there equal those of the segment.
-//! Concurrency: as in [`super`]; the writer of a segment's part holds no lock but, in a job, that
-//! of the job.
-//! Failure: where the tier has nothing, or nothing that is believed, bulk is read.
+//! Invariants: the index, where it exists, repeats everything but the leaves of every segment:
+//! headers, blocks, checkpoints and footers, up to a committed footer; the newest segments, where
+//! they exist, are repeated completely. Bytes that are read from the fast tier equal those of the
+//! segment. Concurrency: as in [`super`]; the writer of a segment's part holds no lock but, in a
+//! job, the lock of the job. Failure: where the tier has no data, or none that is trusted, bulk is
+//! read.
 
 use super::{Partition, Store};
 use crate::common::error::Damage;
@@ -21,18 +21,18 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
-/// [`HEADER_BYTES`] in memory.
+/// [`HEADER_BYTES`] as a `usize`.
 const HEADER_LEN: usize = 64;
-/// Bytes of a footer's end, and where its checksum stands there.
+/// Bytes of the trailer of a footer, and the offset of the checksum in it.
 const TRAILER_BYTES: u64 = 16;
 const TRAILER_LEN: usize = 16;
 const TRAILER_CRC: std::ops::Range<usize> = 4..8;
 
-/// Bytes of a segment that are repeated by the job that wrote them; more, where they are needed
-/// for the newest rows alone, are repeated in the background.
+/// Maximum bytes of a segment that the job that wrote them repeats; more, where only the newest
+/// segments need them, are repeated in the background.
 const AT_ONCE_BYTES: u64 = 4 << 20;
 
-/// The segment of a partition as a commit names it.
+/// The segment of a partition in a commit.
 pub(crate) fn named(record: &PartitionRecord) -> NamedSegment {
     NamedSegment {
         shard: record.shard,
@@ -49,9 +49,9 @@ fn up_to(record: &PartitionRecord) -> UpTo {
     }
 }
 
-/// The ranges of a segment that the fast tier lacks.
+/// The ranges of a segment that the fast tier does not have.
 struct Missing {
-    /// Rising stretches of the segment.
+    /// Stretches of the segment, sorted.
     ranges: Vec<ByteRange>,
     footer_crc: u32,
 }
@@ -62,31 +62,30 @@ impl Store {
         &self.repeats
     }
 
-    /// Reads bytes of a segment in the fast tier, if they are all there.
+    /// Reads bytes of a segment in the fast tier; false unless all of them are there.
     pub(super) fn read_fast_tier(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> bool {
         self.repeats.all().any(|index| index.read(id, offset, out))
     }
 
-    /// As [`Store::read_fast_tier`], of rows, which no index has.
+    /// As [`Store::read_fast_tier`], for rows, which the index does not have.
     pub(super) fn read_newest(&self, id: SegmentId, offset: u64, out: &mut [u8]) -> bool {
         let newest = self.repeats.get(RepeatKind::Newest);
         newest.is_some_and(|index| index.read(id, offset, out))
     }
 
-    /// Bytes read of a segment turned out to be damaged: once, the fast tier's file of it is
-    /// dropped, and the segment is read again. True then.
+    /// Drops the fast tier's file of a segment whose bytes turned out to be damaged, once per
+    /// segment. True when the segment should be read again.
     pub(super) fn drop_doubted_index(&self, id: SegmentId, error: &Error) -> bool {
         if error.kind() != ErrorKind::Corrupt {
             return false;
         }
         let reason = error.to_string();
         let dropped = self.repeats.all().map(|index| index.drop_once(id, &reason));
-        // Drop all of them, not the first alone.
+        // `count` drops all of them, not only the first.
         dropped.filter(|was| *was).count() > 0
     }
 
-    /// Looks something up in a segment's index: again in bulk, if it is not in order in the fast
-    /// tier.
+    /// Looks something up in a segment's index, and again in bulk if the fast tier is not valid.
     pub(super) fn without_doubt<T>(
         &self,
         id: SegmentId,
@@ -98,8 +97,7 @@ impl Store {
         }
     }
 
-    /// Before something is written behind a segment: it is the one of which the fast tier repeats
-    /// the index.
+    /// Checks, before a group is written to a segment, that the fast tier repeats this segment.
     pub(crate) fn compare_file(&self, id: SegmentId) -> Result<()> {
         match self.repeats.all().next() {
             Some(_) => self.open_file(id).map(drop),
@@ -107,8 +105,8 @@ impl Store {
         }
     }
 
-    /// Compares a segment's file with its copy in the fast tier, when it is opened: the opening may
-    /// have read the tier alone.
+    /// Compares a segment's file with its copy in the fast tier when the file is opened: the
+    /// opening may have read only the tier.
     pub(super) fn compare_with_fast_tier(&self, id: SegmentId, file: &dyn File) -> Result<()> {
         let mut all = self.repeats.all();
         all.try_for_each(|index| self.compare_with(&index, id, file))
@@ -160,7 +158,7 @@ impl Store {
         }
     }
 
-    /// Repeats the new bytes of a partition that a commit named in the fast tier.
+    /// Repeats the new bytes of a committed partition in the fast tier.
     pub(crate) fn keep_committed(&self, partition: &Partition) {
         for index in self.repeats.all() {
             index.named(partition.id(), &named(&partition.record));
@@ -178,7 +176,7 @@ impl Store {
             && let Err(error) = self.try_keep(index, partition, rows_max)
         {
             index.leave(partition.id());
-            // Reads go to bulk, and report there what is wrong with the segment.
+            // Reads use bulk, and report damage of the segment there.
             tracing::warn!(
                 segment = partition.id().0,
                 %error,
@@ -223,7 +221,7 @@ impl Store {
         })
     }
 
-    /// The index ranges of the groups behind `from`; `None` when the footers do not lead there.
+    /// The index ranges of the groups after `from`; `None` when the footers do not lead there.
     fn missing(
         &self,
         id: SegmentId,
@@ -261,7 +259,7 @@ impl Store {
         if until.is_none() {
             ranges.push(ByteRange::new(0, HEADER_BYTES));
         }
-        // A block that a group lists twice is one.
+        // A block that a group lists twice is repeated once.
         Ok(Some(Missing {
             ranges: joined(ranges),
             footer_crc: footer_crc.unwrap_or_default(),

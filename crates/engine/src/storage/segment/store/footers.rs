@@ -1,10 +1,9 @@
-//! Reads the footers of a segment: as a whole, or by their directories.
+//! Reads the footers of a segment: completely, or by their directories.
 //!
 //! Invariants: the state is the same either way; parts that a directory skips are checked when they
-//! are read, and all of them before a group is written behind it.
-//! Concurrency: as in [`super`].
-//! Failure: a directory that does not fit is not used; the reader of the whole footer reports
-//! whether it is damage.
+//! are read, and all of them before a group is written after them. Concurrency: as in [`super`].
+//! Failure: an invalid directory is not used; the reader of the whole footer reports whether it is
+//! damaged.
 
 use super::super::checkpoint::CheckpointIndex;
 use super::super::directory::Directory;
@@ -19,26 +18,26 @@ use headwater_types::invariant::length;
 /// Ways to read footers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Footers {
-    /// By their directories, where they have one: parts that no reader needs are not looked at.
+    /// By their directories, if they have one: parts that no reader needs are not read.
     ByDirectory,
-    /// As a whole, so that every byte is checked.
+    /// Completely, so that every byte is checked.
     Whole,
 }
 
 /// The streams of a footer, as far as they were read.
 enum FooterRest {
     Index(GroupIndex),
-    /// All of its bytes.
+    /// All bytes of the footer.
     Raw(Vec<u8>),
 }
 
-/// Bytes of a footer from which on it is read by its directory.
+/// Minimum bytes of a footer that is read by its directory.
 const DIRECTORY_WORTH: u32 = 8 << 10;
-/// Bytes that are read of its beginning, and of its end: most directories fit.
+/// Bytes that are read at its start, and at its end: most directories fit.
 const FRONT_READ: u32 = 512;
 const TAIL_READ: u32 = 4 << 10;
 
-/// Finds the checkpoint that a footer names, if it is to be used.
+/// Returns the checkpoint that a footer refers to, if it should be used.
 type FindCheckpoint<'a> =
     &'a mut dyn FnMut(&Footer, (u64, u32), CheckpointPlace) -> Result<Option<CheckpointIndex>>;
 
@@ -93,9 +92,8 @@ impl Store {
         Ok(state.with_groups(groups))
     }
 
-    /// Checks all of the footers of which only a part was read, once for each segment: a group is
-    /// written behind sound footers only, since a repair takes back everything behind a damaged
-    /// one.
+    /// Checks completely all footers of which only a part was read, once for each segment: a group
+    /// is written only after valid footers, since a repair reverts everything after a damaged one.
     pub(crate) fn check_before_append(&self, partition: &Partition) -> Result<()> {
         let id = partition.id();
         if self.checked.lock().contains(&id) {
@@ -109,8 +107,8 @@ impl Store {
         Ok(())
     }
 
-    /// The index of a footer by its directory, which is all that is read of it beside the part
-    /// before its streams. `None` = it has none, or one that is not usable: all of it must be read.
+    /// The index of a footer from its directory and the part before its streams. `None` = the
+    /// footer has no usable directory: all of it must be read.
     fn by_directory(
         &self,
         id: SegmentId,
@@ -139,7 +137,7 @@ impl Store {
             Some(at) => tail.split_off(at),
             None => self.read(id, offset + u64::from(before), directory_bytes)?,
         };
-        // The reader of the whole footer reports whether it is damage.
+        // The reader of the whole footer reports whether it is damaged.
         let Ok(directory) = Directory::decode(&directory, before) else {
             return Ok(None);
         };

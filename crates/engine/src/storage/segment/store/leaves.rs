@@ -1,13 +1,13 @@
 //! Reads leaves, and caches their decoded columns.
 //!
 //! On its first read a leaf is decoded only as far as needed, and only its bytes are cached; on a
-//! second read it is decoded whole, and its columns are cached ([`LeafCaching::ReadAgain`]). So a
-//! read of more than fits into the cache neither copies its columns nor evicts others. Reads of
-//! small parts of many leaves decode their pages each time ([`LeafCaching::UnlessSmall`]): to
-//! decode whole leaves takes several times as long, and they would not fit.
+//! second read it is decoded completely, and its columns are cached ([`LeafCaching::ReadAgain`]).
+//! So a read of more leaves than fit into the cache neither copies their columns nor evicts others.
+//! Reads of small parts of many leaves decode their pages each time ([`LeafCaching::UnlessSmall`]):
+//! decoding whole leaves takes several times as long, and they would not fit.
 //!
-//! Invariants: a decoded column in the cache is that of a whole leaf, as it was written.
-//! Concurrency, failure: as in [`super`].
+//! Invariants: a decoded column in the cache is the stored column of a whole leaf. Concurrency,
+//! failure: as in [`super`].
 
 use super::{ColumnKey, DecodedColumn, FileOffset, LeafAhead, Store};
 use crate::common::ids::SegmentId;
@@ -25,11 +25,11 @@ use std::sync::atomic::Ordering;
 /// Caching of the decoded columns of a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LeafCaching {
-    /// A leaf that is read again is decoded whole, and cached.
+    /// A leaf that is read again is decoded completely, and cached.
     #[default]
     ReadAgain,
-    /// The same if at least half of it is read; of another only the read part is decoded, however
-    /// often.
+    /// The same if at least half of the leaf is read; otherwise only the read part is decoded,
+    /// however often.
     UnlessSmall,
 }
 
@@ -39,12 +39,12 @@ impl Store {
         Ok(self.leaf_again(id, entry, None)?.0)
     }
 
-    /// True when nothing of the leaf has to be read, as far as is known.
+    /// True when no part of the leaf has to be read, as far as is known.
     pub(super) fn has_leaf(&self, place: FileOffset) -> bool {
         self.leaves.peek(&place).is_some() || self.columns.peek(&ColumnKey(place, None)).is_some()
     }
 
-    /// The leaf, and whether its bytes had been read already.
+    /// The leaf, and true if its bytes were read before.
     fn leaf_again(
         &self,
         id: SegmentId,
@@ -68,7 +68,7 @@ impl Store {
         Ok((leaf, false))
     }
 
-    /// A leaf and its bytes, read where it lies.
+    /// Reads a leaf; returns it and its bytes.
     fn read_leaf(&self, id: SegmentId, entry: &LeafEntry) -> Result<(Leaf, usize)> {
         let bytes = Store::read_shared(entry.bytes, |out| {
             match self.read_newest(id, entry.offset, out) {
@@ -101,9 +101,9 @@ impl Store {
         leaf.inspect_err(|error| self.note_damage(FileOffset(id, entry.offset), error))
     }
 
-    /// All fields of rows `rows` of a stream's entry, counted from the entry's first, in the types
-    /// the table has now. Merges and exports read whole leaves once: they are not worth their
-    /// memory in the cache.
+    /// All fields of rows `rows` of a stream's entry, counted from the entry's first, in the
+    /// current types of the table. Merges and exports read whole leaves once: caching these is not
+    /// worth the memory.
     pub(crate) fn leaf_rows(
         &self,
         id: SegmentId,
@@ -130,7 +130,7 @@ impl Store {
     }
 
     /// Rows `rows` of a stream's entry, counted from the entry's first, in the types they were
-    /// written with, and shared with the cache where they stand in it.
+    /// written with, and shared with the cache if they are in it.
     pub(crate) fn leaf_columns(
         &self,
         id: SegmentId,
@@ -147,8 +147,8 @@ impl Store {
         self.read_columns(id, entry, &leaf, again, rows, fields)
     }
 
-    /// Times of rows of a stream's entry, counted from the entry's first. Of a leaf that is not
-    /// decoded yet only the bytes are cached.
+    /// Times of rows of a stream's entry, counted from the entry's first. If the leaf is not
+    /// decoded yet, only its bytes are cached.
     pub(crate) fn leaf_times(
         &self,
         id: SegmentId,
@@ -163,7 +163,7 @@ impl Store {
         self.read_columns(id, entry, &leaf, false, rows, &[])
     }
 
-    /// Some fields of all rows of a stream's entry, in the types the table has now, for readers
+    /// Some fields of all rows of a stream's entry, in the current types of the table, for readers
     /// that go through all leaves once.
     pub(crate) fn leaf_fields(
         &self,
@@ -179,8 +179,8 @@ impl Store {
         Ok(in_table_types(rows, table))
     }
 
-    /// As [`Store::leaf_columns`], the rows of the entry that lie in a range, of a leaf that was
-    /// perhaps requested ahead.
+    /// As [`Store::leaf_columns`], for the rows of the entry within a range, of a leaf that may
+    /// have been requested ahead.
     pub(crate) fn leaf_columns_in(
         &self,
         leaf: (SegmentId, &LeafEntry, Option<LeafAhead>),
@@ -202,7 +202,7 @@ impl Store {
         Ok(columns.within(range))
     }
 
-    /// The rows of the pages of an entry's leaf, or all, among which are those that lie in a range;
+    /// Rows of an entry's leaf that include all rows within a range: whole pages, or all rows;
     /// counted from the entry's first.
     pub(crate) fn rows_about(
         &self,
@@ -216,7 +216,7 @@ impl Store {
         })
     }
 
-    /// Rows of a leaf, all of which are cached if it is read again.
+    /// Rows of a leaf, all of which are cached if the leaf is read again.
     fn read_columns(
         &self,
         id: SegmentId,
@@ -252,7 +252,7 @@ impl Store {
         error
     }
 
-    /// Rows of an entry's leaf, if they are all decoded.
+    /// Rows of an entry's leaf, if all of them are decoded.
     fn decoded(
         &self,
         id: SegmentId,
@@ -315,18 +315,18 @@ fn rows_about(leaf: &Leaf, entry: &LeafEntry, range: &ClosedRange) -> Range<usiz
         return 0..count;
     }
     let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
-    // Only some pages: their first times say which. In a shared leaf the stream's part need not
-    // begin with a page.
+    // Only the pages whose first times meet the range. In a shared leaf the stream's part need not
+    // start with a page.
     let start = entry.row_start as usize;
     let pages = leaf.page_first_times();
     let page_from = start.div_ceil(PAGE_ROWS);
     let page_to = (start + count).div_ceil(PAGE_ROWS);
-    // A damaged entry may name pages that the leaf does not have: reading it reports that.
+    // A damaged entry may refer to pages that the leaf does not have: reading it reports that.
     let inside = pages
         .get(page_from..page_to.max(page_from))
         .unwrap_or_default();
-    // Pages before the last one that begins before the range hold nothing of it. (`keep`: equal
-    // times may begin there.)
+    // Pages before the last one that starts before the range have no rows in it. (`keep`: equal
+    // times may start there.)
     let skip = inside.partition_point(|t| *t < first);
     let from = if skip == 0 {
         0

@@ -1,14 +1,13 @@
-//! Reads pages: the contents of a segment for a stretch of streams, folded from its footers.
+//! Reads pages: the contents of a segment for a range of streams, folded from its footers.
 //!
 //! For a page that is not cached each group that changed it has to be read, which takes a hundred
-//! times as long as to look one of its streams up. A reader of all streams, one after the other,
-//! reads those of one page first: so the pages folded last are cached as they are. When they are
-//! evicted they are packed ([`Page`]) and cached, as long as they fit. Reads of a part of a large
-//! stream go elsewhere ([`super::stream_contents`]).
+//! times as long as a lookup of one of its streams. A reader of all streams, one after the other,
+//! reads the streams of one page first: so the most recently folded pages are cached unpacked. When
+//! they are evicted they are packed ([`Page`]) and cached, as long as they fit. Reads of a part of
+//! a large stream use [`super::stream_contents`].
 //!
 //! Invariants: a version of a page is in [`FreshPages`] or among the packed ones, or has to be
-//! folded; wherever it comes from, it is the same.
-//! Concurrency, failure: as in [`super`].
+//! folded; its contents are the same from each source. Concurrency, failure: as in [`super`].
 
 use super::super::format::{Cover, Parts, StreamDelta};
 use super::super::index::{PageNumber, SegmentState};
@@ -21,10 +20,10 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A page of one version, by the offset of the newest footer that changed it.
+/// A version of a page, by the offset of the newest footer that changed it.
 type PageKey = (SegmentId, PageNumber, u64);
 
-/// The streams of a page, rising.
+/// The streams of a page, sorted.
 pub(super) type Streams = Arc<Vec<(StreamId, Arc<StreamState>)>>;
 
 /// A few pages, unpacked.
@@ -48,11 +47,11 @@ impl FreshPages {
         Some(Arc::clone(streams))
     }
 
-    /// Inserts a page; returns the one that was evicted.
+    /// Inserts a page; returns the evicted one.
     fn put(&self, key: PageKey, streams: Streams) -> Option<(PageKey, Streams)> {
         let mut pages = self.pages.lock();
         if pages.iter().any(|(k, _)| *k == key) {
-            // Two readers have put it together at the same time.
+            // Two readers have folded the page at the same time.
             return None;
         }
         pages.push_back((key, streams));
@@ -63,7 +62,7 @@ impl FreshPages {
         }
     }
 
-    /// Forgets the pages of a segment.
+    /// Removes the pages of a segment.
     pub(super) fn forget(&self, id: SegmentId) {
         self.pages
             .lock()
@@ -149,8 +148,8 @@ impl Store {
         Ok(self.keep_packed(key, &streams))
     }
 
-    /// Yields the contents of a segment for every stream of a page, by number. For readers that go
-    /// through all pages once: nothing new is cached.
+    /// Passes on the contents of a segment for every stream of a page, by number. For readers that
+    /// go through all pages once: nothing new is cached.
     pub(crate) fn each_stream(
         &self,
         state: &SegmentState,
@@ -225,7 +224,7 @@ impl Store {
                 .each_change(page, &raw, parts, &mut each)
                 .map_err(|e| {
                     let error = Error::decode(&self.path(id), offset, e);
-                    // With a directory, an earlier reader may not have checked all of it.
+                    // With a directory, an earlier reader may not have checked the whole footer.
                     self.distrust(id, &error);
                     error
                 })?;
@@ -257,8 +256,8 @@ impl Store {
     }
 }
 
-/// Looks up streams of a state one after the other, by number, and remembers their pages as they
-/// are before a job.
+/// Looks up streams of a state one after the other, by number, and remembers their pages as of
+/// before a job.
 pub(crate) struct PageCursor<'a> {
     store: &'a Store,
     state: &'a SegmentState,
@@ -274,7 +273,7 @@ impl<'a> PageCursor<'a> {
         }
     }
 
-    /// The contents of the segment for a stream, whose number is not below that of the one before.
+    /// The contents of the segment for a stream, whose number is not below the previous one.
     pub(crate) fn stream(&mut self, stream: StreamId) -> Result<Option<Arc<StreamState>>> {
         let number = self.state.page_of(stream);
         if let Some((last, page)) = self.touched.last()
@@ -288,7 +287,7 @@ impl<'a> PageCursor<'a> {
         Ok(found)
     }
 
-    /// The pages looked at, rising.
+    /// The pages that were looked up, sorted.
     pub(crate) fn touched(self) -> Vec<(PageNumber, Arc<Page>)> {
         self.touched
     }
@@ -314,7 +313,7 @@ mod tests {
         assert!(fresh.put(keys[0], of(5)).is_none());
         let streams = fresh.get(keys[0]).unwrap();
         assert!(found(&streams, StreamId(0)).is_some() && found(&streams, StreamId(5)).is_none());
-        // Another version is another page.
+        // Another version of a page is another entry.
         assert_eq!(fresh.put(keys[2], of(2)).unwrap().0, keys[0]);
         assert!(fresh.get(keys[0]).is_none() && fresh.get(keys[1]).is_some());
         assert_eq!(fresh.put(keys[3], of(3)).unwrap().0, keys[1]);

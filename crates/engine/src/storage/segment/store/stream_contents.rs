@@ -1,9 +1,8 @@
 //! Reads the contents of a segment for a stream in parts: heads and pages of checkpoints.
 //!
-//! Invariants: a checkpoint that was found damaged once is not read again: its contents are folded
-//! from the footers from then on, all of which are read and checked as a whole.
-//! Concurrency: as in [`super`].
-//! Failure: damage of a checkpoint is a warning, as long as the footers can be read.
+//! Invariants: a checkpoint that was detected as damaged is not read again: its contents are folded
+//! from the footers from then on, which are all read and checked completely. Concurrency: as in
+//! [`super`]. Failure: damage of a checkpoint is a warning, as long as the footers can be read.
 
 use super::super::checkpoint::{CheckpointIndex, PageEntries, PageLocation, StreamHead};
 use super::super::format::{CheckpointPlace, Footer, Parts};
@@ -22,7 +21,7 @@ use std::sync::Arc;
 pub(super) type PagedStreamKey = (SegmentId, StreamId, u64);
 
 impl Store {
-    /// The checkpoint that a footer names; `None` when it is not to be used.
+    /// The checkpoint that a footer refers to; `None` when it should not be used.
     pub(super) fn checkpoint(
         &self,
         id: SegmentId,
@@ -56,7 +55,7 @@ impl Store {
             .map_err(|e| Error::decode(&self.path(id), root, e))
     }
 
-    /// From now on the segment's checkpoints and directories are not used.
+    /// Stops the use of the segment's checkpoints and directories.
     pub(super) fn distrust(&self, id: SegmentId, error: &Error) {
         if self.distrusted.lock().insert(id) {
             tracing::warn!(%error, "the index of a segment is damaged: its footers are read instead, as a whole");
@@ -98,7 +97,7 @@ impl Store {
             .map_err(|e| Error::decode(&self.path(id), place.offset, e))
     }
 
-    /// All that a checkpoint says of a stream.
+    /// The complete state of a stream in a checkpoint.
     pub(super) fn whole(&self, id: SegmentId, head: StreamHead) -> Result<StreamState> {
         let mut state = StreamState::default();
         for place in &head.pages {
@@ -113,7 +112,7 @@ impl Store {
         Ok(state)
     }
 
-    /// The contents of a segment for a stream, for readers of a part of it.
+    /// The contents of a segment for a stream, for readers of a part of them.
     pub(crate) fn held_stream(
         &self,
         state: &SegmentState,
@@ -143,7 +142,7 @@ impl Store {
         Ok(self.stream(state, stream)?.map(StreamContents::Whole))
     }
 
-    /// `None` when there is little of the stream: then it is put together as a whole.
+    /// `None` when the stream is small: its complete state is read then.
     fn paged(
         &self,
         state: &SegmentState,
@@ -166,13 +165,13 @@ impl Store {
         PagedStream::new((state.segment(), stream), newest, head, changes, self).map(Some)
     }
 
-    /// Folds the footers up to one, whatever checkpoints there are.
+    /// Folds the footers up to one, ignoring checkpoints.
     fn state_of_footers(&self, id: SegmentId, newest: (u64, u32)) -> Result<SegmentState> {
         self.fold_back(id, newest, Footers::Whole, &mut |_, _, _| Ok(None))
     }
 
-    /// Where all of a partition's index stands, oldest first: each footer with the checkpoint
-    /// before it, offset and length.
+    /// Locations of a partition's whole index, oldest first: each footer with the checkpoint before
+    /// it, offset and length.
     pub(crate) fn indexes(&self, partition: &super::super::Partition) -> Result<Arc<[(u64, u32)]>> {
         let record = &partition.record;
         let newest = (record.footer_offset, record.footer_bytes);
@@ -182,7 +181,7 @@ impl Store {
             .collect())
     }
 
-    /// Puts a page together from the footers alone, since a part of the checkpoint is damaged.
+    /// Folds a page from the footers alone, since a part of the checkpoint is damaged.
     pub(super) fn page_of_footers(
         &self,
         state: &SegmentState,
@@ -196,7 +195,7 @@ impl Store {
     }
 
     /// Verifies that the newest checkpoint of the footers up to one equals their fold; does nothing
-    /// where there is none.
+    /// without a checkpoint.
     pub(crate) fn verify_checkpoint(&self, id: SegmentId, newest: (u64, u32)) -> Result<()> {
         let mut used = None;
         let state = self.fold_back(id, newest, Footers::Whole, &mut |footer, at, place| {

@@ -1,10 +1,10 @@
-//! Cache of totals of streams: the rows and aggregates of everything that a partition has for one,
-//! which overviews of whole tables read again and again.
+//! Cache of totals of streams: the rows and aggregates of everything that a partition has for a
+//! stream, which overviews of whole tables read again and again.
 //!
-//! Invariants: an entry depends on nothing but its key: a partition as a commit left it, which
-//! never changes, and the definitions by which it was read. Nothing in memory, no delete and no
-//! expiry is in it; the caller applies these. Copies with missing ranges cache none.
-//! Concurrency, failure: as in [`super`]; a failed read is not cached.
+//! Invariants: an entry depends only on its key: a partition at a commit, which never changes, and
+//! the definitions used for reading it. Events in memory, deletes and expiry are not included; the
+//! caller applies these. Copies with missing ranges cache no totals. Concurrency, failure: as in
+//! [`super`]; a failed read is not cached.
 
 use super::Store;
 use crate::common::ids::{SegmentId, Sequence, StreamId};
@@ -18,7 +18,7 @@ pub(crate) type WantedFields = Arc<[(FieldId, FieldType)]>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TotalsKey {
     pub(crate) segment: SegmentId,
-    /// Of the commit: its end in the file, and its sequence.
+    /// The end of the commit in the file, and its sequence.
     pub(crate) committed: (u64, Sequence),
     pub(crate) stream: StreamId,
     pub(crate) fields: WantedFields,

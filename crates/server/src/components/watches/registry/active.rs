@@ -1,7 +1,7 @@
 //! Active watch with its file and its listeners.
 //!
-//! Invariant: events that [`ActiveWatch::behind`] returns are in the file.
-//! Concurrency: one lock, held while the file is written; listeners wait without it.
+//! Invariant: events that [`ActiveWatch::behind`] returns are in the file. Concurrency: one lock,
+//! locked while the file is written; listeners wait without it.
 
 use headwater::Timestamp;
 use headwater_io::Files;
@@ -30,12 +30,12 @@ pub(crate) struct ActiveWatch {
 #[derive(Debug)]
 struct Inner {
     kept: Persisted,
-    /// `None` once the watch is dropped.
+    /// `None` after the watch was removed.
     store: Option<Store>,
     stopped: Option<Stopped>,
 }
 
-/// Why a watch is not evaluated.
+/// Reason why a watch is not evaluated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stopped {
     pub(crate) code: String,
@@ -46,7 +46,7 @@ impl ActiveWatch {
     /// Opens the file of a watch.
     pub(crate) fn open(watch: Watch, files: Arc<dyn Files>, dir: &Path) -> io::Result<ActiveWatch> {
         let definition = watch.definition();
-        // Numbers of a lost file are void: another epoch says so.
+        // Numbers of a lost file are void: the new epoch shows that.
         let epoch = u64::from_le_bytes(random()?);
         let new = || Persisted::new(epoch, definition.since_ns);
         let opened = Store::open(files, dir, definition.id, new)?;
@@ -135,7 +135,7 @@ impl ActiveWatch {
         self.inner.lock().stopped.is_some()
     }
 
-    /// Reserves the only slot for sending to the hook; false when it is taken.
+    /// Reserves the only slot for sending to the hook; false when the slot is occupied.
     pub(crate) fn begin_sending(&self) -> bool {
         !self.sending.swap(true, Ordering::AcqRel)
     }
@@ -150,7 +150,7 @@ impl ActiveWatch {
         inner.kept.delivery.next(&inner.kept.journal, now_ns)
     }
 
-    /// Handles a refused event: returns the change to persist, where the event is given up.
+    /// Handles a refused event: returns the change to persist if the event is abandoned.
     pub(crate) fn failed(&self, event: &Event, failure: &Failure, now_ns: i64) -> Option<Change> {
         let delivery = &mut self.inner.lock().kept.delivery;
         let given_up = delivery.failed(failure, now_ns);

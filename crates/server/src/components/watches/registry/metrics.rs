@@ -32,7 +32,7 @@ pub(crate) struct WatchMetrics {
 }
 
 impl WatchMetrics {
-    /// Registers them for `/metrics`.
+    /// Registers the metrics for `/metrics`.
     pub(crate) fn register(&self, registry: &mut Registry) {
         registry.register("watches", "Watches that are followed", self.watches.clone());
         registry.register(

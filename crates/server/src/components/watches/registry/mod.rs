@@ -1,8 +1,8 @@
 //! Registry of the active watches, each with its file.
 //!
-//! Invariant: an event is in the file of its watch before any listener gets it.
-//! Concurrency: a lock for each watch, held while its file is written, on threads that may block.
-//! Failure: an event that cannot be written is not delivered, and the match fails with the error.
+//! Invariant: an event is in the file of its watch before any listener receives it. Concurrency: a
+//! lock for each watch, locked while its file is written, on threads that may block. Failure: an
+//! event that cannot be written is not delivered, and the match fails with the error.
 
 mod active;
 mod metrics;
