@@ -66,6 +66,18 @@ impl<A: 'static> Components<A> {
         })
     }
 
+    /// The component of a type that every node has whose program has the feature.
+    ///
+    /// # Panics
+    /// When `components::open` did not add it.
+    #[allow(
+        clippy::expect_used,
+        reason = "an invariant of the list, whatever the settings"
+    )]
+    pub(crate) fn required<T: Component<A>>(&self) -> &T {
+        self.get().expect("`components::open` adds it")
+    }
+
     /// Registers the metrics of all.
     pub(crate) fn register(&self, registry: &mut Registry) {
         for component in &self.0 {

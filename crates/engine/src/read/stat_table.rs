@@ -312,6 +312,7 @@ pub const STATS: [Stat; 60] = [
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
     use std::collections::BTreeSet;
 

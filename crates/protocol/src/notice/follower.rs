@@ -6,7 +6,7 @@
 //! notice. If the bus has no link, or the node does not publish there, the follower uses waiting
 //! queries at the node instead. Concurrency: plain data, one owner.
 
-use crate::notice::notice::{Kind, Notice};
+use crate::notice::content::{Kind, Notice};
 use crate::notice::seal::Sealed;
 use crate::signature::PublicKey;
 use std::collections::VecDeque;

@@ -6,7 +6,7 @@
 //! newer ones have replaced, never the newest. Concurrency: one lock, taken only to access the
 //! list. Subscribers are woken after its release.
 
-use crate::notice::notice::NOTICE_BYTES_MAX;
+use crate::notice::content::NOTICE_BYTES_MAX;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;

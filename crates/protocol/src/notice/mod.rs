@@ -17,9 +17,9 @@
 
 mod access;
 mod bus;
+mod content;
 mod follower;
 mod hub;
-mod notice;
 mod seal;
 
 pub use crate::signature::PublicKey;
@@ -28,7 +28,7 @@ pub use access::{
     whitelists,
 };
 pub use bus::Bus;
+pub use content::{Kind, NOTICE_BYTES_MAX, Notice};
 pub use follower::{Due, Follower, Heard, NodeVersion, Why};
 pub use hub::{Event, Hub, Subscription, TOPICS_MAX};
-pub use notice::{Kind, NOTICE_BYTES_MAX, Notice};
 pub use seal::{NoticeError, NoticeKey, Sealed};

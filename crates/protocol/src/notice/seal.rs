@@ -3,7 +3,7 @@
 //! Invariant: the content of a notice is returned as proven only for the key that proves it.
 //! Concurrency: plain data. Failure: [`NoticeError`].
 
-use crate::notice::notice::{NOTICE_BYTES_MAX, Notice};
+use crate::notice::content::{NOTICE_BYTES_MAX, Notice};
 use crate::signature::{self, PublicKey, SIGNATURE_BYTES, SigningKey, is_signed_by};
 use headwater_codec::DecodeError;
 

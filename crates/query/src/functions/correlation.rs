@@ -306,6 +306,7 @@ impl Accumulator for Moments {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
     use super::*;
     use arrow::array::Float64Array;
 

@@ -57,8 +57,7 @@ impl headwater_query::Snapshots for OwnAndCopies {
 impl App {
     /// SQL over the database.
     pub(crate) fn sql(&self) -> &Sql {
-        let sql = self.components.get::<Sql>();
-        sql.expect("every node that is built with SQL has it")
+        self.components.required()
     }
 
     /// Sequence of the newest record that concerns a table, at most `sequence`, which every reader

@@ -47,7 +47,6 @@ impl Component<App> for LakeWriter {
 impl App {
     /// The lake.
     pub(crate) fn lake(&self) -> &LakeWriter {
-        let lake = self.components.get::<LakeWriter>();
-        lake.expect("every node that is built with SQL has it")
+        self.components.required()
     }
 }

@@ -54,7 +54,6 @@ impl Component<App> for Broker {
 impl App {
     /// Connection to the broker, if one is configured.
     pub(crate) fn broker(&self) -> &Broker {
-        let broker = self.components.get::<Broker>();
-        broker.expect("every node that is built with MQTT has it")
+        self.components.required()
     }
 }

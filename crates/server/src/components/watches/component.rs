@@ -30,9 +30,6 @@ impl Component<App> for WatchRunner {
 impl App {
     /// The watches that are followed.
     pub(crate) fn watches(&self) -> &Watches {
-        let runner = self.components.get::<WatchRunner>();
-        &runner
-            .expect("every node that is built with SQL has it")
-            .watches
+        &self.components.required::<WatchRunner>().watches
     }
 }
