@@ -52,6 +52,10 @@ impl<A> Clone for Components<A> {
     }
 }
 
+#[cfg_attr(
+    not(any(feature = "mqtt", feature = "sql")),
+    allow(dead_code, reason = "components with state are optional")
+)]
 impl<A: 'static> Components<A> {
     /// Adds a component, which begins after the previously added ones.
     pub(crate) fn add(&mut self, component: impl Component<A>) {

@@ -36,6 +36,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) env: &'a Env,
     pub(crate) db: Database,
     /// Set where the database is only read.
+    #[cfg_attr(not(feature = "sql"), allow(dead_code, reason = "only SQL needs it"))]
     pub(crate) reader: Option<Reader>,
     /// Edges of a cloud and their copies, after they are opened.
     pub(crate) fleet: Option<Arc<Fleet>>,
@@ -87,6 +88,14 @@ impl Reserved {
 }
 
 /// Opens the components, in the order in which they use each other.
+#[cfg_attr(
+    not(any(feature = "bucket", feature = "sql")),
+    allow(
+        clippy::unused_async,
+        unused_variables,
+        reason = "nothing was reserved"
+    )
+)]
 pub(crate) async fn open(
     reserved: Reserved,
     opening: &mut Opening<'_>,

@@ -11,7 +11,7 @@ mod engine;
 mod nodes;
 
 pub(crate) use engine::EngineMetrics;
-pub(crate) use nodes::{NodeMetrics, count};
+pub(crate) use nodes::NodeMetrics;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;

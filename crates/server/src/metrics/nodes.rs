@@ -25,7 +25,7 @@ impl NodeMetrics {
 type Entry<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
 /// A count as a float, rounded if it does not fit exactly.
-pub(crate) fn count(number: u64) -> f64 {
+fn count(number: u64) -> f64 {
     StatValue::Count(number).as_f64()
 }
 

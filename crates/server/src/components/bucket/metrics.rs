@@ -1,7 +1,7 @@
 //! Metrics of the bucket of a cloud: requests to it, and its contents.
 
 use super::Bucket;
-use crate::metrics::count;
+use headwater::StatValue;
 use headwater_bucket::{DayCounts, KindCounts};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -101,7 +101,7 @@ impl Collector for BucketMetrics {
             }
         }
         for (name, help, read) in OF_BUCKET {
-            let metric = ConstGauge::new(count(read(&seen)));
+            let metric = ConstGauge::new(StatValue::Count(read(&seen)).as_f64());
             let kind = EncodeMetric::metric_type(&metric);
             metric.encode(encoder.encode_descriptor(name, help, None, kind)?)?;
         }
