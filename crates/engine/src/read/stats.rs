@@ -123,7 +123,7 @@ pub struct Stats {
     pub bytes_read: u64,
     /// Damaged leaves and blocks met since opening.
     pub damaged_parts: u64,
-    /// Partitions known to be unreadable: [`crate::admin::check`] checks all.
+    /// Partitions known to be unreadable: [`crate::check`] checks all.
     pub partitions_unreadable: u64,
 }
 

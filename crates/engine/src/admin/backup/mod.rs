@@ -33,11 +33,11 @@ use headwater_types::invariant::first_mut;
 use std::path::Path;
 
 impl Database {
-    /// Backs the database up into a folder, as [`crate::admin::backup`] does: one state of it, with
+    /// Backs the database up into a folder, as [`crate::backup`] does: one state of it, with
     /// everything acknowledged before this call. Writers and readers go on meanwhile.
     ///
     /// # Errors
-    /// As [`crate::admin::backup`].
+    /// As [`crate::backup`].
     pub fn backup(&self, to: &Path) -> Result<BackupReport> {
         self.backup_with(to, &BackupOptions::default())
     }
@@ -45,7 +45,7 @@ impl Database {
     /// Backs up like [`Database::backup`], with options.
     ///
     /// # Errors
-    /// As [`crate::admin::backup`].
+    /// As [`crate::backup`].
     pub fn backup_with(&self, to: &Path, how: &BackupOptions) -> Result<BackupReport> {
         let core = self.own_core()?;
         // As for a process beside this one, `DIR/tier` names the present location of the log.
