@@ -28,10 +28,10 @@ const PARQUET_END: u64 = 8;
 /// Where a lake is.
 ///
 /// ```
-/// use headwater_lake::Place;
-/// let place = Place::open("/data/lake", &|_| None)?;
+/// use headwater_lake::LakeLocation;
+/// let place = LakeLocation::open("/data/lake", &|_| None)?;
 /// assert_eq!(place.to_string(), "/data/lake");
-/// let refused = Place::open("s3://plants/lake", &|_| None).unwrap_err();
+/// let refused = LakeLocation::open("s3://plants/lake", &|_| None).unwrap_err();
 /// assert_eq!(refused.code(), "lake.address");
 /// # Ok::<(), headwater_lake::LakeError>(())
 /// ```

@@ -70,13 +70,13 @@ impl Knobs {
 /// `,scope=overlap`.
 ///
 /// ```
-/// use headwater_engine::{LatePolicy, PolicyChoice};
+/// use headwater_late::{LatePolicy, PolicyChoice};
 /// assert_eq!("adaptive".parse::<PolicyChoice>()?, PolicyChoice::default());
 /// let fixed: PolicyChoice = "separate:0.5,retain=200".parse()?;
 /// assert_eq!(fixed, LatePolicy { retain_events: 200, ..LatePolicy::separate(0.5) }.into());
 /// assert_eq!(fixed.to_string(), "separate:0.5,retain=200");
 /// assert!("separate:1.5".parse::<PolicyChoice>().is_err());
-/// # Ok::<(), headwater_engine::Error>(())
+/// # Ok::<(), headwater_late::InvalidSetting>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PolicyChoice {

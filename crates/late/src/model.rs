@@ -70,7 +70,7 @@ pub struct Configuration {
 /// Predicted write amplification of a candidate: events written to leaves per event.
 ///
 /// ```
-/// use headwater_engine::{LatePolicy, late::{Candidate, Configuration, Lognormal, predict}};
+/// use headwater_late::{Candidate, Configuration, LatePolicy, Lognormal, predict};
 /// // The paper's data set M6: a table of 512 events, as many in memory.
 /// let law = Lognormal::new(5.0, 2.0).in_units_of(50.0);
 /// let configuration = Configuration { memory_events: 512.0, late_runs_max: 0 };

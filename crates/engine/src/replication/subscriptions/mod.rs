@@ -94,17 +94,17 @@ impl Rules {
     /// Rules, the first of which that matches a stream decides, and the share without a match.
     ///
     /// ```
-    /// use headwater_engine::{Rule, Rules, Want};
+    /// use headwater_engine::{Rule, Rules, StreamShare};
     /// let rule = |table: &str, tags: &[(&str, &str)], want| Rule {
     ///     table: Some(table.into()),
     ///     tags: tags.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
     ///     want,
     ///     priority: 0,
     /// };
-    /// let secret = rule("payroll", &[], Want::Nothing);
-    /// assert!(Rules::new(vec![secret], Want::Full)?.withholds("payroll"));
-    /// let part = rule("pumps", &[("site", "4")], Want::Nothing);
-    /// assert!(Rules::new(vec![part], Want::Full).is_err());
+    /// let secret = rule("payroll", &[], StreamShare::Nothing);
+    /// assert!(Rules::new(vec![secret], StreamShare::Full)?.withholds("payroll"));
+    /// let part = rule("pumps", &[("site", "4")], StreamShare::Nothing);
+    /// assert!(Rules::new(vec![part], StreamShare::Full).is_err());
     /// # Ok::<(), headwater_engine::Error>(())
     /// ```
     ///
