@@ -2,8 +2,10 @@
 #![no_main]
 
 use headwater_codec::checksum::crc32c;
-use headwater_protocol::dispatch::{At, Client, NodeIndex, Question, StreamKey, Tables, decode, encode};
 use headwater_fuzz::split_mode;
+use headwater_protocol::dispatch::{
+    At, Client, NodeIndex, Question, StreamKey, Tables, decode, encode,
+};
 use headwater_types::Level;
 use libfuzzer_sys::fuzz_target;
 

@@ -2,7 +2,7 @@
 #![no_main]
 
 use headwater_fuzz::split_mode;
-use headwater_protocol::notice::{Follower, Heard, Notice, NoticeKey, Sealed, NodeVersion};
+use headwater_protocol::notice::{Follower, Heard, NodeVersion, Notice, NoticeKey, Sealed};
 use libfuzzer_sys::fuzz_target;
 use std::time::Duration;
 

@@ -3,7 +3,9 @@
 #![no_main]
 
 use headwater_fuzz::split_mode;
-use headwater_protocol::xmpp::{Element, Happened, Limits, Login, Read, Reader, Session, XmlError, pubsub};
+use headwater_protocol::xmpp::{
+    Element, Happened, Limits, Login, Read, Reader, Session, XmlError, pubsub,
+};
 use libfuzzer_sys::fuzz_target;
 
 const PASSWORD: &str = "a-password-of-the-node";
