@@ -71,21 +71,18 @@ pub fn of(folder: &str) -> BTreeMap<&'static str, usize> {
         FRAGMENTS,
         BARE_INSTANTS,
     ] {
-        counts.0.insert(name, 0);
+        counts.found.insert(name, 0);
     }
     for source in files(&format!("{folder}/src"), ".rs") {
-        let text = read(&source);
-        let is_of_tests = source.ends_with("/tests.rs") || source.contains("/tests/");
-        if !is_of_tests {
-            let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{source}: {error}"));
-            counts.visit_file(&parsed);
+        if !is_of_tests(&source) {
+            counts.visit_file(&parsed(&source));
         }
-        counts.comments(&text);
+        counts.comments(&read(&source));
     }
     for source in files(&format!("{folder}/tests"), ".rs") {
         counts.comments(&read(&source));
     }
-    counts.0
+    counts.found
 }
 
 /// Functions of a crate that have more lines than this, tests left out, as `file: name, lines`.
@@ -93,47 +90,26 @@ pub fn of(folder: &str) -> BTreeMap<&'static str, usize> {
 pub fn functions_beyond(folder: &str, most: usize) -> Vec<String> {
     let mut out = Vec::new();
     for source in files(&format!("{folder}/src"), ".rs") {
-        if source.ends_with("/tests.rs") || source.contains("/tests/") {
+        if is_of_tests(&source) {
             continue;
         }
-        let text = read(&source);
-        let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{source}: {error}"));
-        let mut lengths = Lengths::default();
-        lengths.visit_file(&parsed);
-        let long = lengths.0.into_iter().filter(|(_, lines)| *lines > most);
+        let mut counts = Counts::default();
+        counts.visit_file(&parsed(&source));
+        let long = counts
+            .lengths
+            .into_iter()
+            .filter(|(_, lines)| *lines > most);
         out.extend(long.map(|(name, lines)| format!("{source}: `{name}` has {lines} lines")));
     }
     out
 }
 
-/// Functions by name, with their lines.
-#[derive(Default)]
-struct Lengths(Vec<(String, usize)>);
-
-impl Lengths {
-    fn function(&mut self, signature: &syn::Signature, block: &syn::Block) {
-        self.0.push((signature.ident.to_string(), lines_of(block)));
-    }
+fn is_of_tests(source: &str) -> bool {
+    source.ends_with("/tests.rs") || source.contains("/tests/")
 }
 
-impl<'ast> Visit<'ast> for Lengths {
-    fn visit_item(&mut self, item: &'ast Item) {
-        if !is_for_tests(attributes(item)) {
-            visit::visit_item(self, item);
-        }
-    }
-
-    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
-        self.function(&item.sig, &item.block);
-        visit::visit_item_fn(self, item);
-    }
-
-    fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
-        if !is_for_tests(&item.attrs) {
-            self.function(&item.sig, &item.block);
-            visit::visit_impl_item_fn(self, item);
-        }
-    }
+fn parsed(source: &str) -> syn::File {
+    syn::parse_file(&read(source)).unwrap_or_else(|error| panic!("{source}: {error}"))
 }
 
 /// Lines between the braces of a function.
@@ -143,11 +119,15 @@ fn lines_of(block: &syn::Block) -> usize {
 }
 
 #[derive(Default)]
-struct Counts(BTreeMap<&'static str, usize>);
+struct Counts {
+    found: BTreeMap<&'static str, usize>,
+    /// Lines of each function, by its name.
+    lengths: Vec<(String, usize)>,
+}
 
 impl Counts {
     fn add(&mut self, what: &'static str) {
-        *self.0.entry(what).or_default() += 1;
+        *self.found.entry(what).or_default() += 1;
     }
 
     fn comments(&mut self, text: &str) {
@@ -179,7 +159,9 @@ impl Counts {
     }
 
     fn function(&mut self, signature: &syn::Signature, block: &syn::Block) {
-        if lines_of(block) > LONG_FUNCTION {
+        let lines = lines_of(block);
+        self.lengths.push((signature.ident.to_string(), lines));
+        if lines > LONG_FUNCTION {
             self.add(LONG_FUNCTIONS);
         }
         if signature.inputs.len() >= ARGUMENTS {
