@@ -31,6 +31,9 @@ FIRST ?= 1000
 ARGS ?=
 # Rounds of each benchmark of `make go-bench`.
 ROUNDS ?= 21
+TIMES ?= 100
+# Seconds for which `make vmagent` cuts the link.
+CUT ?= 60
 # The demo's database: made anew by every `make demo`.
 DEMO_DB := demo.db
 # The served database: made of sample data by the first `make run`, and kept.
@@ -75,7 +78,7 @@ define show
 endef
 quote = '$(subst ','\'',$(1))'
 
-.PHONY: setup-run setup-test cold-test help run demo cluster lake quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static edge edge-test sql-compare
+.PHONY: setup-run setup-test room cold-test help run demo cluster lake quick release build go go-test go-bench test fmt fmt-check lint unit doc tidy soak timing fuzz bench web web-test browser page-bench http-fuzz clean python python-wheel python-bench deb static edge edge-test sql-compare vmagent
 
 help: ## This list
 	@printf 'Headwater: an embedded time-series database. Targets:\n\n'
@@ -202,7 +205,7 @@ go-bench: ## Measure the Go package beside bbolt and two SQLites: ROUNDS=21, ARG
 # What `make test` does, in this order; the same change is judged by the same inputs and requests, as many on every machine.
 TEST_PARTS := web fmt-check web-test lint unit go-test python doc browser http-fuzz fuzz-inputs
 test: export SEED ?= 1
-test: setup-test ## Install what is missing, and everything a change must pass; what CI runs. SEED=2 for other inputs
+test: setup-test room ## Install what is missing, and everything a change must pass; what CI runs. SEED=2 for other inputs
 	@rm -f -- '$(TEST_SKIPS)'; mkdir -p '$(CARGO_TARGET_DIR)'; times=; \
 	for part in $(TEST_PARTS); do \
 	  begin=$$SECONDS; $(MAKE) --no-print-directory $$part; times+="$$part $$((SECONDS - begin)) s, "; \
@@ -211,6 +214,9 @@ test: setup-test ## Install what is missing, and everything a change must pass; 
 	if [ -s '$(TEST_SKIPS)' ]; then \
 	  printf 'Skipped, %s in all:\n' "$$(wc -l <'$(TEST_SKIPS)')"; sed 's/^/  /' '$(TEST_SKIPS)'; \
 	else echo 'Skipped: nothing'; fi
+
+room:
+	@tools/room
 
 # The processes beside it that keep the machine busy.
 BUSY ?= 0
@@ -238,7 +244,11 @@ lint: ## Clippy, every warning an error
 
 unit:
 	$(call section,'Tests of code and pages')
-	$(CARGO) test --workspace --locked --no-fail-fast
+	@log='$(CARGO_TARGET_DIR)/unit.log'; mkdir -p '$(CARGO_TARGET_DIR)'; \
+	$(CARGO) test --workspace --locked --no-fail-fast 2>&1 | tee "$$log" || { \
+	  printf '\n== Failed\n'; grep -aE -A 2 "^thread .* panicked at " "$$log" | cut -c 1-300 | tail -n 40; \
+	  grep -aE '^test .* FAILED$$' "$$log"; exit 1; \
+	}
 
 web: $(WEB_DIST) ## Build the page into web/dist, which the server embeds; does nothing when nothing changed
 
@@ -303,12 +313,24 @@ soak: ## Random lives of databases, and power cuts at every operation, for hours
 	HEADWATER_CRASH_EVERY=1 HEADWATER_CRASH_FIRST_SEED=$(FIRST) HEADWATER_CRASH_SEEDS=100 \
 	  $(CARGO) test --locked --package headwater-engine --test it -- crash power_cut
 
+timing: ## Compare times of refused requests, whether a name exists or not, over all roles of a fleet: TIMES=100
+	$(call section,'Times of refused requests')
+	HEADWATER_TIMING=$(TIMES) $(CARGO) test --locked --package headwater-server --test it -- --nocapture --test-threads 1 matrix::timing
+
 fuzz: ## Run the fuzz targets by the clock, from fresh seeds: SECONDS=600 for each, TARGETS='leaf csv' for some
 	$(call section,'Fuzzing: $(SECONDS) s for each target')
 	@fuzz/run --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(TARGETS)
 
 bench: ## Run the measurements of crates/lab: ARGS='--help' says which
 	$(CARGO) run --release --locked --package lab -- $(ARGS)
+
+# For comparison only: Apache-2.0, built from its source, not part of anything shipped.
+vmagent: ## Measure an edge beside vmagent through a cut link: CUT=60
+	$(call section,'vmagent')
+	@mkdir -p '$(CARGO_TARGET_DIR)'
+	cd crates/lab/vmagent && go build -o '$(abspath $(CARGO_TARGET_DIR))/vmagent' github.com/VictoriaMetrics/VictoriaMetrics/app/vmagent
+	$(call section,'An edge beside vmagent')
+	$(CARGO) run --release --locked --package lab -- fleet --part buffer --vmagent '$(abspath $(CARGO_TARGET_DIR))/vmagent' --seconds $(CUT)
 
 clean: ## Remove the databases made here and everything built
 	rm -rf -- $(DEMO_DB) $(SAMPLE_DB) $(SAMPLE_DB).new web/dist web/node_modules

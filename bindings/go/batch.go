@@ -214,7 +214,7 @@ type Batch struct {
 func (b *Batch) Row(stream *Stream, at time.Time, values ...Value) error {
 	nanos, ok := nanos(at)
 	if !ok {
-		return failure(ErrInvalid, "the time %v of a row of %s is out of reach: expected the years 1678 to 2261", at, stream)
+		return failure(ErrInvalid, "the time %v of a row of %s is out of range: expected the years 1678 to 2261", at, stream)
 	}
 	return b.RowAt(stream, nanos, values...)
 }
@@ -222,7 +222,7 @@ func (b *Batch) Row(stream *Stream, at time.Time, values ...Value) error {
 // RowAt is Row with the time in nanoseconds since 1970 UTC.
 func (b *Batch) RowAt(stream *Stream, nanos int64, values ...Value) error {
 	if stream == nil {
-		return failure(ErrInvalid, "a row of no stream: make one with DB.Stream")
+		return failure(ErrInvalid, "the row has no stream: create one with DB.Stream")
 	}
 	e := b.rowEntry(stream)
 	for i := range values {
@@ -236,7 +236,7 @@ func (b *Batch) RowAt(stream *Stream, nanos int64, values ...Value) error {
 		}
 		for j := range values[:i] {
 			if values[j].field == v.field {
-				return failure(ErrInvalid, "field %q comes twice in a row of %s: name it once", v.field, stream)
+				return failure(ErrInvalid, "field %q is specified more than once in a row of %s", v.field, stream)
 			}
 		}
 	}
@@ -261,21 +261,21 @@ func (b *Batch) RowAt(stream *Stream, nanos int64, values ...Value) error {
 // each column. The slices are not copied: leave them alone until the batch is written.
 func (b *Batch) Columns(stream *Stream, nanos []int64, columns ...Column) error {
 	if stream == nil {
-		return failure(ErrInvalid, "columns of no stream: make one with DB.Stream")
+		return failure(ErrInvalid, "the columns have no stream: create one with DB.Stream")
 	}
 	for i := range columns {
 		c := &columns[i]
 		if c.len() != len(nanos) {
-			return failure(ErrInvalid, "column %q of %s has %d values for %d times: give each time one value, and say by Present which are none",
+			return failure(ErrInvalid, "column %q of %s has %d values for %d times: give one value per time, and mark missing ones with Present",
 				c.name, stream, c.len(), len(nanos))
 		}
 		if c.present != nil && len(c.present) != len(nanos) {
-			return failure(ErrInvalid, "column %q of %s says of %d rows whether they have a value, there are %d",
+			return failure(ErrInvalid, "Present of column %q of %s has %d rows, expected %d",
 				c.name, stream, len(c.present), len(nanos))
 		}
 		for j := range columns[:i] {
 			if columns[j].name == c.name {
-				return failure(ErrInvalid, "column %q of %s comes twice: give it once", c.name, stream)
+				return failure(ErrInvalid, "column %q of %s is specified more than once", c.name, stream)
 			}
 		}
 	}

@@ -160,7 +160,7 @@ func (db *DB) Write(ctx context.Context, batch *Batch) (Written, error) {
 		return Written{}, err
 	}
 	if batch == nil {
-		return Written{}, failure(ErrInvalid, "a write of no batch: nil was given; make one with var batch headwater.Batch")
+		return Written{}, failure(ErrInvalid, "the batch is nil: create one with var batch headwater.Batch")
 	}
 	native, err := db.fill(batch)
 	if err != nil {
@@ -222,7 +222,7 @@ func (db *DB) fillIn(native C.hw_batch, batch *Batch) error {
 	for i := range batch.entries {
 		part := &batch.entries[i]
 		if part.stream.db != db {
-			return failure(ErrInvalid, "stream %s is of another database", part.stream)
+			return failure(ErrInvalid, "stream %s belongs to another database", part.stream)
 		}
 		times := (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(part.times)))
 		if C.hw_batch_rows(native, part.stream.handle, times, C.size_t(len(part.times)), &e) != C.HW_OK {
@@ -269,7 +269,7 @@ func (c *Column) add(batch C.hw_batch) error {
 			kind = C.HW_BYTES
 		}
 		if uint64(len(c.data)) > 1<<32-1 {
-			return failure(ErrInvalid, "the texts of field %q have more than 4 GiB: write them in several batches", c.name)
+			return failure(ErrInvalid, "the text of field %q exceeds 4 GiB: split it into several batches", c.name)
 		}
 		offsets := make([]C.uint32_t, len(c.ends)+1)
 		for i, end := range c.ends {

@@ -26,15 +26,15 @@ var (
 	ErrIO = errors.New("io")
 	// ErrLocked: another process owns the directory.
 	ErrLocked = errors.New("locked")
-	// ErrReadOnly: the database was opened to read only.
+	// ErrReadOnly: the database was opened read-only.
 	ErrReadOnly = errors.New("read only")
 	// ErrForked: the database was opened by the process that this one was forked from; open it after the fork.
 	ErrForked = errors.New("forked")
-	// ErrTier: the fast tier of the database is missing, of another database, or of another time; bring it back.
+	// ErrTier: the fast tier of the database is missing, or belongs to another database or an older state; bring it back.
 	ErrTier = errors.New("tier")
 	// ErrGone: what was there and is not kept any more, such as a named snapshot that ended by itself.
 	ErrGone = errors.New("gone")
-	// ErrInternal: a defect of Headwater itself.
+	// ErrInternal: an internal error of Headwater.
 	ErrInternal = errors.New("internal")
 	// ErrRefused: rows of a batch do not fit and are not stored; errors.As with *RefusedError names them. The other rows of the
 	// batch are stored, unless it was marked by Batch.RequireAll.

@@ -128,7 +128,7 @@ func take(e *C.hw_error) error {
 	}
 	message := C.GoStringN(e.message, C.int(e.length))
 	if e.code == C.HW_HANDLE {
-		message = "it was closed before: open it again"
+		message = "the object is closed: open it again"
 	}
 	C.hw_error_free(e)
 	return &Error{Code: words[kind], Message: message, kind: kind}

@@ -30,13 +30,13 @@ func MemoryBudget(bytes int) Option {
 	return option(func(o *C.hw_options) { o.memory_budget_bytes = C.size_t(max(bytes, 0)) })
 }
 
-// Synced lets Write return when the batch is on the medium: it survives a power cut. The default.
+// Synced lets Write return when the batch is on disk: it survives a power failure. The default.
 func Synced() Option {
 	return option(func(o *C.hw_options) { o.durability = C.HW_SYNCED })
 }
 
 // SyncedEvery lets Write return when the batch was handed to the operating system, and syncs it at least this often: it survives
-// the end of the process; a power cut loses at most about this much time.
+// a crash of the process; a power failure loses at most about this much time.
 func SyncedEvery(interval time.Duration) Option {
 	return option(func(o *C.hw_options) {
 		o.durability = C.HW_EVERY
@@ -44,12 +44,12 @@ func SyncedEvery(interval time.Duration) Option {
 	})
 }
 
-// Unsynced lets Write return when the batch was handed to the operating system: it survives the end of the process, not a power cut.
+// Unsynced lets Write return when the batch was handed to the operating system: it survives a crash of the process, not a power failure.
 func Unsynced() Option {
 	return option(func(o *C.hw_options) { o.durability = C.HW_WRITTEN })
 }
 
-// MustExist refuses to make a new database.
+// MustExist refuses to create a new database.
 func MustExist() Option {
 	return option(func(o *C.hw_options) { o.must_exist = 1 })
 }
@@ -65,44 +65,44 @@ func Shards(n int) Option {
 	return option(func(o *C.hw_options) { o.shards = C.uint16_t(min(max(n, 0), 1<<16-1)) })
 }
 
-// LatePolicy sets who decides how events in and out of order share memory: "adaptive" (the default), "conventional",
+// LatePolicy sets how events in and out of order share memory: "adaptive" (the default), "conventional",
 // "separate:SHARE" … as docs/operate/settings.md describes late.policy.
 func LatePolicy(policy string) Option {
 	return func(c *config) { c.latePolicy = policy }
 }
 
-// LeafEvents sets how many events of a stream are compressed together, 16 to 65,536, in tables that do not say otherwise. Default 2,048.
+// LeafEvents sets how many events of a stream are compressed together, 16 to 65,536, in tables that do not set it. Default 2,048.
 func LeafEvents(n int) Option {
 	return option(func(o *C.hw_options) { o.leaf_events = C.uint32_t(min(max(n, 0), 1<<31)) })
 }
 
-// MaxFuture refuses events that are later than the clock by more than this. Default: none is.
+// MaxFuture refuses events further in the future than this. Default: no limit.
 func MaxFuture(limit time.Duration) Option {
 	return option(func(o *C.hw_options) { o.max_future_ns = C.int64_t(limit) })
 }
 
-// BusyTimeout is the longest wait of a write for memory before it fails with ErrBusy. Default 5 s.
+// BusyTimeout is the maximum time that a write waits for memory before it fails with ErrBusy. Default 5 s.
 func BusyTimeout(limit time.Duration) Option {
 	return option(func(o *C.hw_options) { o.busy_timeout_ns = C.int64_t(limit) })
 }
 
-// MaxBatchBytes is the size of the largest batch. Default 16 MiB.
+// MaxBatchBytes is the maximum size of a batch. Default 16 MiB.
 func MaxBatchBytes(bytes int) Option {
 	return option(func(o *C.hw_options) { o.batch_bytes_max = C.size_t(max(bytes, 0)) })
 }
 
-// MaxValueBytes is the length of the longest string or byte value. Default 1 MiB.
+// MaxValueBytes is the maximum length of a string or byte value. Default 1 MiB.
 func MaxValueBytes(bytes int) Option {
 	return option(func(o *C.hw_options) { o.string_bytes_max = C.size_t(max(bytes, 0)) })
 }
 
-// ReserveBytes is the most space kept free for a full disk, so that what was taken in can be stored and deletes work; it grows with the
-// log, from 1 MiB on. Default 8 MiB.
+// ReserveBytes is the maximum space reserved for a full disk, so that accepted writes can be flushed and deletes work; it grows with the
+// log, from 1 MiB. Default 8 MiB.
 func ReserveBytes(bytes int) Option {
 	return option(func(o *C.hw_options) { o.reserve_bytes = C.uint64_t(max(bytes, 0)) })
 }
 
-// CompactionLimits bounds what compaction writes, for media that wear out or are slow: bytes a second, and bytes a day (UTC). 0 =
+// CompactionLimits bounds what compaction writes, for devices that wear out or are slow: bytes per second, and bytes per day (UTC). 0 =
 // no limit, the default.
 func CompactionLimits(perSecond, perDay int64) Option {
 	return option(func(o *C.hw_options) {
@@ -116,32 +116,30 @@ func LateMergeInterval(interval time.Duration) Option {
 	return option(func(o *C.hw_options) { o.late_merge_interval_ns = C.int64_t(interval) })
 }
 
-// IdleAfter has a database to which nothing is written for this time store what memory holds and give back log files that it does not
-// need; below 0 never. Default 30 s.
+// IdleAfter flushes the events in memory and releases unneeded log files after this time without a write; below 0 never. Default 30 s.
 func IdleAfter(idle time.Duration) Option {
 	return option(func(o *C.hw_options) { o.idle_after_ns = C.int64_t(idle) })
 }
 
-// FastTier puts parts of the database into a folder on a small fast medium: "log", "buffers", "index", "newest", or several with commas
-// between. Without it the database uses the tier that it has. docs/operate/tiers.md says what to place there, and what is lost when it dies.
+// FastTier puts parts of the database into a folder on a small fast device: "log", "buffers", "index", "newest", or several, separated
+// by commas. Without it the database uses its existing tier. docs/operate/tiers.md describes what to place there, and what is lost if it fails.
 func FastTier(dir, parts string) Option {
 	return func(c *config) { c.fastDir, c.fastParts = dir, parts }
 }
 
-// FastTierBytes is the most that the log takes in a fast tier; 0, the default, is four times the memory budget.
+// FastTierBytes is the maximum size of the log in a fast tier; 0, the default, is four times the memory budget.
 func FastTierBytes(bytes int64) Option {
 	return option(func(o *C.hw_options) { o.fast_bytes = C.uint64_t(max(bytes, 0)) })
 }
 
-// FastTierIndexBytes is the most that the index of segments takes in a fast tier, where it is kept there; 0, the default, is as much
-// as there is room for.
+// FastTierIndexBytes is the maximum size of the index of segments in a fast tier, if it is placed there; 0, the default, is limited only
+// by free space.
 func FastTierIndexBytes(bytes int64) Option {
 	return option(func(o *C.hw_options) { o.fast_index_bytes = C.uint64_t(max(bytes, 0)) })
 }
 
-// FastTierNewest bounds the copies of the newest partitions in a fast tier, where they are kept there: the most that they take, and how
-// old they may become. 0 bytes, the default, are 32 times the memory budget, which is the most in any case; an age below 0, the default,
-// is any.
+// FastTierNewest bounds the copies of the newest partitions in a fast tier, if they are placed there: their maximum size and age. 0
+// bytes, the default, are 32 times the memory budget, which is also the upper bound; an age below 0, the default, is no limit.
 func FastTierNewest(bytes int64, age time.Duration) Option {
 	return option(func(o *C.hw_options) {
 		o.fast_newest_bytes = C.uint64_t(max(bytes, 0))
@@ -149,9 +147,9 @@ func FastTierNewest(bytes int64, age time.Duration) Option {
 	})
 }
 
-// NamedSnapshots bounds named snapshots, which programs in Rust, SQL and the command make: how old they may become, 90 days by default,
-// below 0 any; and the bytes of files that only they keep, 64 GiB by default, 0 as much as there is room for. Beyond either the oldest
-// ends by itself.
+// NamedSnapshots bounds named snapshots, which programs in Rust, SQL and the command make: their maximum age, 90 days by default,
+// below 0 no limit; and the size of the files retained only for them, 64 GiB by default, 0 limited only by free space. Above either the
+// oldest is dropped automatically.
 func NamedSnapshots(age time.Duration, bytes int64) Option {
 	return option(func(o *C.hw_options) {
 		o.snapshot_age_max_ns = C.int64_t(age)
@@ -159,26 +157,26 @@ func NamedSnapshots(age time.Duration, bytes int64) Option {
 	})
 }
 
-// LogMirror copies the log in a fast tier to the large medium this often, at least every 10 ms, which bounds what is lost with the
-// tier; below 0, the default, never.
+// LogMirror is the interval at which the log in a fast tier is copied to the bulk device, at least 10 ms, which bounds the loss if the
+// tier fails; below 0, the default, never.
 func LogMirror(interval time.Duration) Option {
 	return option(func(o *C.hw_options) { o.log_mirror_ns = C.int64_t(interval) })
 }
 
-// IOBackend says by which calls files are read and written: "file", the default, are calls that wait; "uring" are the same, and a queue
-// of the kernel for what scans ask for ahead, where the kernel has one.
+// IOBackend sets how files are read and written: "file", the default, by blocking calls; "uring" likewise, with the read-ahead of scans
+// through the kernel's io_uring where available.
 func IOBackend(name string) Option {
 	return func(c *config) { c.ioBackend = name }
 }
 
-// ReadAhead is how many leaves a scan asks for at once, ahead of its reader, where a medium goes on meanwhile: with IOBackend("uring"),
-// or with QueueSets. 1 to 64, default 8.
+// ReadAhead is the number of leaves that a scan reads ahead, where reads proceed in the background: with IOBackend("uring"), or with
+// QueueSets. 1 to 64, default 8.
 func ReadAhead(leaves int) Option {
 	return option(func(o *C.hw_options) { o.read_ahead = C.uint32_t(min(max(leaves, 0), 1<<31)) })
 }
 
-// QueueSets puts queue sets before the files of segments, each with a thread, in which reads go before flushes and these before
-// compaction; 0, the default, are none. A segment goes to the set that the placement names, "load" or "interval"; an empty one is "load".
+// QueueSets sets the number of queue sets for segment files, each with a thread, which serve reads before flushes and flushes before
+// compaction; 0, the default, is none. The placement assigns segments to sets: "load" or "interval"; empty is "load".
 func QueueSets(sets int, placement string) Option {
 	return func(c *config) {
 		c.placement = placement
@@ -186,17 +184,17 @@ func QueueSets(sets int, placement string) Option {
 	}
 }
 
-// LateRunsMax sets how many late runs a stream may have in a partition before they are folded, 0 to 1,024. Default 16.
+// LateRunsMax sets the maximum number of late runs a stream may have in a partition before they are folded, 0 to 1,024. Default 16.
 func LateRunsMax(n int) Option {
 	return option(func(o *C.hw_options) { o.late_runs_max = C.size_t(max(n, 0)) })
 }
 
-// BucketEvents sets how many events a bucket of the pyramid's base level has, about, 4 to 4,096. Default 128.
+// BucketEvents sets the approximate number of events of a bucket of the pyramid's base level, 4 to 4,096. Default 128.
 func BucketEvents(n int) Option {
 	return option(func(o *C.hw_options) { o.bucket_events = C.uint32_t(min(max(n, 0), 1<<31)) })
 }
 
-// PartitionBytes sets near which size a new partition is to close, and beyond which one is split. Default 128 and 256 MiB.
+// PartitionBytes sets the target size of a new partition, and the size above which one is split. Default 128 and 256 MiB.
 func PartitionBytes(target, limit int64) Option {
 	return option(func(o *C.hw_options) {
 		o.partition_target_bytes = C.uint64_t(max(target, 0))
@@ -209,12 +207,12 @@ func GroupsMax(n int) Option {
 	return option(func(o *C.hw_options) { o.groups_max = C.uint32_t(min(max(n, 0), 1<<31)) })
 }
 
-// OpenFilesMax sets how many files of partitions are held open at once. Default 256.
+// OpenFilesMax sets the maximum number of segment files open at once. Default 256.
 func OpenFilesMax(n int) Option {
 	return option(func(o *C.hw_options) { o.open_files_max = C.uint32_t(min(max(n, 0), 1<<31)) })
 }
 
-// LogFileBytes is the size that files of the commit log reach; 0, the default, goes by the memory budget.
+// LogFileBytes is the target size of a commit log file; 0, the default, is derived from the memory budget.
 func LogFileBytes(bytes int64) Option {
 	return option(func(o *C.hw_options) { o.log_file_bytes = C.uint64_t(max(bytes, 0)) })
 }
@@ -228,24 +226,24 @@ func MaxDefinitions(tables, fields, streams int) Option {
 	})
 }
 
-// ClockJumpMax sets from which jump forward on the clock is not believed for a while, so that retention, aging and expiry wait.
+// ClockJumpMax sets the forward jump of the clock above which it is distrusted for a while: retention, aging and expiry wait.
 // Default 1 day.
 func ClockJumpMax(jump time.Duration) Option {
 	return option(func(o *C.hw_options) { o.clock_jump_max_ns = C.int64_t(jump) })
 }
 
-// ClockSettle sets in stretches of which length new rows must bear a clock out that jumped. Default 1 hour.
+// ClockSettle sets the length of the intervals in which new rows must confirm a clock that jumped. Default 1 hour.
 func ClockSettle(stretch time.Duration) Option {
 	return option(func(o *C.hw_options) { o.clock_settle_ns = C.int64_t(stretch) })
 }
 
-// SnapshotAgeMax sets after which time a named snapshot ends by itself; below 0 never. Default 90 days.
+// SnapshotAgeMax sets the age at which a named snapshot is dropped automatically; below 0 never. Default 90 days.
 func SnapshotAgeMax(age time.Duration) Option {
 	return option(func(o *C.hw_options) { o.snapshot_age_max_ns = C.int64_t(age) })
 }
 
-// SnapshotBytesMax is the most that files take that are there for named snapshots only; beyond that the oldest ends. 0 is as much as
-// there is room for. Default 64 GiB.
+// SnapshotBytesMax is the maximum size of the files retained only for named snapshots; above it, the oldest is dropped. 0 is limited
+// only by free space. Default 64 GiB.
 func SnapshotBytesMax(bytes int64) Option {
 	return option(func(o *C.hw_options) { o.snapshot_bytes_max = C.uint64_t(max(bytes, 0)) })
 }

@@ -90,7 +90,7 @@ func pinnedFilters(pinner *runtime.Pinner, where []Filter) ([]C.hw_filter, error
 	for i := range where {
 		f := &where[i]
 		if f.comparison < Equal || f.comparison > GreaterOrEqual {
-			return nil, failure(ErrInvalid, "the filter on field %q has no comparison: make it with Where", f.value.field)
+			return nil, failure(ErrInvalid, "the filter on field %q has no comparison: create it with Where", f.value.field)
 		}
 		out[i] = C.hw_filter{field: pinned(pinner, f.value.field), comparison: C.int32_t(f.comparison), value: f.value.native(pinner)}
 	}

@@ -24,10 +24,10 @@ func (r *reader) snapshot() C.hw_snapshot { return r.view }
 // ready says why a call cannot begin.
 func (r *reader) ready(ctx context.Context, stream *Stream) error {
 	if stream == nil {
-		return failure(ErrInvalid, "a question about no stream: make one with DB.Stream")
+		return failure(ErrInvalid, "the query has no stream: create one with DB.Stream")
 	}
 	if stream.db != r.db {
-		return failure(ErrInvalid, "stream %s is of another database", stream)
+		return failure(ErrInvalid, "stream %s belongs to another database", stream)
 	}
 	return ctx.Err()
 }

@@ -159,7 +159,7 @@ func (r *reader) taggedQuery(table string, tags map[string][]string, query Query
 	var native []C.hw_tag
 	for key, values := range tags {
 		if len(values) == 0 {
-			return 0, failure(ErrInvalid, "tag %q may have none of its values: give at least one, or leave the tag out", key)
+			return 0, failure(ErrInvalid, "tag %q has an empty list of values: give at least one, or omit the tag", key)
 		}
 		for _, value := range values {
 			native = append(native, C.hw_tag{key: pinned(&pinner, key), value: pinned(&pinner, value)})

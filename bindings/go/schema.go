@@ -54,7 +54,7 @@ func (t *TableSpec) native(pinner *runtime.Pinner) (C.hw_table, error) {
 		fields := make([]C.hw_field, len(t.Fields))
 		for i, f := range t.Fields {
 			if int(f.Type) >= len(nativeTypes) {
-				return out, failure(ErrInvalid, "field %q has no type: take TypeFloat64 to TypeBytes", f.Name)
+				return out, failure(ErrInvalid, "field %q has no type: use TypeFloat64 to TypeBytes", f.Name)
 			}
 			fields[i] = C.hw_field{name: pinned(pinner, f.Name), value_type: nativeTypes[f.Type]}
 		}
@@ -157,7 +157,7 @@ func (db *DB) report(into any, ask func(*C.hw_text, *C.hw_error) C.int32_t) erro
 // read reads a report of the library.
 func read(into any, t *C.hw_text) error {
 	if err := json.Unmarshal([]byte(ownedText(t)), into); err != nil {
-		return failure(ErrInternal, "a report of the library: %v", err)
+		return failure(ErrInternal, "cannot decode a report of the library: %v", err)
 	}
 	return nil
 }

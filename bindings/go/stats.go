@@ -18,9 +18,9 @@ type Stats struct {
 	Tables uint64 `json:"tables"`
 	// Partitions: Partitions.
 	Partitions uint64 `json:"partitions"`
-	// PartitionsUnreadable: Partitions that are damaged so that nothing of them can be read.
+	// PartitionsUnreadable: Damaged partitions of which nothing can be read.
 	PartitionsUnreadable uint64 `json:"partitions_unreadable"`
-	// PartitionsFreed: Partitions whose rows were freed, since a cloud has them.
+	// PartitionsFreed: Partitions whose rows were freed, because a cloud has them.
 	PartitionsFreed uint64 `json:"partitions_freed"`
 	// Leaves: Leaves of main runs.
 	Leaves uint64 `json:"leaves"`
@@ -30,31 +30,31 @@ type Stats struct {
 	DiskBytes uint64 `json:"disk_bytes"`
 	// SegmentBytes: Size of segments.
 	SegmentBytes uint64 `json:"segment_bytes"`
-	// LogBytes: Size of log files, those kept for recycling included.
+	// LogBytes: Size of log files, including those retained for recycling.
 	LogBytes uint64 `json:"log_bytes"`
-	// DeadBytes: Bytes of segments that nothing refers to any more.
+	// DeadBytes: Bytes of segments that nothing refers to.
 	DeadBytes uint64 `json:"dead_bytes"`
-	// FreedBytes: Bytes of rows that were freed, since a cloud has them.
+	// FreedBytes: Bytes of rows that were freed, because a cloud has them.
 	FreedBytes uint64 `json:"freed_bytes"`
 	// BytesPerEvent: Bytes of segments per event in them.
 	BytesPerEvent float64 `json:"bytes_per_event"`
-	// FastBytes: Size of all files in the fast tier, part of the size of all files.
+	// FastBytes: Size of all files in the fast tier, included in the size of all files.
 	FastBytes uint64 `json:"fast_bytes"`
-	// FastBytesMax: Limit of the log in the fast tier; 0 without one.
+	// FastBytesMax: Limit of the log in the fast tier; 0 = no limit.
 	FastBytesMax uint64 `json:"fast_bytes_max"`
 	// FastWrittenBytes: Bytes written to the fast tier, since opening.
 	FastWrittenBytes uint64 `json:"fast_written_bytes"`
 	// BulkWrittenBytes: Bytes written to all other media, since opening.
 	BulkWrittenBytes uint64 `json:"bulk_written_bytes"`
-	// LogMirrorBehindBytes: Bytes of the log in the fast tier that its copy in bulk does not have.
+	// LogMirrorBehindBytes: Bytes of the log in the fast tier not yet copied to the bulk device.
 	LogMirrorBehindBytes uint64 `json:"log_mirror_behind_bytes"`
-	// FastIndexBytes: Size of the index of segments that the fast tier repeats.
+	// FastIndexBytes: Size of the copy of the index of segments in the fast tier.
 	FastIndexBytes uint64 `json:"fast_index_bytes"`
 	// FastIndexReads: Reads of segments that the index in the fast tier answered, since opening.
 	FastIndexReads uint64 `json:"fast_index_reads"`
 	// FastIndexDropped: Parts of the index in the fast tier that were invalid and dropped, since opening.
 	FastIndexDropped uint64 `json:"fast_index_dropped"`
-	// FastIndexRefused: Times there was no room for more of the index in the fast tier, since opening.
+	// FastIndexRefused: Times that the fast tier had no room for more of the index, since opening.
 	FastIndexRefused uint64 `json:"fast_index_refused"`
 	// FastNewestBytes: Size of the copies of the newest segments in the fast tier.
 	FastNewestBytes uint64 `json:"fast_newest_bytes"`
@@ -64,19 +64,19 @@ type Stats struct {
 	FastNewestReads uint64 `json:"fast_newest_reads"`
 	// FastNewestDropped: Copies of segments in the fast tier that were invalid and dropped, since opening.
 	FastNewestDropped uint64 `json:"fast_newest_dropped"`
-	// FastNewestRefused: Times there was no room for more copies of segments in the fast tier, since opening.
+	// FastNewestRefused: Times that the fast tier had no room for more copies of segments, since opening.
 	FastNewestRefused uint64 `json:"fast_newest_refused"`
 	// Snapshots: Named snapshots.
 	Snapshots uint64 `json:"snapshots"`
-	// SnapshotBytes: Size of segments that exist for named snapshots only.
+	// SnapshotBytes: Size of segments retained only for named snapshots.
 	SnapshotBytes uint64 `json:"snapshot_bytes"`
-	// SnapshotBytesMax: Limit of these; 0 without one.
+	// SnapshotBytesMax: Limit of the size of segments retained only for named snapshots; 0 = no limit.
 	SnapshotBytesMax uint64 `json:"snapshot_bytes_max"`
 	// MemoryBytes: Memory that events occupy.
 	MemoryBytes uint64 `json:"memory_bytes"`
-	// PinnedBytes: Memory that only open snapshots still read.
+	// PinnedBytes: Memory pinned only by open snapshots.
 	PinnedBytes uint64 `json:"pinned_bytes"`
-	// PinnedFileBytes: Files that only open snapshots still read.
+	// PinnedFileBytes: Size of files pinned only by open snapshots.
 	PinnedFileBytes uint64 `json:"pinned_file_bytes"`
 	// EventsAccepted: Events accepted.
 	EventsAccepted uint64 `json:"events_accepted"`
@@ -108,9 +108,9 @@ type Stats struct {
 	WriteAmplification float64 `json:"wa_events"`
 	// WriteAmplificationBytes: Bytes written to media per byte accepted.
 	WriteAmplificationBytes float64 `json:"wa_bytes"`
-	// Flushes: Maintenance jobs that stored something.
+	// Flushes: Maintenance jobs that wrote rows to segments.
 	Flushes uint64 `json:"flushes"`
-	// Merges: Merges of late events, those of late runs included.
+	// Merges: Merges of late events, including merges of late runs.
 	Merges uint64 `json:"merges"`
 	// LogSyncs: Syncs of the log, since opening.
 	LogSyncs uint64 `json:"log_syncs"`
@@ -124,6 +124,6 @@ type Stats struct {
 	BlocksRead uint64 `json:"blocks_read"`
 	// BytesRead: Bytes read from segments, since opening.
 	BytesRead uint64 `json:"bytes_read"`
-	// DamagedParts: Damaged leaves and blocks met, since opening.
+	// DamagedParts: Damaged leaves and blocks found, since opening.
 	DamagedParts uint64 `json:"damaged_parts"`
 }

@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
                     offset: number,
                 };
                 let stream = StreamKey(number.unsigned_abs() << 61);
-                let _ = tables.place(stream, question, At::Any, Client::default());
+                let _ = tables.decide(stream, question, At::Any, Client::default());
             }
         }
     }

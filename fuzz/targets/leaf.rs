@@ -2,7 +2,7 @@
 //! that part of the whole.
 #![no_main]
 
-use headwater_codec::leaf::{EncodeHints, Leaf, encode_leaf};
+use headwater_codec::leaf::{EncodingCache, Leaf, encode_leaf};
 use headwater_fuzz::{
     CELLS_MAX, assert_same_rows, split_mode, with_leaf_checksum, without_empty_columns,
 };
@@ -41,7 +41,7 @@ fuzz_target!(|data: &[u8]| {
     assert_same_rows(&part, &rows.slice(from..to));
 
     let rows = without_empty_columns(&rows);
-    let again = encode_leaf(&rows, &mut EncodeHints::default());
+    let again = encode_leaf(&rows, &mut EncodingCache::default());
     let leaf = Leaf::open(again.into()).expect("a leaf that was just encoded");
     assert_same_rows(
         &leaf

@@ -2,7 +2,7 @@
 #![no_main]
 
 use headwater_fuzz::split_mode;
-use headwater_protocol::notice::{Follower, Heard, NodeVersion, Notice, NoticeKey, Sealed};
+use headwater_protocol::notice::{Follower, NodeVersion, Notice, NoticeKey, NoticeOutcome, Sealed};
 use libfuzzer_sys::fuzz_target;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let mut follower = Follower::new(Duration::from_secs(60));
     follower.link(true);
-    follower.asks();
+    follower.begin_query();
     let told = NodeVersion {
         identity: sealed.claims_identity(),
         incarnation: 1,
@@ -34,12 +34,15 @@ fuzz_target!(|data: &[u8]| {
         key: Some(key.public()),
     };
     follower.answered(Duration::from_secs(1), told);
-    let heard = follower.hear(&sealed);
+    let heard = follower.receive(&sealed);
     assert_eq!(
-        heard == Heard::Forged,
+        heard == NoticeOutcome::Forged,
         sealed.proven_by(&key.public()).is_none()
     );
-    if heard != Heard::Forged {
-        assert!(matches!(follower.hear(&sealed), Heard::Known | Heard::Late));
+    if heard != NoticeOutcome::Forged {
+        assert!(matches!(
+            follower.receive(&sealed),
+            NoticeOutcome::AlreadyKnown | NoticeOutcome::Late
+        ));
     }
 });

@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     if let Ok(ticket) = Ticket::decode(data) {
         assert_eq!(Ticket::decode(&ticket.encode()).as_ref(), Ok(&ticket));
-        let _ = ticket.holds_at(Timestamp::MAX);
-        let _ = ticket.holds_at(Timestamp::MIN);
+        let _ = ticket.is_valid_at(Timestamp::MAX);
+        let _ = ticket.is_valid_at(Timestamp::MIN);
     }
 });

@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(decode_definitions(&encode_definitions(&all)), Ok(all));
     }
     if let Ok(read) = decode(&file, 3) {
-        let behind = read.kept.journal.behind(0, 16);
+        let behind = read.state.journal.behind(0, 16);
         assert!(behind.events.len() <= 16);
     }
 });

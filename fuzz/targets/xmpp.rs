@@ -34,8 +34,8 @@ fn read(data: &[u8], size: usize) -> (Vec<Read>, Option<XmlError>) {
 
 fn look(stanza: &Element) {
     let _ = (
-        pubsub::told(stanza),
-        pubsub::kept(stanza),
+        pubsub::items_of_message(stanza),
+        pubsub::items_of_answer(stanza),
         pubsub::nodes_of(stanza),
     );
     let _ = (pubsub::affiliated(stanza), pubsub::differences(stanza));
@@ -44,7 +44,7 @@ fn look(stanza: &Element) {
     stanza.write("jabber:client", &mut text);
     let mut reader = Reader::new(Limits::default());
     reader.push(text.as_bytes());
-    assert!(matches!(reader.next(), Ok(Some(Read::Opened(_)))));
+    assert!(matches!(reader.next(), Ok(Some(Read::StreamStart(_)))));
     match reader.next() {
         Ok(Some(Read::Stanza(again))) => assert_eq!(&again, stanza),
         other => panic!("{other:?} of {text}"),
@@ -80,7 +80,7 @@ fuzz_target!(|data: &[u8]| {
     for piece in rest.split(|byte| *byte == 0) {
         let over = session.feed(piece).is_err();
         while let Some(happened) = session.next_happened() {
-            if happened == Happened::WantsTls {
+            if happened == Happened::NeedsTls {
                 assert!(is_clear);
                 session.secured();
                 is_clear = false;

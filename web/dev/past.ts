@@ -69,7 +69,7 @@ export class Snapshots {
         json(response, 200, { snapshots: this.all.map(shown), ended });
       } else if (op === "create_snapshot" && name !== undefined) {
         if (this.has(name)) {
-          const message = `snapshot \`${name}\` exists already: drop it first, or take another name`;
+          const message = `snapshot \`${name}\` already exists: drop it first, or choose another name`;
           json(response, 400, { code: "E_INVALID", message });
           return;
         }

@@ -67,7 +67,7 @@ export function sendReplay(
   if (text !== undefined && Number.isNaN(Number(text))) {
     response.statusCode = 400;
     response.setHeader("content-type", "application/json");
-    response.end(JSON.stringify({ code: "E_PARAMETER", message: `\`${text}\` is no such value` }));
+    response.end(JSON.stringify({ code: "E_PARAMETER", message: `\`${text}\` is not a value of the field` }));
     return;
   }
   const after = query.get("after")?.split("/")[0];

@@ -54,9 +54,9 @@ describe("an empty plot", () => {
     await page.goto(view(["weather,site=north.nosuch"]));
     await page.getByText("This stream has no field “nosuch”.").waitFor();
     await page.goto(view([NORTH, "justaword"]));
-    await page.getByText("“justaword” is no channel").waitFor();
+    await page.getByText("“justaword” is not a channel").waitFor();
     await page.getByRole("button", { name: "Leave it out" }).click();
-    await page.getByText("“justaword” is no channel").waitFor({ state: "detached" });
+    await page.getByText("“justaword” is not a channel").waitFor({ state: "detached" });
     await close();
   });
 });
@@ -210,7 +210,7 @@ test("a view relative to now moves on, stays relative in its link, and ends when
   await page.waitForFunction(() => /from=\d{19}&to=\d{19}/.test(location.hash));
   // From the form too.
   await page.locator(".range").click();
-  await page.getByRole("button", { name: "The last 1 h, moving on" }).click();
+  await page.getByRole("button", { name: "The last 1 h, following the newest data" }).click();
   await page.waitForFunction(() => location.hash.includes("from=now-1h&to=now"));
   expect(problems).toEqual([]);
   await close();

@@ -36,8 +36,13 @@ describe("before made-up data", () => {
     const { page, problems, close } = await open(browser, `${site.url}#/fleet`);
     const field = page.getByLabel("Stream", { exact: true });
     await field.fill("press-0000");
-    await page.keyboard.press("Enter");
-    await page.waitForFunction((name) => document.querySelector("input")?.value === name, SOUTH);
+    // Enter finds nothing before the streams are there.
+    await expect
+      .poll(async () => {
+        await field.press("Enter");
+        return field.inputValue();
+      })
+      .toBe(SOUTH);
     const map = page.getByRole("application");
     await map.locator(".cell.away").first().waitFor();
     await expect.poll(() => map.locator(".lane").count()).toBe(9);
@@ -49,7 +54,7 @@ describe("before made-up data", () => {
     // The cursor begins with the rows, at the bottom.
     await expect
       .poll(() => said.textContent())
-      .toMatch(/^Rows, .*not here: south cannot be reached since .* \(42 min\)$/);
+      .toMatch(/^Rows, .*not here: south has not been reachable since .* \(42 min\)$/);
     for (let k = 0; k < 3; k++) await page.keyboard.press("ArrowRight");
     await expect.poll(() => said.textContent()).toMatch(/^Rows, .*: here$/);
     await page.keyboard.press("ArrowUp");
@@ -59,7 +64,9 @@ describe("before made-up data", () => {
     if (!box) throw new Error("no map");
     await page.mouse.move(box.x + box.width / 2, box.y + 5);
     await expect.poll(() => said.textContent()).toMatch(/^Buckets of 18\.2 h, .*: here$/);
-    await expect.poll(() => page.locator(".presence-why").textContent()).toContain("buckets from 1.14 h on are wanted");
+    await expect
+      .poll(() => page.locator(".presence-why").textContent())
+      .toContain("buckets from 1.14 h on are subscribed");
     await shoot(page, "fleet-map");
     // The budget stands beside the edges.
     await expect.poll(() => page.locator("main").innerText()).toContain("85.8 MiB of 9.31 GiB a month");
@@ -87,7 +94,7 @@ describe("before made-up data", () => {
     await note.waitFor();
     await expect
       .poll(() => note.textContent())
-      .toMatch(/^Hatched: no finer values here\. south cannot be reached since .* \(42 min\)\.$/);
+      .toMatch(/^Hatched: no finer values here\. south has not been reachable since .* \(42 min\)\.$/);
     await settled(page);
     // The reachable one is drawn as ever, and nothing is said of it.
     expect((await drawnColumns(page, 0)).drawn).toBeGreaterThan(300);
@@ -157,7 +164,7 @@ test("a real cloud with summaries of an edge shows the overview, fetches rows, a
   await map.locator(".cell.elsewhere").first().waitFor();
   await expect
     .poll(() => fleet.page.locator(".presence-why").textContent())
-    .toContain("pump-7 has it and can be asked");
+    .toContain("pump-7 has it and is connected");
   await shoot(fleet.page, "server-fleet-map");
   expect(fleet.problems).toEqual([]);
 
@@ -180,10 +187,67 @@ test("a real cloud with summaries of an edge shows the overview, fetches rows, a
   const second = await open(browser, near(BigInt(told.from) + BigInt(away) * BigInt(told.every)));
   const note = second.page.locator(".away-note");
   await note.waitFor();
-  await expect.poll(() => note.textContent()).toMatch(/pump-7 cannot be reached since \d{4}-/);
+  await expect.poll(() => note.textContent()).toMatch(/pump-7 has not been reachable since \d{4}-/);
   await shoot(second.page, "server-away");
   await second.close();
   await fleet.close();
   await cloud.remove();
   await edge.remove();
 }, 120_000);
+
+test("a dispatcher's page draws streams of the edges of two clouds, and goes on when one cloud has ended", async () => {
+  const end = nowInstant() - 60_000_000_000n;
+  const clouds: Headwater[] = [];
+  const edges: Headwater[] = [];
+  for (const name of ["north", "south"]) {
+    const cloud = new Headwater();
+    const url = await cloud.start("--role", "cloud");
+    const asked = await fetch(new URL("api/v1/sync", url), {
+      method: "POST",
+      body: JSON.stringify({ op: "add_edge", edge: name, url }),
+    });
+    const { invitation } = (await asked.json()) as { invitation: string };
+    const edge = new Headwater();
+    edge.import(
+      Array.from(
+        { length: 20_000 },
+        (_, k) =>
+          `pump,id=${name} flow=${(10 + 4 * Math.sin(k / 900)).toFixed(6)} ${end - BigInt(20_000 - k) * 1_000_000_000n}`,
+      ),
+    );
+    edge.run(["join", invitation, "--db", edge.db]);
+    await edge.start("--role", "edge");
+    await expect
+      .poll(async () => JSON.stringify(await (await fetch(new URL("api/v1/sync", url))).json()), { timeout: 60_000 })
+      .toContain('"state":"current"');
+    clouds.push(cloud);
+    edges.push(edge);
+  }
+  const desk = new Headwater();
+  const url = await desk.start("--role", "dispatcher", "--dispatch-nodes", clouds.map((c) => c.url).join(","));
+  const streams = new URL("api/v1/streams?table=pump", url);
+  await expect
+    .poll(async () => await (await fetch(streams)).text(), { timeout: 60_000 })
+    .toMatch(/pump,id=north[^]*pump,id=south/);
+  const plots = ["north", "south"].map((name) => `c=${encodeURIComponent(`pump,id=${name}.flow`)}`).join("&");
+  const view = `${url}#/view?${plots}&from=${end - 18_000_000_000_000n}&to=${end}`;
+  const both = await open(browser, view);
+  await settled(both.page);
+  for (const plot of [0, 1]) {
+    await expect
+      .poll(async () => (await drawnColumns(both.page, plot)).drawn, { timeout: 30_000 })
+      .toBeGreaterThan(300);
+  }
+  expect(both.problems).toEqual([]);
+  await shoot(both.page, "server-dispatcher-two-clouds");
+  await both.close();
+
+  // Of the other cloud everything is drawn as before.
+  await clouds[1]?.stop();
+  const one = await open(browser, view);
+  await settled(one.page);
+  await expect.poll(async () => (await drawnColumns(one.page, 0)).drawn, { timeout: 30_000 }).toBeGreaterThan(300);
+  await shoot(one.page, "server-dispatcher-one-cloud");
+  await one.close();
+  for (const each of [desk, ...clouds, ...edges]) await each.remove();
+}, 180_000);

@@ -337,7 +337,7 @@ test("storage tells sizes, amplification, partitions and late data", async () =>
     "60 partitions",
     "mqtts://broker.example:8883",
     "E_TYPE",
-    "1 part of copies not in order and made again",
+    "1 part of copies damaged and rebuilt",
     "Newest partitions",
     "858 MiB",
     "2.00 GiB",

@@ -41,9 +41,9 @@ describe("before made-up data", () => {
     const panel = page.getByRole("region", { name: "Watches" });
     await panel.getByText("stopped").waitFor();
     await panel.getByRole("button", { name: /too hot/ }).click();
-    const told = panel.getByRole("status", { name: "What the watch tells" });
+    const told = panel.getByRole("status", { name: "Events of the watch" });
     // Two of nine are taken back.
-    await expect.poll(() => told.textContent(), { timeout: 10_000 }).toMatch(/5 matches, 2 taken back/);
+    await expect.poll(() => told.textContent(), { timeout: 10_000 }).toMatch(/5 matches, 2 retracted/);
     const bar = page.getByRole("group", { name: "Marks" });
     await expect.poll(() => bar.locator(".mark-title").textContent()).toBe("too hot");
     await expect.poll(() => bar.locator(".mark-count").textContent()).toBe("5");
@@ -54,7 +54,7 @@ describe("before made-up data", () => {
     await expect.poll(() => bar.locator(".mark-count").textContent()).toBe("5 of 5");
     await expect.poll(() => bar.locator(".mark-text").textContent()).toContain("site north, peak 37");
     await shoot(page, "watch");
-    await bar.getByRole("button", { name: "Take the marks away" }).click();
+    await bar.getByRole("button", { name: "Remove the marks" }).click();
     await bar.waitFor({ state: "detached" });
     await panel.getByRole("button", { name: "Mark on plots" }).click();
     await bar.waitFor();
@@ -74,12 +74,12 @@ describe("before made-up data", () => {
     const form = page.getByRole("form", { name: "Named snapshots" });
     await form.getByText("sunday ended").waitFor();
     await form.getByLabel("Name").fill("monday");
-    await form.getByRole("button", { name: "Keep this state" }).click();
-    await form.getByText("exists already").waitFor();
+    await form.getByRole("button", { name: "Create a snapshot" }).click();
+    await form.getByText("already exists").waitFor();
     await form.getByLabel("Name").fill("before & after");
-    await form.getByRole("button", { name: "Keep this state" }).click();
+    await form.getByRole("button", { name: "Create a snapshot" }).click();
     await shoot(page, "snapshots");
-    await form.getByRole("button", { name: "Look at before & after" }).click();
+    await form.getByRole("button", { name: "Show before & after" }).click();
     const bar = page.getByRole("group", { name: "Snapshot" });
     await bar.getByText("before & after").waitFor();
     await settled(page);
@@ -90,9 +90,9 @@ describe("before made-up data", () => {
     await page.keyboard.press("l");
     await menu.click();
     await form.getByRole("button", { name: "Drop before & after" }).click();
-    await form.getByRole("button", { name: "Really drop" }).click();
+    await form.getByRole("button", { name: "Confirm drop" }).click();
     await form.getByText("was dropped").waitFor();
-    await expect.poll(() => form.getByRole("button", { name: /^Look at/ }).count()).toBe(1);
+    await expect.poll(() => form.getByRole("button", { name: /^Show / }).count()).toBe(1);
     expect(problems.filter((problem) => !problem.includes("status of 400"))).toEqual([]);
     await close();
   });
@@ -157,7 +157,7 @@ describe("on the real server", () => {
     await page.getByRole("button", { name: "Watches" }).click();
     const panel = page.getByRole("region", { name: "Watches" });
     await panel.getByRole("button", { name: /high/ }).click();
-    const told = panel.getByRole("status", { name: "What the watch tells" });
+    const told = panel.getByRole("status", { name: "Events of the watch" });
     await expect.poll(() => told.textContent()).toBe("0 matches");
     await server.write([`pump,site=4\\ b flow=123 ${at(700)}`, `pump,site=4\\ b flow=1 ${at(701)}`]);
     await expect.poll(() => told.textContent(), { timeout: 30_000 }).toBe("1 matches");
@@ -167,7 +167,7 @@ describe("on the real server", () => {
     await shoot(page, "server-watch");
     // A late row takes it back.
     await server.write([`pump,site=4\\ b flow=2 ${at(700)}`]);
-    await expect.poll(() => told.textContent(), { timeout: 30_000 }).toBe("0 matches, 1 taken back");
+    await expect.poll(() => told.textContent(), { timeout: 30_000 }).toBe("0 matches, 1 retracted");
     await bar.waitFor({ state: "detached" });
     expect(problems).toEqual([]);
     await close();
@@ -179,8 +179,8 @@ describe("on the real server", () => {
     await page.getByRole("button", { name: "Snapshots" }).click();
     const form = page.getByRole("form", { name: "Named snapshots" });
     await form.getByLabel("Name").fill("then");
-    await form.getByRole("button", { name: "Keep this state" }).click();
-    await form.getByRole("button", { name: "Look at then" }).waitFor();
+    await form.getByRole("button", { name: "Create a snapshot" }).click();
+    await form.getByRole("button", { name: "Show then" }).waitFor();
     await page.keyboard.press("Escape");
     await server.write(Array.from({ length: 100 }, (_, k) => `pump,site=4\\ b flow=900 ${at(k)}`));
     const tiles: string[] = [];
@@ -188,7 +188,7 @@ describe("on the real server", () => {
       if (request.url().includes("api/v1/tiles")) tiles.push(request.url());
     });
     await page.getByRole("button", { name: "Snapshots" }).click();
-    await form.getByRole("button", { name: "Look at then" }).click();
+    await form.getByRole("button", { name: "Show then" }).click();
     await settled(page);
     await expect.poll(() => tiles.length).toBeGreaterThan(0);
     expect(tiles.every((url) => new URL(url).searchParams.get("snapshot") === "then")).toBe(true);

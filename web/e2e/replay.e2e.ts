@@ -24,7 +24,8 @@ afterAll(async () => {
 
 const rowsPlayed = async (page: Page): Promise<number> =>
   Number((await page.locator(".transport-rows").textContent())?.replace(/\D/g, ""));
-const seek = (page: Page): ReturnType<Page["getByRole"]> => page.getByRole("slider", { name: "Where the replay is" });
+const seek = (page: Page): ReturnType<Page["getByRole"]> =>
+  page.getByRole("slider", { name: "Position of the replay" });
 
 describe("before made-up data", () => {
   let site: Awaited<ReturnType<typeof serveMock>>;
@@ -91,7 +92,7 @@ describe("before made-up data", () => {
     await form.getByLabel("Comparison").selectOption(">");
     await form.getByLabel("Value", { exact: true }).fill("warm");
     await page.keyboard.press("Enter");
-    await form.getByText("`warm` is no such value").waitFor();
+    await form.getByText("`warm` is not a value").waitFor();
     await form.getByLabel("Value", { exact: true }).fill("31");
     await form.getByLabel("In all streams of weather").check();
     await form.getByRole("button", { name: "Find", exact: true }).click();
@@ -113,7 +114,7 @@ describe("before made-up data", () => {
     await settled(page);
     expect(state(page).view).toEqual(before);
     await shoot(page, "find");
-    await bar.getByRole("button", { name: "Take the marks away" }).click();
+    await bar.getByRole("button", { name: "Remove the marks" }).click();
     await bar.waitFor({ state: "detached" });
     expect(problems.filter((problem) => !problem.includes("status of 400"))).toEqual([]);
     await close();
@@ -210,7 +211,7 @@ describe("on the real server", () => {
     await form.getByLabel("Field").selectOption("code");
     await form.getByLabel("Value", { exact: true }).fill("101234");
     await page.keyboard.press("Enter");
-    await form.getByText("Nothing found.").waitFor();
+    await form.getByText("No matches.").waitFor();
     await form.getByLabel("In all streams of pump").check();
     await form.getByRole("button", { name: "Find", exact: true }).click();
     await page.locator(".mark-text").getByText("pump,site=5 code 101234").waitFor();

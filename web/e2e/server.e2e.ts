@@ -311,7 +311,7 @@ describe("when the server goes away", () => {
     await server.stop();
     for (let k = 0; k < 6; k++) await page.keyboard.press("w");
     await page.getByRole("alert").waitFor();
-    expect(await page.getByRole("alert").textContent()).toContain("The server does not answer");
+    expect(await page.getByRole("alert").textContent()).toContain("The server is not reachable");
     expect((await drawnColumns(page)).drawn).toBeGreaterThan(before.drawn * 0.9);
     await shoot(page, "server-gone");
     await server.start();
@@ -348,12 +348,12 @@ test("a server with tokens asks for one, and shows what it may read", async () =
   const token = guarded.token("room");
   const url = await guarded.start();
   const { page, problems, close } = await open(browser, url);
-  const dialog = page.getByRole("dialog", { name: "This server wants a token" });
+  const dialog = page.getByRole("dialog", { name: "This server requires a token" });
   await dialog.waitFor();
   await shoot(page, "token");
   await dialog.getByLabel("Token").fill("nonsense");
   await page.keyboard.press("Enter");
-  await dialog.getByText("is not known, or has been revoked").waitFor();
+  await dialog.getByText("is unknown or has been revoked").waitFor();
   await dialog.getByLabel("Token").fill(token);
   await page.keyboard.press("Enter");
   await page.locator(".plot").first().waitFor();

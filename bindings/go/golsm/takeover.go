@@ -87,7 +87,7 @@ func originals(commitlogPath, sstPath string) ([]original, error) {
 		}
 		tag, ok := fromBase58(entry.Name())
 		if !ok {
-			return nil, fmt.Errorf("golsm: %s is no file of this library: give the storage a folder of its own", path)
+			return nil, fmt.Errorf("golsm: %s is not a file of this library: give the storage a folder of its own", path)
 		}
 		files = append(files, original{path: path, tag: tag})
 	}

@@ -5,7 +5,7 @@
 
 use crate::arrow_columns;
 use crate::errors::{Outcome, Problem};
-use crate::input::{Field, Part, Source, Tag, Tags, Text};
+use crate::input::{Field, Source, TableRows, Tag, Tags, Text};
 use arrow_array::{Array, ArrayRef};
 use headwater::{FieldType, Value};
 use numpy::{PyReadonlyArray1, PyUntypedArrayMethods};
@@ -55,7 +55,7 @@ impl<'py> FieldData<'py> {
             "arrow" => FieldData::Arrow(arrow_columns::single(name, array)?),
             "string" => FieldData::Text(FieldType::String, objects(name, array, absent, true)?),
             "bytes" => FieldData::Text(FieldType::Bytes, objects(name, array, absent, false)?),
-            other => return Err(Problem::invalid(format!("a column of kind {other}"))),
+            other => return Err(Problem::invalid(format!("unknown column kind {other}"))),
         })
     }
 
@@ -169,7 +169,7 @@ impl<'py> Arrays<'py> {
                 return Ok(());
             }
             Err(Problem::invalid(format!(
-                "{what} `{name}` has {found} rows, time has {rows}: all must have as many"
+                "{what} `{name}` has {found} rows, time has {rows}: all must have the same length"
             )))
         };
         for ((name, _, _, _, absent), held) in fields.iter().zip(&held) {
@@ -194,7 +194,7 @@ impl<'py> Arrays<'py> {
     }
 
     /// The rows, borrowed.
-    pub(crate) fn part(&self, table: String, fixed: Tags) -> Outcome<Part<'_>> {
+    pub(crate) fn part(&self, table: String, fixed: Tags) -> Outcome<TableRows<'_>> {
         let mut fields = Vec::with_capacity(self.fields.len());
         for ((name, _, _, _, absent), held) in self.fields.iter().zip(&self.held) {
             fields.push(Field {
@@ -211,7 +211,7 @@ impl<'py> Arrays<'py> {
                 values: values.clone(),
             });
         }
-        Ok(Part {
+        Ok(TableRows {
             table,
             fixed,
             tags,

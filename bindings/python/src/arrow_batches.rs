@@ -4,7 +4,7 @@
 
 use crate::arrow_columns::{codes, each_text, text_type, times};
 use crate::errors::{Outcome, Problem};
-use crate::input::{Field, Part, Source, Tag, Tags};
+use crate::input::{Field, Source, TableRows, Tag, Tags};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use headwater::FieldType;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 pub(crate) fn tag(name: &str, array: &ArrayRef) -> Outcome<Tag<'static>> {
     if text_type(array.data_type()) != Some(FieldType::String) {
         return Err(Problem::invalid(format!(
-            "column `{name}` is of the Arrow type {}: a tag is a string or a dictionary of strings",
+            "column `{name}` has Arrow type {}: expected a string or a dictionary of strings for a tag",
             array.data_type()
         )));
     }
@@ -97,7 +97,7 @@ impl Roles {
         batch: &'a RecordBatch,
         table: &str,
         fixed: &Tags,
-    ) -> Outcome<Part<'a>> {
+    ) -> Outcome<TableRows<'a>> {
         let schema = batch.schema_ref();
         let name = |at: usize| schema.field(at).name();
         let tags: Vec<Tag<'a>> = self
@@ -110,7 +110,7 @@ impl Roles {
             source: Source::Arrow(batch.column(*at)),
             absent: None,
         });
-        Ok(Part {
+        Ok(TableRows {
             table: table.to_owned(),
             fixed: fixed.clone(),
             tags,

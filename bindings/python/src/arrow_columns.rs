@@ -26,7 +26,7 @@ pub(crate) fn reader(data: &Bound<'_, PyAny>) -> Outcome<ArrowArrayStreamReader>
     let capsule = data.call_method0("__arrow_c_stream__")?;
     let capsule = capsule
         .cast::<PyCapsule>()
-        .map_err(|_| Problem::invalid("`__arrow_c_stream__` gave no capsule"))?;
+        .map_err(|_| Problem::invalid("`__arrow_c_stream__` returned no capsule"))?;
     let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
     let stream = pointer.cast::<FFI_ArrowArrayStream>().as_ptr();
     // SAFETY: the capsule protocol says that a capsule of this name holds an `ArrowArrayStream`,
@@ -47,7 +47,7 @@ pub(crate) fn single(name: &str, data: &Bound<'_, PyAny>) -> Outcome<ArrayRef> {
             Ok(new_empty_array(schema.field(0).data_type()))
         }
         _ => Err(Problem::invalid(format!(
-            "field `{name}`: expected one Arrow column in one piece"
+            "field `{name}`: expected one Arrow column in one chunk"
         ))),
     }
 }
@@ -58,8 +58,7 @@ pub(crate) fn arrow(error: &ArrowError) -> Problem {
 }
 
 /// Supported types of fields, for messages.
-const TAKEN: &str =
-    "integers, floats, booleans, strings, binary, and dictionaries of strings or binary are taken";
+const TAKEN: &str = "integers, floats, booleans, strings, binary, and dictionaries of strings or binary are supported";
 
 /// Calls `$body` with `$t` as the type of a numeric array.
 macro_rules! numeric {
@@ -167,7 +166,7 @@ fn dictionary_codes<K: ArrowDictionaryKeyType>(array: &ArrayRef) -> Outcome<Vec<
             Some(key) => {
                 let key = arrow_buffer::ArrowNativeType::to_usize(key).filter(|k| *k < count);
                 let key = key.and_then(|k| i32::try_from(k).ok());
-                key.ok_or_else(|| Problem::invalid("a dictionary key beyond its dictionary"))?
+                key.ok_or_else(|| Problem::invalid("a dictionary key is out of range"))?
             }
         });
     }
@@ -213,7 +212,7 @@ fn var_bytes(name: &str, array: &ArrayRef) -> Outcome<VarBytes> {
     }
     if u32::try_from(total).is_err() {
         return Err(Problem::invalid(format!(
-            "field `{name}`: more than 4 GiB of text in one batch: write it in parts"
+            "field `{name}`: more than 4 GiB of text in one batch: split the write"
         )));
     }
     Ok(out)
@@ -245,7 +244,7 @@ pub(crate) fn column(name: &str, array: &ArrayRef, rows: Range<usize>) -> Outcom
             Some(_) => Values::Bytes(var_bytes(name, array)?),
             None => {
                 return Err(Problem::invalid(format!(
-                    "column `{name}` is of the Arrow type {other}: {TAKEN}"
+                    "column `{name}` has Arrow type {other}: {TAKEN}"
                 )));
             }
         },
@@ -296,7 +295,7 @@ pub(crate) fn times(name: &str, array: &ArrayRef) -> Outcome<Cow<'static, [i64]>
         DataType::Date64 => (slots::<Date64Type, i64>(array, |v| v), 1_000_000),
         other => {
             return Err(Problem::invalid(format!(
-                "column `{name}` is of the Arrow type {other}: expected timestamps, or integers of nanoseconds since 1970 UTC"
+                "column `{name}` has Arrow type {other}: expected timestamps, or integers of nanoseconds since 1970 UTC"
             )));
         }
     };
@@ -314,6 +313,6 @@ pub(crate) fn times(name: &str, array: &ArrayRef) -> Outcome<Cow<'static, [i64]>
 /// The column of values and presence; both have the right form already.
 pub(crate) fn from_parts(values: Values, presence: Option<Bitmap>) -> Outcome<Column> {
     Column::from_parts(values, presence).ok_or_else(|| {
-        Problem::invalid("a column with rows of two lengths, or text that is not UTF-8")
+        Problem::invalid("a column with inconsistent lengths, or text that is not UTF-8")
     })
 }

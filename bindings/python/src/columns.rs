@@ -291,7 +291,7 @@ impl RowsBuilder {
         for (field, column) in self.fields.iter_mut().zip(columns) {
             field.extend(column, rows.clone())?;
         }
-        let unknown = || internal("rows beyond those that there are");
+        let unknown = || internal("a row index is out of range");
         let streams = streams.get(rows.clone()).ok_or_else(unknown)?;
         for (at, tag) in self.tags.iter_mut().enumerate() {
             let code = |stream: &u32| {

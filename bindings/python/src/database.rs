@@ -7,7 +7,7 @@ use crate::ask;
 use crate::care::backup_report;
 use crate::errors::{Outcome, Problem};
 use crate::frame::Frame;
-use crate::input::Part;
+use crate::input::TableRows;
 use crate::input::Tags;
 use crate::named;
 use crate::options::{options, seconds};
@@ -94,7 +94,7 @@ impl Database {
         &self,
         py: Python<'_>,
         writer: &mut Writer,
-        part: &Part<'_>,
+        part: &TableRows<'_>,
         first_row: usize,
     ) -> Outcome<()> {
         let mut at = 0;
@@ -109,7 +109,7 @@ impl Database {
     fn write_part(
         &self,
         py: Python<'_>,
-        part: &Part<'_>,
+        part: &TableRows<'_>,
         options: WriteOptions,
     ) -> PyResult<Writer> {
         let mut writer = Writer::new(options, self.shared.batch_bytes_max);
@@ -148,7 +148,7 @@ fn told(py: Python<'_>, outcome: Outcome<()>, writer: &Writer) -> PyResult<()> {
         let error = PyErr::from(problem);
         if writer.accepted() > 0 {
             let note = format!(
-                "{} rows of this write were stored before; some more may have been",
+                "{} rows of this write were stored before the error; more may have been",
                 writer.accepted()
             );
             // If the note cannot be added, the error is unchanged.

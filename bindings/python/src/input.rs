@@ -109,7 +109,7 @@ fn text<'v>(
         total += value.len();
         if u32::try_from(total).is_err() {
             return Err(Problem::invalid(
-                "more than 4 GiB of text in one batch: write it in parts",
+                "more than 4 GiB of text in one batch: split the write",
             ));
         }
         out.push(&value);
@@ -153,7 +153,7 @@ impl Field<'_> {
                 for unit in trimmed(units) {
                     out.push(char::from_u32(*unit).ok_or_else(|| {
                         Problem::invalid(format!(
-                            "field `{}`, row {row}: U+{unit:04X} is no character that UTF-8 has",
+                            "field `{}`, row {row}: U+{unit:04X} cannot be encoded in UTF-8",
                             self.name
                         ))
                     })?);
@@ -190,7 +190,7 @@ pub(crate) struct Tag<'a> {
 }
 
 /// Rows of a table that are passed together.
-pub(crate) struct Part<'a> {
+pub(crate) struct TableRows<'a> {
     pub(crate) table: String,
     /// Tags of all rows.
     pub(crate) fixed: Vec<(String, String)>,
@@ -220,7 +220,7 @@ impl Origin {
     }
 }
 
-impl Part<'_> {
+impl TableRows<'_> {
     pub(crate) fn len(&self) -> usize {
         self.times.len()
     }

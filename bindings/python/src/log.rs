@@ -109,7 +109,12 @@ pub(crate) fn next_event(py: Python<'_>, seconds: f64) -> Option<(u32, String)> 
             .unwrap_or_else(PoisonError::into_inner);
         queue.events.pop_front().or_else(|| {
             let lost = std::mem::take(&mut queue.lost);
-            (lost > 0).then(|| (30, format!("{lost} messages were lost: they came too fast")))
+            (lost > 0).then(|| {
+                (
+                    30,
+                    format!("{lost} messages were dropped: they arrived too fast"),
+                )
+            })
         })
     })
 }

@@ -61,7 +61,7 @@ pub(crate) fn options(path: PathBuf, settings: Option<&Bound<'_, PyDict>>) -> Ou
         };
         let Some(setting) = Setting::by_field(field) else {
             return Err(Problem::invalid(format!(
-                "there is no setting {key:?}; see help(headwater.open)"
+                "unknown setting {key:?}; see help(headwater.open)"
             )));
         };
         let value = read(setting, &key, &value)?;

@@ -250,7 +250,9 @@ impl Plan {
         let steps = snapshot.replay_steps(spec, None)?;
         // Both are of one snapshot, and both in the order of names.
         if steps.stream_count() != self.streams.len() {
-            return Err(internal("a replay has other streams than its query"));
+            return Err(internal(
+                "a replay has streams that its query does not have",
+            ));
         }
         Ok(Source::Times(Box::new((steps, None))))
     }

@@ -89,7 +89,7 @@ impl Opened {
             Opened::Owner(db) => Ok(db),
             Opened::Reader(_) => Err(Problem::Own(
                 "read_only",
-                "the database was opened with read_only=True: nothing can be changed".to_owned(),
+                "the database is read-only: it was opened with read_only=True".to_owned(),
             )),
         }
     }

@@ -6,7 +6,7 @@
 //! batch.
 
 use crate::errors::{Outcome, Problem};
-use crate::input::{Origin, Part};
+use crate::input::{Origin, TableRows};
 use crate::shared::Shared;
 use headwater::{Batch, StreamRows, Ticket, Timestamp};
 use std::collections::VecDeque;
@@ -71,7 +71,7 @@ impl Writer {
     pub(crate) fn take(
         &mut self,
         shared: &Shared,
-        part: &Part<'_>,
+        part: &TableRows<'_>,
         mut rows: Range<usize>,
         first_row: usize,
     ) -> Outcome<usize> {
@@ -79,8 +79,7 @@ impl Writer {
         if self.bytes + bytes > self.bytes_max {
             if self.options.require_all || self.options.producer.is_some() {
                 return Err(Problem::invalid(format!(
-                    "the rows hold more than {} bytes, the most of one batch (batch_bytes_max), and with require_all or a producer \
-                     they must be one: write fewer at once, or open the database with a larger batch_bytes_max",
+                    "the rows exceed {} bytes, the maximum of one batch (batch_bytes_max), and require_all or a producer needs a single batch: write fewer rows at once, or open the database with a larger batch_bytes_max",
                     self.bytes_max
                 )));
             }

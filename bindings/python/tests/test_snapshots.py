@@ -82,7 +82,7 @@ def test_a_reader_reads_the_snapshots_of_the_owner(path: Path) -> None:
     with headwater.open(path, durability="written") as db:
         db.write("t", time=seconds(10), v=[1.0] * 10)
         db.create_snapshot("ten")
-        with pytest.raises(headwater.InvalidError, match="exists already"):
+        with pytest.raises(headwater.InvalidError, match="already exists"):
             db.create_snapshot("ten")
         with headwater.open(path, read_only=True) as reader:
             assert [s.name for s in reader.snapshots()] == ["ten"]

@@ -3,7 +3,7 @@
 //! Invariants: every query checks the rights; a client that may not see a stream cannot tell that
 //! it exists. Concurrency: called from any thread, also while a query runs.
 
-use crate::error::found;
+use crate::error::ok_if_found;
 use headwater::{FieldType, Result, Snapshot};
 use std::collections::BTreeSet;
 
@@ -18,6 +18,11 @@ pub trait Access: Send + Sync {
     /// Whether the client may create, change and drop this table. If so, the client sees the
     /// table's columns even while the table has no streams.
     fn manages(&self, table: &str) -> bool;
+
+    /// Whether the client may read everything, so that it may know the names of databases.
+    fn reads_everything(&self) -> bool {
+        false
+    }
 
     /// The id of the client's token; `None` if tokens are not in use.
     fn token(&self) -> Option<String> {
@@ -55,7 +60,7 @@ pub trait Access: Send + Sync {
         if !self.reads_some_of(table) {
             return Ok(None);
         }
-        let Some(mut known) = found(snapshot.fields(table))? else {
+        let Some(mut known) = ok_if_found(snapshot.fields(table))? else {
             return Ok(None);
         };
         if let Some(told) = self.fields(snapshot, table)? {
@@ -75,13 +80,13 @@ pub trait Access: Send + Sync {
 
     /// Whether the client may read anything at all. Otherwise every query is refused, even a query
     /// without a table.
-    fn asks(&self) -> bool {
+    fn may_query(&self) -> bool {
         true
     }
 
     /// Whether the client may write to some table whose name is longer than `beginning` and starts
     /// with it.
-    fn writes_some_behind(&self, beginning: &str) -> bool {
+    fn writes_some_with_prefix(&self, beginning: &str) -> bool {
         let _ = beginning;
         true
     }
@@ -111,6 +116,10 @@ impl Access for Unrestricted {
     }
 
     fn all(&self) -> bool {
+        true
+    }
+
+    fn reads_everything(&self) -> bool {
         true
     }
 }

@@ -3,7 +3,7 @@
 //! Concurrency: a [`Budget`] belongs to the one thread that executes the query; a [`CancelToken`]
 //! is shared with the client that waits for the answer.
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, QueryErrorKind, Result};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -69,14 +69,14 @@ impl Deadline {
     }
 
     /// # Errors
-    /// [`Kind::Timeout`] after the deadline.
+    /// [`QueryErrorKind::Timeout`] after the deadline.
     pub fn check(self) -> Result<()> {
         if self.0.is_none_or(|at| Instant::now() < at) {
             return Ok(());
         }
         Err(Error::new(
-            Kind::Timeout,
-            "the answer takes longer than a request may (setting request.timeout); ask for a shorter range",
+            QueryErrorKind::Timeout,
+            "the query takes longer than a request may (setting request.timeout); use a shorter range",
         ))
     }
 }
@@ -86,11 +86,11 @@ impl Deadline {
 /// Invariant: the reservations never exceed the total. Concurrency: called from any thread.
 #[derive(Debug)]
 pub struct Memory {
-    left: AtomicUsize,
+    available: AtomicUsize,
     /// Limit of one query, in bytes.
-    one: usize,
+    per_query: usize,
     /// Limit of all queries together, in bytes.
-    all: usize,
+    total: usize,
 }
 
 impl Memory {
@@ -103,25 +103,28 @@ impl Memory {
     /// assert!(budget.take_bytes(65 << 20).is_err());
     /// ```
     #[must_use]
-    pub fn new(one: usize, all: usize) -> Arc<Memory> {
+    pub fn new(one: usize, total: usize) -> Arc<Memory> {
         Arc::new(Memory {
-            left: AtomicUsize::new(all),
-            one: one.min(all),
-            all,
+            available: AtomicUsize::new(total),
+            per_query: one.min(total),
+            total,
         })
     }
 
-    fn take(&self, bytes: usize) -> bool {
+    fn reserve(&self, bytes: usize) -> bool {
         let less = |left: usize| left.checked_sub(bytes);
         let taken = self
-            .left
+            .available
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         taken.is_ok()
     }
 
-    fn give(&self, bytes: usize) {
-        let left = self.left.fetch_add(bytes, Ordering::AcqRel);
-        let is_reserved = self.all.checked_sub(left).is_some_and(|used| bytes <= used);
+    fn release(&self, bytes: usize) {
+        let left = self.available.fetch_add(bytes, Ordering::AcqRel);
+        let is_reserved = self
+            .total
+            .checked_sub(left)
+            .is_some_and(|used| bytes <= used);
         assert!(is_reserved, "memory that goes back was reserved");
     }
 }
@@ -157,8 +160,8 @@ impl Budget {
     /// Uses the limit of the shared memory instead of [`MEMORY_BYTES`].
     #[must_use]
     pub fn within(mut self, memory: &Arc<Memory>) -> Budget {
-        self.ceiling.set(memory.one);
-        self.limit = memory.one;
+        self.ceiling.set(memory.per_query);
+        self.limit = memory.per_query;
         self.shared = Some((Arc::clone(memory), Cell::new(0)));
         self
     }
@@ -168,7 +171,10 @@ impl Budget {
     pub fn check(&self) -> Result<()> {
         if self.cancel.is_cancelled() {
             // The client does not read the message.
-            return Err(Error::new(Kind::Cancelled, "the client went away"));
+            return Err(Error::new(
+                QueryErrorKind::Cancelled,
+                "the client disconnected",
+            ));
         }
         self.deadline.get().check()
     }
@@ -181,8 +187,8 @@ impl Budget {
     /// Counts memory in use.
     ///
     /// # Errors
-    /// [`Kind::Limit`] above the limit of the query, [`Kind::Busy`] when other queries use the
-    /// remaining memory.
+    /// [`QueryErrorKind::Limit`] above the limit of the query, [`QueryErrorKind::Busy`] when other
+    /// queries use the remaining memory.
     pub fn take_bytes(&self, bytes: usize) -> Result<()> {
         let used = self.used.get().saturating_add(bytes);
         if used > self.ceiling.get() {
@@ -192,12 +198,12 @@ impl Budget {
             && used > reserved.get()
         {
             let more = (used - reserved.get()).next_multiple_of(PIECE_BYTES);
-            if !memory.take(more) {
+            if !memory.reserve(more) {
                 return Err(Error::new(
-                    Kind::Busy,
+                    QueryErrorKind::Busy,
                     format!(
-                        "the questions under way keep all {} bytes that they may together (setting query.memory_all): ask again in a moment",
-                        memory.all
+                        "the running queries use all {} bytes that they may together (setting query.memory_all): retry in a moment",
+                        memory.total
                     ),
                 ));
             }
@@ -213,7 +219,7 @@ impl Budget {
             None => "",
         };
         Error::limit(format!(
-            "the answer, or what it is computed from, takes more than the {} bytes that one question may keep{setting}: ask for a shorter range, fewer fields, wider intervals, or set a LIMIT",
+            "the query needs more than the {} bytes of memory that one query may use{setting}: use a shorter range, fewer fields, wider intervals, or a LIMIT",
             self.limit
         ))
     }
@@ -225,7 +231,7 @@ impl Budget {
 
     /// Bytes in use.
     #[must_use]
-    pub fn bytes_kept(&self) -> usize {
+    pub fn bytes_in_use(&self) -> usize {
         self.used.get()
     }
 
@@ -262,7 +268,7 @@ impl Budget {
     ///
     /// # Errors
     /// As [`Budget::take_bytes`].
-    pub(crate) fn has_room_for(&self, count: usize) -> Result<()> {
+    pub(crate) fn check_fits(&self, count: usize) -> Result<()> {
         let before = self.used.get();
         self.take_values(count)?;
         self.used.set(before);
@@ -286,7 +292,7 @@ impl Budget {
 impl Drop for Budget {
     fn drop(&mut self) {
         if let Some((memory, reserved)) = &self.shared {
-            memory.give(reserved.get());
+            memory.release(reserved.get());
         }
     }
 }
@@ -302,9 +308,12 @@ mod tests {
         let budget = Budget::new(Deadline::NEVER, waiting.token());
         budget.check().unwrap();
         drop(waiting);
-        assert_eq!(budget.check().unwrap_err().kind(), Kind::Cancelled);
+        assert_eq!(
+            budget.check().unwrap_err().kind(),
+            QueryErrorKind::Cancelled
+        );
         let late = Budget::new(Deadline::after(Duration::ZERO), CancelToken::default());
-        assert_eq!(late.check().unwrap_err().kind(), Kind::Timeout);
+        assert_eq!(late.check().unwrap_err().kind(), QueryErrorKind::Timeout);
         late.renew(Deadline::NEVER);
         late.check().unwrap();
     }
@@ -315,40 +324,49 @@ mod tests {
         let question = || Budget::new(Deadline::NEVER, CancelToken::default()).within(&memory);
         let (one, other) = (question(), question());
         let error = one.take_bytes(6 * PIECE_BYTES + 1).unwrap_err();
-        assert_eq!(error.kind(), Kind::Limit);
+        assert_eq!(error.kind(), QueryErrorKind::Limit);
         assert!(error.message().contains("query.memory)"), "{error}");
         one.take_bytes(5 * PIECE_BYTES + 1).unwrap();
         let error = other.take_bytes(2 * PIECE_BYTES + 1).unwrap_err();
-        assert_eq!(error.kind(), Kind::Busy);
+        assert_eq!(error.kind(), QueryErrorKind::Busy);
         assert!(error.message().contains("query.memory_all"), "{error}");
         // A refused request reserves nothing.
         other.take_bytes(2 * PIECE_BYTES).unwrap();
         drop(one);
         other.take_bytes(4 * PIECE_BYTES).unwrap();
         drop(other);
-        assert_eq!(memory.left.load(Ordering::Relaxed), 8 * PIECE_BYTES);
+        assert_eq!(memory.available.load(Ordering::Relaxed), 8 * PIECE_BYTES);
     }
 
     #[test]
     fn values_and_streams_are_counted() {
         let budget = Budget::new(Deadline::NEVER, CancelToken::default());
         budget.take_bytes(MEMORY_BYTES).unwrap();
-        assert_eq!(budget.take_values(1).unwrap_err().kind(), Kind::Limit);
+        assert_eq!(
+            budget.take_values(1).unwrap_err().kind(),
+            QueryErrorKind::Limit
+        );
         budget.give_values(5);
         budget.take_values(5).unwrap();
         budget.give_values(9);
         budget.give_bytes(4_096);
-        let before = budget.bytes_kept();
+        let before = budget.bytes_in_use();
         budget.take_values(7).unwrap();
         budget.keep_only(before, 2).unwrap();
-        assert_eq!(budget.bytes_kept(), before + 2);
+        assert_eq!(budget.bytes_in_use(), before + 2);
         budget.cap(10);
-        assert_eq!(budget.take_bytes(11).unwrap_err().kind(), Kind::Limit);
+        assert_eq!(
+            budget.take_bytes(11).unwrap_err().kind(),
+            QueryErrorKind::Limit
+        );
         budget.uncap();
         budget.take_bytes(11).unwrap();
         let budget = Budget::new(Deadline::NEVER, CancelToken::default());
         let streams = (0..).take_while(|_| budget.take_stream().is_ok()).count();
         assert!(streams > 100_000, "{streams}");
-        assert_eq!(budget.take_stream().unwrap_err().kind(), Kind::Limit);
+        assert_eq!(
+            budget.take_stream().unwrap_err().kind(),
+            QueryErrorKind::Limit
+        );
     }
 }

@@ -7,7 +7,7 @@
 //! Invariants: a table is a measurement of exactly one database; a database that gets its name
 //! keeps its tables. Concurrency: names are plain data; their owner decides the order of changes.
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, QueryErrorKind, Result};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -158,7 +158,7 @@ impl Names {
             (1..=DATABASE_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control);
         if !is_name {
             return Err(Error::new(
-                Kind::Invalid,
+                QueryErrorKind::Invalid,
                 format!(
                     "{name:?} cannot be the name of a database: expected 1 to {DATABASE_BYTES_MAX} bytes without control characters"
                 ),
@@ -170,15 +170,15 @@ impl Names {
         }
         if name.contains(DOT) {
             return Err(Error::new(
-                Kind::Invalid,
+                QueryErrorKind::Invalid,
                 format!(
-                    "{name:?} cannot be the name of one more database, since a dot parts it from its measurements' names: take a name without one, or set write.databases = together"
+                    "{name:?} cannot be the name of another database, since a dot separates it from the names of measurements: use a name without a dot, or set write.databases = together"
                 ),
             ));
         }
         if self.others.len() + 1 >= DATABASES_MAX {
             return Err(Error::limit(format!(
-                "there are {DATABASES_MAX} databases, which is the most: drop some, or set write.databases = together"
+                "there are {DATABASES_MAX} databases, which is the maximum: drop some, or set write.databases = together"
             )));
         }
         self.others.insert(name.to_owned());
@@ -269,12 +269,17 @@ impl Names {
                     "names of databases of version {version}: this build reads version 1; use the Headwater version that wrote them"
                 ));
             }
-            None => return Err(format!("expected `{MAGIC}1` first")),
+            None => return Err(format!("line 1: expected `{MAGIC}1`")),
         }
         let mut names = match lines.next() {
             Some("together") => Names::together(),
             Some("apart") => Names::apart(),
-            other => return Err(format!("expected `together` or `apart`, found {other:?}")),
+            Some(other) => {
+                return Err(format!(
+                    "line 2: expected `together` or `apart`, found `{other}`"
+                ));
+            }
+            None => return Err("line 2: expected `together` or `apart`, found the end".to_owned()),
         };
         for line in lines {
             let (kind, name) = line.split_once(' ').unwrap_or((line, ""));
@@ -299,7 +304,10 @@ impl Names {
 
 /// The error for a database that does not exist, or that the client may not know of.
 pub(crate) fn not_found(asked: &str, why: &str) -> Error {
-    Error::new(Kind::NotFound, format!("database not found: {asked}{why}"))
+    Error::new(
+        QueryErrorKind::NotFound,
+        format!("database not found: {asked}{why}"),
+    )
 }
 
 #[cfg(test)]
@@ -331,7 +339,7 @@ mod tests {
         assert_eq!(names.measurement(&Space::Main, "yard."), Some("yard."));
         assert_eq!(names.shown("yard.a.b"), "a.b");
         let error = names.space(Some("other")).unwrap_err();
-        assert_eq!(error.kind(), Kind::NotFound);
+        assert_eq!(error.kind(), QueryErrorKind::NotFound);
         assert!(error.to_string().contains("database not found: other"));
     }
 
@@ -386,7 +394,10 @@ mod tests {
         for number in 0..DATABASES_MAX {
             names.add(&format!("db{number}")).unwrap();
         }
-        assert_eq!(names.add("one more").unwrap_err().kind(), Kind::Limit);
+        assert_eq!(
+            names.add("one more").unwrap_err().kind(),
+            QueryErrorKind::Limit
+        );
         names.add("db7").unwrap();
     }
 

@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Kind of a refusal, which tells the client how to react. Kinds are added, never removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum QueryErrorKind {
     /// The query is malformed, or uses something that does not exist in its language.
     Query,
     /// Part of the language, but not supported by this database.
@@ -41,43 +41,43 @@ pub enum Kind {
     Internal,
 }
 
-impl Kind {
+impl QueryErrorKind {
     /// Every kind.
-    pub const ALL: [Kind; 14] = [
-        Kind::Query,
-        Kind::Unsupported,
-        Kind::Access,
-        Kind::ReadOnly,
-        Kind::NotFound,
-        Kind::Invalid,
-        Kind::Limit,
-        Kind::Timeout,
-        Kind::Cancelled,
-        Kind::Busy,
-        Kind::Full,
-        Kind::Closed,
-        Kind::Elsewhere,
-        Kind::Internal,
+    pub const ALL: [QueryErrorKind; 14] = [
+        QueryErrorKind::Query,
+        QueryErrorKind::Unsupported,
+        QueryErrorKind::Access,
+        QueryErrorKind::ReadOnly,
+        QueryErrorKind::NotFound,
+        QueryErrorKind::Invalid,
+        QueryErrorKind::Limit,
+        QueryErrorKind::Timeout,
+        QueryErrorKind::Cancelled,
+        QueryErrorKind::Busy,
+        QueryErrorKind::Full,
+        QueryErrorKind::Closed,
+        QueryErrorKind::Elsewhere,
+        QueryErrorKind::Internal,
     ];
 
     /// The stable code, as every front end reports it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Kind::Query => "E_QUERY",
-            Kind::Unsupported => "E_UNSUPPORTED",
-            Kind::Access => "E_ACCESS",
-            Kind::ReadOnly => "E_READ_ONLY",
-            Kind::NotFound => "E_NOT_FOUND",
-            Kind::Invalid => "E_INVALID",
-            Kind::Limit => "E_LIMIT",
-            Kind::Timeout => "E_TIMEOUT",
-            Kind::Cancelled => "E_CANCELLED",
-            Kind::Busy => "E_BUSY",
-            Kind::Full => "E_FULL",
-            Kind::Closed => "E_CLOSED",
-            Kind::Elsewhere => "E_ELSEWHERE",
-            Kind::Internal => "E_INTERNAL",
+            QueryErrorKind::Query => "E_QUERY",
+            QueryErrorKind::Unsupported => "E_UNSUPPORTED",
+            QueryErrorKind::Access => "E_ACCESS",
+            QueryErrorKind::ReadOnly => "E_READ_ONLY",
+            QueryErrorKind::NotFound => "E_NOT_FOUND",
+            QueryErrorKind::Invalid => "E_INVALID",
+            QueryErrorKind::Limit => "E_LIMIT",
+            QueryErrorKind::Timeout => "E_TIMEOUT",
+            QueryErrorKind::Cancelled => "E_CANCELLED",
+            QueryErrorKind::Busy => "E_BUSY",
+            QueryErrorKind::Full => "E_FULL",
+            QueryErrorKind::Closed => "E_CLOSED",
+            QueryErrorKind::Elsewhere => "E_ELSEWHERE",
+            QueryErrorKind::Internal => "E_INTERNAL",
         }
     }
 
@@ -85,34 +85,34 @@ impl Kind {
     #[must_use]
     pub fn is_of_server(self) -> bool {
         match self {
-            Kind::Query
-            | Kind::Unsupported
-            | Kind::Access
-            | Kind::ReadOnly
-            | Kind::NotFound
-            | Kind::Invalid
-            | Kind::Limit => false,
-            Kind::Timeout
-            | Kind::Cancelled
-            | Kind::Busy
-            | Kind::Full
-            | Kind::Closed
-            | Kind::Elsewhere
-            | Kind::Internal => true,
+            QueryErrorKind::Query
+            | QueryErrorKind::Unsupported
+            | QueryErrorKind::Access
+            | QueryErrorKind::ReadOnly
+            | QueryErrorKind::NotFound
+            | QueryErrorKind::Invalid
+            | QueryErrorKind::Limit => false,
+            QueryErrorKind::Timeout
+            | QueryErrorKind::Cancelled
+            | QueryErrorKind::Busy
+            | QueryErrorKind::Full
+            | QueryErrorKind::Closed
+            | QueryErrorKind::Elsewhere
+            | QueryErrorKind::Internal => true,
         }
     }
 }
 
-impl From<ErrorKind> for Kind {
-    fn from(kind: ErrorKind) -> Kind {
+impl From<ErrorKind> for QueryErrorKind {
+    fn from(kind: ErrorKind) -> QueryErrorKind {
         match kind {
-            ErrorKind::Busy => Kind::Busy,
-            ErrorKind::Full => Kind::Full,
-            ErrorKind::Closed => Kind::Closed,
-            ErrorKind::Elsewhere => Kind::Elsewhere,
-            ErrorKind::NotFound => Kind::NotFound,
-            ErrorKind::Invalid => Kind::Invalid,
-            _ => Kind::Internal,
+            ErrorKind::Busy => QueryErrorKind::Busy,
+            ErrorKind::Full => QueryErrorKind::Full,
+            ErrorKind::Closed => QueryErrorKind::Closed,
+            ErrorKind::Elsewhere => QueryErrorKind::Elsewhere,
+            ErrorKind::NotFound => QueryErrorKind::NotFound,
+            ErrorKind::Invalid => QueryErrorKind::Invalid,
+            _ => QueryErrorKind::Internal,
         }
     }
 }
@@ -121,7 +121,7 @@ impl From<ErrorKind> for Kind {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
-    kind: Kind,
+    kind: QueryErrorKind,
     message: String,
     #[source]
     source: Option<headwater::Error>,
@@ -130,7 +130,7 @@ pub struct Error {
 impl Error {
     /// Creates an error of a kind.
     #[must_use]
-    pub fn new(kind: Kind, message: impl Into<String>) -> Error {
+    pub fn new(kind: QueryErrorKind, message: impl Into<String>) -> Error {
         Error {
             kind,
             message: message.into(),
@@ -140,17 +140,17 @@ impl Error {
 
     /// A malformed query.
     pub(crate) fn query(message: impl Into<String>) -> Error {
-        Error::new(Kind::Query, message)
+        Error::new(QueryErrorKind::Query, message)
     }
 
     /// An answer above a limit.
     pub(crate) fn limit(message: impl Into<String>) -> Error {
-        Error::new(Kind::Limit, message)
+        Error::new(QueryErrorKind::Limit, message)
     }
 
     /// Kind of the error.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> QueryErrorKind {
         self.kind
     }
 
@@ -175,7 +175,7 @@ impl From<headwater::Error> for Error {
 ///
 /// # Errors
 /// All errors except `not_found`.
-pub(crate) fn found<T>(result: headwater::Result<T>) -> headwater::Result<Option<T>> {
+pub(crate) fn ok_if_found<T>(result: headwater::Result<T>) -> headwater::Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -190,8 +190,11 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_code_of_its_own() {
-        let codes: BTreeSet<&str> = Kind::ALL.into_iter().map(Kind::as_str).collect();
-        assert_eq!(codes.len(), Kind::ALL.len());
+        let codes: BTreeSet<&str> = QueryErrorKind::ALL
+            .into_iter()
+            .map(QueryErrorKind::as_str)
+            .collect();
+        assert_eq!(codes.len(), QueryErrorKind::ALL.len());
         assert!(codes.iter().all(|code| code.starts_with("E_")));
     }
 }

@@ -18,7 +18,7 @@
 //! let snapshot = db.snapshot()?;
 //! let now = Timestamp::from_nanos(120_000_000_000);
 //! let evaluator = influxql::Evaluator::new(&snapshot, &Unrestricted, &budget, now);
-//! let answers = evaluator.ask("SELECT mean(pressure) FROM pumps GROUP BY id")?;
+//! let answers = evaluator.evaluate("SELECT mean(pressure) FROM pumps GROUP BY id")?;
 //! let json = influxql::json(&answers, influxql::Form::default());
 //! assert!(String::from_utf8(json).unwrap().contains("[[\"1970-01-01T00:00:00Z\",4.5]]"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -28,8 +28,9 @@
 //! chunks or rows checks the [`Budget`], so that a query ends at its deadline, when it is too
 //! large, and soon after its client disconnected; only streams that the client may read are
 //! visited. Concurrency: the calling thread executes the query, and may wait for the disk; callers
-//! with a runtime call from a thread for blocking work. Failure: an [`Error`] with a [`Kind`],
-//! whose code is stable. Pages: docs/http/influxql.md, docs/http/opentsdb.md, docs/aggregates.md.
+//! with a runtime call from a thread for blocking work. Failure: an [`Error`] with a
+//! [`QueryErrorKind`], whose code is stable. Pages: docs/http/influxql.md, docs/http/opentsdb.md,
+//! docs/aggregates.md.
 #![allow(
     clippy::disallowed_methods,
     reason = "its deadlines, measurements and files are of a process, not of a database"
@@ -49,6 +50,6 @@ mod windows;
 pub use access::{Access, Unrestricted};
 pub use budget::{Budget, CancelGuard, CancelToken, Deadline, MEMORY_BYTES, Memory};
 pub use databases::{DATABASE_BYTES_MAX, DATABASES_MAX, Databases, Names, Space};
-pub use error::{Error, Kind, Result};
+pub use error::{Error, QueryErrorKind, Result};
 pub use fold::{Bucket, Buckets, End, EndOf, EndValue, Fold, Meter};
 pub use windows::Windows;

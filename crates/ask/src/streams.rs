@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::budget::Budget;
-use crate::error::{Error, found};
+use crate::error::{Error, ok_if_found};
 use headwater::{ClosedRange, Snapshot, StreamName};
 
 /// Number of names that are checked together.
@@ -30,7 +30,7 @@ pub(crate) fn walk(
     let mut last: Option<StreamName> = None;
     loop {
         budget.check()?;
-        let page = found(snapshot.streams_after(table, last.as_ref(), NAMES_AT_ONCE))?;
+        let page = ok_if_found(snapshot.streams_after(table, last.as_ref(), NAMES_AT_ONCE))?;
         let Some(page) = page.filter(|p| !p.is_empty()) else {
             return Ok(());
         };
@@ -52,7 +52,7 @@ pub(crate) fn walk(
 /// # Errors
 /// Errors of the engine.
 pub(crate) fn extent(snapshot: &Snapshot, stream: &StreamName) -> Result<ClosedRange, Error> {
-    let Some(info) = found(snapshot.stream_info(stream))? else {
+    let Some(info) = ok_if_found(snapshot.stream_info(stream))? else {
         return Ok(ClosedRange::EMPTY);
     };
     Ok(match (info.first, info.last) {

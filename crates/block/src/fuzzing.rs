@@ -56,7 +56,7 @@ pub fn client(bytes: &[u8]) {
         name: "fuzz".to_owned(),
         size: SIZE,
     };
-    let mut stream = Said {
+    let mut stream = ScriptedClient {
         rest: bytes,
         answered: 0,
     };
@@ -98,18 +98,18 @@ fn requests(bytes: &[u8], size: u64, agreed: &Agreed) {
 }
 
 /// A client that has sent all its bytes, and receives every answer.
-struct Said<'a> {
+struct ScriptedClient<'a> {
     rest: &'a [u8],
     answered: usize,
 }
 
-impl Read for Said<'_> {
+impl Read for ScriptedClient<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.rest.read(buf)
     }
 }
 
-impl Write for Said<'_> {
+impl Write for ScriptedClient<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.answered += buf.len();
         Ok(buf.len())

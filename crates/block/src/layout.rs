@@ -39,7 +39,7 @@ impl Layout {
     }
 
     /// Whether the range is within the device.
-    pub(crate) fn holds(&self, offset: u64, length: u64) -> bool {
+    pub(crate) fn contains(&self, offset: u64, length: u64) -> bool {
         offset
             .checked_add(length)
             .is_some_and(|end| end <= self.size)
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn ranges_end_with_the_device() {
-        assert!(LAYOUT.holds(0, LAYOUT.size) && LAYOUT.holds(LAYOUT.size, 0));
-        assert!(!LAYOUT.holds(1, LAYOUT.size) && !LAYOUT.holds(u64::MAX, 2));
+        assert!(LAYOUT.contains(0, LAYOUT.size) && LAYOUT.contains(LAYOUT.size, 0));
+        assert!(!LAYOUT.contains(1, LAYOUT.size) && !LAYOUT.contains(u64::MAX, 2));
     }
 }

@@ -81,7 +81,7 @@ struct Shared {
 struct Connections {
     open: BTreeMap<u64, Socket>,
     /// Number of connections so far.
-    taken: u64,
+    accepted: u64,
     is_stopping: bool,
 }
 
@@ -119,7 +119,7 @@ impl Server {
         let acceptor = env.threads.spawn("nbd-accept", body);
         let Some(acceptor) = acceptor.map_err(not_listening)? else {
             return Err(BlockError::invalid(
-                "a block device is served by threads, and this runtime has none",
+                "serving a block device requires threads, and this runtime has none",
             ));
         };
         Ok(Server {
@@ -158,10 +158,10 @@ impl Server {
         };
         self.shared.connections.lock().is_stopping = true;
         if let Err(error) = self.listener.wake() {
-            tracing::warn!(%error, "the listener could not be woken");
+            tracing::warn!(%error, "cannot wake the listener");
         }
         if !acceptor.join() {
-            tracing::error!("the thread that takes connections panicked");
+            tracing::error!("the accept thread panicked");
         }
         let shut_down = |how| {
             for socket in self.shared.connections.lock().open.values() {
@@ -174,7 +174,7 @@ impl Server {
             .shared
             .wait_for_the_last(Some(self.shared.options.grace))
         {
-            tracing::warn!("connections were cut off that took no replies");
+            tracing::warn!("closed connections that did not read replies");
             shut_down(Shutdown::Both);
             self.shared.wait_for_the_last(None);
         }
@@ -198,15 +198,15 @@ impl Shared {
             match accepted {
                 Ok(socket) => {
                     if connections.open.len() >= self.options.connections_max {
-                        tracing::warn!("a connection was closed at once: there are too many");
+                        tracing::warn!("closed a new connection: too many connections");
                         continue;
                     }
-                    connections.taken += 1;
-                    let number = connections.taken;
+                    connections.accepted += 1;
+                    let number = connections.accepted;
                     match socket.try_clone() {
                         Ok(clone) => drop(connections.open.insert(number, clone)),
                         Err(error) => {
-                            tracing::warn!(%error, "a connection could not be taken");
+                            tracing::warn!(%error, "a connection could not be accepted");
                             continue;
                         }
                     }
@@ -215,7 +215,7 @@ impl Shared {
                 }
                 Err(error) => {
                     drop(connections);
-                    tracing::warn!(%error, "a connection could not be taken");
+                    tracing::warn!(%error, "a connection could not be accepted");
                     std::thread::sleep(REST);
                 }
             }
@@ -234,7 +234,7 @@ impl Shared {
             }
         });
         if let Err(error) = self.threads.spawn(&format!("nbd-{number}"), body) {
-            tracing::warn!(%error, "a connection got no thread");
+            tracing::warn!(%error, "cannot start a thread for a connection");
         }
     }
 
@@ -274,7 +274,7 @@ impl Drop for Open {
 impl Open {
     fn serve(&self, socket: Socket) -> io::Result<()> {
         let shared = &*self.shared;
-        let mut patient = Patient {
+        let mut patient = NegotiationStream {
             socket,
             clock: &*shared.clock,
             until: shared.clock.monotonic() + shared.options.negotiation,
@@ -315,13 +315,13 @@ impl Open {
 }
 
 /// A connection that must be done with its negotiation by some instant.
-struct Patient<'a> {
+struct NegotiationStream<'a> {
     socket: Socket,
     clock: &'a dyn Clock,
     until: Duration,
 }
 
-impl Patient<'_> {
+impl NegotiationStream<'_> {
     fn set_rest(&self) -> io::Result<()> {
         let rest = self.until.saturating_sub(self.clock.monotonic());
         if rest.is_zero() {
@@ -331,14 +331,14 @@ impl Patient<'_> {
     }
 }
 
-impl Read for Patient<'_> {
+impl Read for NegotiationStream<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.set_rest()?;
         self.socket.read(buf)
     }
 }
 
-impl Write for Patient<'_> {
+impl Write for NegotiationStream<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         self.set_rest()?;
         self.socket.write(buf)

@@ -32,7 +32,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Address, String> {
         let expected = || {
             format!(
-                "`{text}` is no address: expected unix:PATH or tcp:ADDRESS:PORT, for example unix:/run/headwater.sock or tcp:127.0.0.1:10809"
+                "`{text}` is not an address: expected unix:PATH or tcp:ADDRESS:PORT, for example unix:/run/headwater.sock or tcp:127.0.0.1:10809"
             )
         };
         match text.split_once(':').ok_or_else(expected)? {
@@ -41,7 +41,7 @@ impl FromStr for Address {
                 let address: SocketAddr = address.parse().map_err(|_| expected())?;
                 if !address.ip().is_loopback() {
                     return Err(format!(
-                        "{address} can be reached from other machines, and NBD asks nobody who he is: listen on 127.0.0.1, [::1] or a socket in the file system"
+                        "{address} is reachable from other machines, and NBD has no authentication: listen on 127.0.0.1, [::1] or a Unix socket"
                     ));
                 }
                 Ok(Address::Tcp(address))
@@ -83,7 +83,7 @@ impl Listener {
         match address {
             Address::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(address)?)),
             Address::Unix(path) => {
-                remove_left_over(path)?;
+                remove_stale(path)?;
                 Ok(Listener::Unix(private_listener(path)?, path.clone()))
             }
         }
@@ -164,7 +164,7 @@ fn private_listener(path: &Path) -> io::Result<UnixListener> {
 
 /// Removes the socket of a server that has ended. A socket in use, or a file of another type, is
 /// not removed: then listening fails.
-fn remove_left_over(path: &Path) -> io::Result<()> {
+fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
         return Ok(());
     };

@@ -5,7 +5,7 @@
 use crate::directory::Directory;
 use crate::error::BucketError;
 #[cfg(feature = "s3")]
-use crate::s3::{Credentials, S3, S3Place};
+use crate::s3::{Credentials, S3, S3Location};
 use crate::store::ObjectStore;
 use headwater_io::Clock;
 use std::path::PathBuf;
@@ -42,16 +42,16 @@ impl FromStr for Address {
         if let Some(path) = text.strip_prefix("file://") {
             return match path.starts_with('/') {
                 true => Ok(Address::Directory(PathBuf::from(path))),
-                false => Err(bad("the path does not begin at the root")),
+                false => Err(bad("the path is not absolute")),
             };
         }
         let rest = text
             .strip_prefix("s3://")
-            .ok_or_else(|| bad("the scheme is unknown"))?;
+            .ok_or_else(|| bad("unknown scheme"))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
         if bucket.is_empty() {
-            return Err(bad("there is no name of a bucket"));
+            return Err(bad("the bucket name is missing"));
         }
         let mut prefix = prefix.trim_matches('/').to_owned();
         if !prefix.is_empty() {
@@ -64,7 +64,7 @@ impl FromStr for Address {
                 Some(("region", value)) => region = Some(value.to_owned()),
                 Some(("style", "path")) => is_path_style = Some(true),
                 Some(("style", "host")) => is_path_style = Some(false),
-                _ => return Err(bad(&format!("`{part}` is unknown"))),
+                _ => return Err(bad(&format!("unknown option `{part}`"))),
             }
         }
         Ok(Address::S3 {
@@ -95,7 +95,7 @@ pub fn open_store(
         Address::S3 { bucket, .. } => {
             let _ = (variable, clock);
             Err(BucketError::invalid(format!(
-                "s3://{bucket}: this program was built without the protocol of S3 (the feature `s3`)"
+                "s3://{bucket}: this program was built without support for S3 (the feature `s3`)"
             )))
         }
         #[cfg(feature = "s3")]
@@ -109,7 +109,7 @@ pub fn open_store(
             let needed = |name: &str| {
                 variable(name).ok_or_else(|| {
                     BucketError::invalid(format!(
-                        "{name} is not in the environment: it says by whose right the bucket `{bucket}` is used"
+                        "the environment variable {name} is not set: it is needed to access the bucket `{bucket}`"
                     ))
                 })
             };
@@ -121,7 +121,7 @@ pub fn open_store(
             let region = region.clone().or_else(|| variable("AWS_REGION"));
             let region = region.unwrap_or_else(|| "us-east-1".to_owned());
             let endpoint = endpoint.clone().or_else(|| variable("AWS_ENDPOINT_URL"));
-            let place = S3Place {
+            let place = S3Location {
                 is_path_style: is_path_style.unwrap_or(endpoint.is_some()),
                 endpoint: endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com")),
                 region,
@@ -169,6 +169,6 @@ mod tests {
         let clock = Arc::new(SystemClock::new());
         let refused = open_store(&address, &|_| None, clock).unwrap_err();
         assert_eq!(refused.kind().code(), "E_BUCKET");
-        assert!(refused.to_string().starts_with("AWS_ACCESS_KEY_ID"));
+        assert!(refused.to_string().contains("AWS_ACCESS_KEY_ID"));
     }
 }

@@ -95,7 +95,7 @@ impl Collector {
     }
 
     /// Next request to the store. Pass the answer to [`Collector::take`].
-    pub fn ask(&mut self) -> Option<Request> {
+    pub fn next_request(&mut self) -> Option<Request> {
         if self.is_asking {
             return None;
         }
@@ -190,7 +190,7 @@ impl Collector {
             true => Phase::Failed(BucketError::new(
                 BucketErrorKind::Unreachable,
                 format!(
-                    "{}: it changes faster than garbage can be collected; try again later",
+                    "{}: the group changes faster than garbage can be collected; try again later",
                     head_key(self.group)
                 ),
             )),

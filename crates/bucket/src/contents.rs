@@ -21,12 +21,12 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Extent {
     pack: u64,
     range: Range,
-    place: PackLocation,
+    location: PackLocation,
 }
 
 /// A present range, and the extent with its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
+struct PresentRange {
     range: Range,
     piece: Extent,
 }
@@ -40,7 +40,7 @@ struct CopyExtents {
     present: Vec<Range>,
     /// Locations of the present ranges, by segment, disjoint. A range that is not present any more
     /// is removed: if it is put again, its bytes may differ.
-    parts: BTreeMap<u64, Vec<Part>>,
+    parts: BTreeMap<u64, Vec<PresentRange>>,
 }
 
 /// Contents of the packs of a head.
@@ -59,7 +59,7 @@ pub struct Restored {
 }
 
 /// Receives the ranges of a copy as it is read back.
-pub type Each<'a, E> = dyn FnMut(Range, &[u8]) -> Result<(), E> + 'a;
+pub type RangeReceiver<'a, E> = dyn FnMut(Range, &[u8]) -> Result<(), E> + 'a;
 
 /// Subtracts ranges from others; both sorted by segment and offset, and disjoint.
 #[must_use]
@@ -109,28 +109,32 @@ fn common(a: Range, b: Range) -> Option<Range> {
 }
 
 /// Parts that are in ranges.
-fn inside(parts: &[Part], ranges: &[Range]) -> Vec<Part> {
+fn inside(parts: &[PresentRange], ranges: &[Range]) -> Vec<PresentRange> {
     let both = parts.iter().flat_map(|part| {
         let found = ranges.iter().filter(|r| r.segment == part.range.segment);
         found.filter_map(|range| {
             let range = common(part.range, *range)?;
-            Some(Part { range, ..*part })
+            Some(PresentRange { range, ..*part })
         })
     });
-    let mut both: Vec<Part> = both.collect();
+    let mut both: Vec<PresentRange> = both.collect();
     both.sort_unstable_by_key(|part| part.range);
     both
 }
 
 /// Replaces parts of a segment by an extent.
-fn put_over(parts: &mut Vec<Part>, piece: Extent) {
+fn put_over(parts: &mut Vec<PresentRange>, piece: Extent) {
     let mut left = Vec::new();
     for part in parts.drain(..) {
         let mut ranges = Vec::new();
         without(part.range, piece.range, &mut ranges);
-        left.extend(ranges.into_iter().map(|range| Part { range, ..part }));
+        left.extend(
+            ranges
+                .into_iter()
+                .map(|range| PresentRange { range, ..part }),
+        );
     }
-    left.push(Part {
+    left.push(PresentRange {
         range: piece.range,
         piece,
     });
@@ -139,7 +143,7 @@ fn put_over(parts: &mut Vec<Part>, piece: Extent) {
 
 impl CopyExtents {
     /// Locations of a range, by offset; and the parts without a location.
-    fn find(&self, range: Range) -> (Vec<Part>, Vec<Range>) {
+    fn find(&self, range: Range) -> (Vec<PresentRange>, Vec<Range>) {
         let parts = self.parts.get(&range.segment);
         let found = inside(parts.map_or(&[], Vec::as_slice), &[range]);
         let here: Vec<Range> = found.iter().map(|part| part.range).collect();
@@ -171,7 +175,7 @@ impl Contents {
             let piece = Extent {
                 pack,
                 range: *range,
-                place: *place,
+                location: *place,
             };
             put_over(parts.entry(range.segment).or_default(), piece);
         }
@@ -201,7 +205,7 @@ impl Contents {
 
     /// Present ranges of a copy that still have to be put: those in no pack of its history.
     #[must_use]
-    pub fn lacks(&self, name: &str, history: u64, present: &[Range]) -> Vec<Range> {
+    pub fn missing_ranges(&self, name: &str, history: u64, present: &[Range]) -> Vec<Range> {
         match self.copies.get(name).filter(|c| c.history == history) {
             None => present.to_vec(),
             Some(holding) => {
@@ -213,7 +217,13 @@ impl Contents {
 
     /// Whether the packs already have this description and these ranges of a copy.
     #[must_use]
-    pub fn says(&self, name: &str, history: u64, description: &[u8], present: &[Range]) -> bool {
+    pub fn includes(
+        &self,
+        name: &str,
+        history: u64,
+        description: &[u8],
+        present: &[Range],
+    ) -> bool {
         self.copies.get(name).is_some_and(|known| {
             let place = known.description.1;
             known.history == history
@@ -263,8 +273,8 @@ impl Contents {
             if !is_so {
                 return Err(BucketError::damaged(
                     &head_key(head.group),
-                    "packs that hold what the head says of each copy",
-                    format_args!("something else of `{name}`"),
+                    "packs that match the head's entry of each copy",
+                    format_args!("different contents of `{name}`"),
                 ));
             }
         }
@@ -281,7 +291,7 @@ impl Contents {
         store: &dyn ObjectStore,
         head: &Head,
         name: &str,
-        each: &mut Each<'_, E>,
+        each: &mut RangeReceiver<'_, E>,
     ) -> Result<Option<Restored>, E> {
         let Some(holding) = self.copies.get(name) else {
             return Ok(None);
@@ -294,7 +304,7 @@ impl Contents {
             if let Some(lacking) = lacking.first() {
                 let damaged = BucketError::damaged(
                     &head_key(head.group),
-                    "packs that hold all that is present",
+                    "packs with all present ranges",
                     format_args!(
                         "no bytes of `{name}` at {} of segment {}",
                         lacking.offset, lacking.segment
@@ -304,9 +314,9 @@ impl Contents {
             }
             for part in parts {
                 let skipped = part.range.offset - part.piece.range.offset;
-                let bytes = reader.read(part.piece.pack, &part.piece.place)?;
+                let bytes = reader.read(part.piece.pack, &part.piece.location)?;
                 let bytes = cut(bytes, skipped, part.range.bytes).ok_or_else(|| {
-                    BucketError::damaged(name, "a piece as long as its range", "a shorter one")
+                    BucketError::damaged(name, "a piece as long as its range", "a shorter piece")
                 })?;
                 each(part.range, bytes)?;
             }
@@ -349,7 +359,7 @@ impl<'a> Reader<'a> {
     fn read(&mut self, pack: u64, place: &PackLocation) -> Result<&[u8], BucketError> {
         let head = head_key(self.head.group);
         let entry = self.head.pack(pack).ok_or_else(|| {
-            BucketError::damaged(&head, "a pack that is used", format_args!("none of {pack}"))
+            BucketError::damaged(&head, "an existing pack", format_args!("no pack {pack}"))
         })?;
         let key = pack_key(self.head.group, entry.epoch, entry.id);
         if !self.packs.contains_key(&pack) {
@@ -357,7 +367,7 @@ impl<'a> Reader<'a> {
                 (self.packs, self.bytes) = (BTreeMap::new(), 0);
             }
             let found = self.store.get(&key)?;
-            let found = found.ok_or_else(|| BucketError::gone(&key))?.bytes;
+            let found = found.ok_or_else(|| BucketError::superseded(&key))?.bytes;
             self.bytes += found.len();
             self.packs.insert(pack, found);
         }
@@ -367,8 +377,8 @@ impl<'a> Reader<'a> {
             Some(found) if crc32c(found) == place.crc => Ok(found),
             _ => Err(BucketError::damaged(
                 &key,
-                "the bytes that were put",
-                format_args!("others at {}", place.at),
+                "the bytes that were uploaded",
+                format_args!("other bytes at {}", place.at),
             )),
         }
     }
@@ -383,9 +393,9 @@ fn read_index(
     let len = u64::from(pack.index_bytes);
     let from = pack.bytes.saturating_sub(len);
     let found = store.get_range(&key, from, len)?;
-    let found = found.ok_or_else(|| BucketError::gone(&key))?;
+    let found = found.ok_or_else(|| BucketError::superseded(&key))?;
     let index = PackIndex::decode(&found);
-    let index = index.map_err(|e| BucketError::damaged(&key, e.expected, "something else"))?;
+    let index = index.map_err(|e| BucketError::damaged(&key, e.expected, "other bytes"))?;
     let is_inside = |place: &PackLocation| place.at.saturating_add(place.bytes) <= from;
     let are_inside = index.entries.iter().all(|entry| {
         let mut pieces = entry.pieces.iter().map(|(_, place)| place);
@@ -396,7 +406,7 @@ fn read_index(
         false => Err(BucketError::damaged(
             &key,
             "pieces before the index",
-            "one behind its beginning",
+            "a piece after the start of the index",
         )),
     }
 }
@@ -417,13 +427,13 @@ pub fn read_head(store: &dyn ObjectStore, group: u32) -> Result<Option<(Head, Et
 pub(crate) fn decode_head(group: u32, bytes: &[u8]) -> Result<Head, BucketError> {
     let key = head_key(group);
     let head = Head::decode(bytes);
-    let head = head.map_err(|e| BucketError::damaged(&key, e.expected, "something else"))?;
+    let head = head.map_err(|e| BucketError::damaged(&key, e.expected, "other bytes"))?;
     match head.group == group {
         true => Ok(head),
         false => Err(BucketError::damaged(
             &key,
             "the head of its group",
-            format_args!("that of group {}", head.group),
+            format_args!("the head of group {}", head.group),
         )),
     }
 }
@@ -444,7 +454,9 @@ pub fn read_group(
             return Ok(None);
         };
         match Contents::load(store, &head) {
-            Err(error) if error.kind() == BucketErrorKind::Gone && tries < TRIES => tries += 1,
+            Err(error) if error.kind() == BucketErrorKind::Superseded && tries < TRIES => {
+                tries += 1
+            }
             loaded => return Ok(Some((head, etag, loaded?))),
         }
     }

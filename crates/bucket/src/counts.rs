@@ -45,7 +45,14 @@ pub struct DayCounts {
 pub struct Counted<S> {
     store: S,
     clock: Arc<dyn Clock>,
-    days: Mutex<BTreeMap<i64, DayCounts>>,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    days: BTreeMap<i64, DayCounts>,
+    /// Of all days, also those that are forgotten.
+    total: DayCounts,
 }
 
 impl<S: ObjectStore> Counted<S> {
@@ -55,34 +62,25 @@ impl<S: ObjectStore> Counted<S> {
         Counted {
             store,
             clock,
-            days: Mutex::default(),
+            counts: Mutex::default(),
         }
     }
 
     /// Counts by day, since 1970 UTC, the newest last.
     #[must_use]
     pub fn days(&self) -> Vec<(i64, DayCounts)> {
-        let days = self.days.lock();
-        days.iter().map(|(day, counts)| (*day, *counts)).collect()
+        let counts = self.counts.lock();
+        counts
+            .days
+            .iter()
+            .map(|(day, of_day)| (*day, *of_day))
+            .collect()
     }
 
     /// Since it was made.
     #[must_use]
     pub fn total(&self) -> DayCounts {
-        let mut total = DayCounts::default();
-        for (_, day) in self.days() {
-            for (sum, of_day) in [
-                (&mut total.get, day.get),
-                (&mut total.put, day.put),
-                (&mut total.list, day.list),
-                (&mut total.delete, day.delete),
-            ] {
-                sum.requests += of_day.requests;
-                sum.failures += of_day.failures;
-                sum.bytes += of_day.bytes;
-            }
-        }
-        total
+        self.counts.lock().total
     }
 
     fn count<T>(
@@ -92,12 +90,15 @@ impl<S: ObjectStore> Counted<S> {
         bytes: impl FnOnce(&T) -> u64,
     ) -> Result<T, StoreFailure> {
         let day = self.clock.now().as_nanos().div_euclid(DAY_NANOS);
-        let mut days = self.days.lock();
-        let counts = kind(days.entry(day).or_default());
-        counts.requests += 1;
-        match &answered {
-            Ok(answer) => counts.bytes += bytes(answer),
-            Err(_) => counts.failures += 1,
+        let (bytes, failures) = match &answered {
+            Ok(answer) => (bytes(answer), 0),
+            Err(_) => (0, 1),
+        };
+        let Counts { days, total } = &mut *self.counts.lock();
+        for counts in [kind(days.entry(day).or_default()), kind(total)] {
+            counts.requests += 1;
+            counts.failures += failures;
+            counts.bytes += bytes;
         }
         while days.len() > DAYS_MAX {
             days.pop_first();

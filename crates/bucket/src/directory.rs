@@ -54,7 +54,7 @@ impl Directory {
         match key.split('/').all(is_plain) {
             true => Ok(self.root.join(key)),
             false => Err(StoreFailure::lasting(format!(
-                "{key}: expected a key of parts that are not empty and do not begin with a dot"
+                "{key}: expected a key whose parts are not empty and do not begin with a dot"
             ))),
         }
     }

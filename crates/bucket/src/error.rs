@@ -18,7 +18,7 @@ pub enum BucketErrorKind {
     /// The bytes in the bucket are not the bytes that were put.
     Damaged,
     /// A pack of the head was deleted, since there is a newer head: read that.
-    Gone,
+    Superseded,
     /// Another node has the group now.
     Lost,
 }
@@ -32,7 +32,7 @@ impl BucketErrorKind {
             BucketErrorKind::Unreachable => "E_BUCKET_UNREACHABLE",
             BucketErrorKind::Denied => "E_BUCKET_DENIED",
             BucketErrorKind::Damaged => "E_BUCKET_DAMAGED",
-            BucketErrorKind::Gone => "E_BUCKET_GONE",
+            BucketErrorKind::Superseded => "E_BUCKET_GONE",
             BucketErrorKind::Lost => "E_BUCKET_LOST",
         }
     }
@@ -63,15 +63,17 @@ impl BucketError {
         BucketError::new(
             BucketErrorKind::Damaged,
             format!(
-                "{key}: expected {expected}, found {found}; the object is not what was put there: bring it back from a version or a replica of the bucket"
+                "{key}: expected {expected}, found {found}; the object differs from what was uploaded: restore it from a version or a replica of the bucket"
             ),
         )
     }
 
-    pub(crate) fn gone(key: &str) -> BucketError {
+    pub(crate) fn superseded(key: &str) -> BucketError {
         BucketError::new(
-            BucketErrorKind::Gone,
-            format!("{key} is gone: there is a newer head of its group, which is to be read first"),
+            BucketErrorKind::Superseded,
+            format!(
+                "{key} no longer exists: there is a newer head of its group, which must be read first"
+            ),
         )
     }
 

@@ -131,17 +131,17 @@ impl Head {
         let body = checked(bytes, "checksum of a head")?;
         let mut cursor = Cursor::new(body);
         if cursor.take(MAGIC.len(), "a head")? != MAGIC {
-            return Err(cursor.fail("HWHEAD at the beginning"));
+            return Err(cursor.expected("HWHEAD at the beginning"));
         }
         if cursor.u8("version of a head")? != VERSION {
-            return Err(cursor.fail("version 1 of a head"));
+            return Err(cursor.expected("version 1 of a head"));
         }
         let group = cursor.u32("group")?;
         let commit = cursor.u64("commit")?;
         let nonce = cursor.u64("nonce")?;
         let (epoch, min_epoch) = (cursor.u64("epoch")?, cursor.u64("least epoch")?);
         if min_epoch > epoch {
-            return Err(cursor.fail("a least epoch that is not above the epoch"));
+            return Err(cursor.expected("a least epoch that does not exceed the epoch"));
         }
         let lease = Lease {
             node: cursor.u64("node")?,
@@ -207,7 +207,7 @@ pub(crate) fn checked<'a>(
     let found = split.and_then(|at| bytes.split_at_checked(at));
     match found {
         Some((body, crc)) if crc == crc32c(body).to_le_bytes() => Ok(body),
-        _ => Err(Cursor::new(bytes).fail(expected)),
+        _ => Err(Cursor::new(bytes).expected(expected)),
     }
 }
 
@@ -231,7 +231,7 @@ fn packs(
             .is_none_or(|before| before.number < pack.number);
         let fits = u64::from(pack.index_bytes) <= pack.bytes && pack.epoch <= epoch;
         if !rises || !fits || pack.number >= next_pack {
-            return Err(cursor.fail("packs by their numbers, below the next one"));
+            return Err(cursor.expected("packs in ascending order, below the next number"));
         }
         packs.push(pack);
     }
@@ -239,7 +239,7 @@ fn packs(
 }
 
 fn small(number: u64, cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
-    u32::try_from(number).map_err(|_| cursor.fail("a number below 2^32"))
+    u32::try_from(number).map_err(|_| cursor.expected("a number below 2^32"))
 }
 
 fn copies(
@@ -261,7 +261,7 @@ fn copies(
             .is_none_or(|(before, _)| *before < name);
         let is_there = packs.binary_search_by_key(&copy.pack, |p| p.number).is_ok();
         if !rises || !is_there {
-            return Err(cursor.fail("copies by their names, in packs that count"));
+            return Err(cursor.expected("copies in order of their names, in listed packs"));
         }
         copies.insert(name, copy);
     }

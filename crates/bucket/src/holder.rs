@@ -25,11 +25,11 @@ use std::time::Duration;
 
 /// The first wait after a failure; each further one is twice as long.
 const WAIT_FIRST: Duration = Duration::from_millis(100);
-const WAIT_MOST: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A node that may hold a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Me {
+pub struct Member {
     /// A number by chance, of this start of it.
     pub node: u64,
     /// Name of the node.
@@ -44,7 +44,7 @@ pub struct Change {
     /// New packs, in their order.
     pub packs: Vec<Pack>,
     /// Removed copies.
-    pub gone: Vec<String>,
+    pub removed: Vec<String>,
     /// Numbers of the packs without valid content.
     pub dropped: BTreeSet<u64>,
 }
@@ -81,13 +81,13 @@ impl Sending {
 #[derive(Clone, Debug, Default)]
 struct Committing {
     packs: Vec<Sending>,
-    gone: Vec<String>,
+    removed: Vec<String>,
     dropped: BTreeSet<u64>,
 }
 
 /// Purpose of a put of the head.
 #[derive(Clone, Debug)]
-enum Why {
+enum PutPurpose {
     Take,
     /// Renewal during an upload, which continues afterwards.
     Renew(Option<Committing>),
@@ -98,7 +98,7 @@ enum Why {
 /// A head in flight.
 #[derive(Clone, Debug)]
 struct Attempt {
-    why: Why,
+    why: PutPurpose,
     head: Head,
     bytes: Arc<[u8]>,
     /// Version to be replaced; `None` = there must be no head.
@@ -123,7 +123,7 @@ enum Phase {
 
 /// Which head was there when, of another node.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct ObservedHead {
     nonce: u64,
     since: Duration,
 }
@@ -131,14 +131,14 @@ struct Seen {
 /// A node that holds a group, or waits until it may.
 #[derive(Debug)]
 pub struct Holder {
-    me: Me,
+    me: Member,
     group: u32,
     chance: Arc<dyn Chance>,
     phase: Phase,
-    known: Option<(Head, Etag)>,
-    seen: Option<Seen>,
+    head: Option<(Head, Etag)>,
+    observed: Option<ObservedHead>,
     /// End of the lease by its own clock.
-    held_until: Duration,
+    lease_until: Duration,
     renew_at: Duration,
     not_before: Duration,
     failures: u32,
@@ -148,7 +148,7 @@ pub struct Holder {
     uploading: Option<(u64, u64)>,
     upload_not_before: Duration,
     upload_failures: u32,
-    wants_to_go: bool,
+    is_releasing: bool,
     committed: Option<Committed>,
     has_lost: bool,
 }
@@ -156,15 +156,15 @@ pub struct Holder {
 impl Holder {
     /// Creates a node that waits for a group.
     #[must_use]
-    pub fn new(me: Me, group: u32, chance: Arc<dyn Chance>) -> Holder {
+    pub fn new(me: Member, group: u32, chance: Arc<dyn Chance>) -> Holder {
         Holder {
             me,
             group,
             chance,
             phase: Phase::Away,
-            known: None,
-            seen: None,
-            held_until: Duration::ZERO,
+            head: None,
+            observed: None,
+            lease_until: Duration::ZERO,
             renew_at: Duration::ZERO,
             not_before: Duration::ZERO,
             failures: 0,
@@ -173,7 +173,7 @@ impl Holder {
             uploading: None,
             upload_not_before: Duration::ZERO,
             upload_failures: 0,
-            wants_to_go: false,
+            is_releasing: false,
             committed: None,
             has_lost: false,
         }
@@ -185,27 +185,27 @@ impl Holder {
 
     /// Whether the node holds the group, by its own clock.
     #[must_use]
-    pub fn is_holding(&self, now: Now) -> bool {
+    pub fn has_lease(&self, now: Now) -> bool {
         let holds = match &self.phase {
             Phase::Holding | Phase::Uploading(_) => true,
             Phase::Putting(attempt) | Phase::ReadingBack(attempt) => {
-                !matches!(attempt.why, Why::Take)
+                !matches!(attempt.why, PutPurpose::Take)
             }
             Phase::Away | Phase::Done | Phase::Failed(_) => false,
         };
-        holds && now.monotonic < self.held_until
+        holds && now.monotonic < self.lease_until
     }
 
     /// True when a change may be [committed](Holder::commit).
     #[must_use]
     pub fn is_ready(&self, now: Now) -> bool {
-        matches!(self.phase, Phase::Holding) && self.is_holding(now) && !self.wants_to_go
+        matches!(self.phase, Phase::Holding) && self.has_lease(now) && !self.is_releasing
     }
 
     /// The head that the node knows, if it has ever had the lease of the group.
     #[must_use]
     pub fn head(&self) -> Option<&Head> {
-        self.known.as_ref().map(|(head, _)| head)
+        self.head.as_ref().map(|(head, _)| head)
     }
 
     /// True once after the group was lost: uncommitted changes are not carried out.
@@ -256,7 +256,7 @@ impl Holder {
         });
         let committing = Committing {
             packs: packs.collect(),
-            gone: change.gone,
+            removed: change.removed,
             dropped: change.dropped,
         };
         self.phase = Phase::Uploading(committing);
@@ -265,7 +265,7 @@ impl Holder {
 
     /// Releases the lease as soon as no request is in flight, so that another node need not wait.
     pub fn give_back(&mut self) {
-        self.wants_to_go = true;
+        self.is_releasing = true;
         if matches!(self.phase, Phase::Away) && !self.is_asking {
             self.phase = Phase::Done;
         }
@@ -276,7 +276,7 @@ impl Holder {
         match &mut self.phase {
             Phase::Uploading(committing) => Some(committing),
             Phase::Putting(attempt) | Phase::ReadingBack(attempt) => match &mut attempt.why {
-                Why::Renew(committing) => committing.as_mut(),
+                PutPurpose::Renew(committing) => committing.as_mut(),
                 _ => None,
             },
             _ => None,
@@ -285,7 +285,7 @@ impl Holder {
 
     /// Next pack to put, if any. Pass the answer to [`Holder::take_pack`].
     pub fn next_pack(&mut self, now: Now) -> Option<Request> {
-        let may = now.monotonic >= self.upload_not_before && now.monotonic < self.held_until;
+        let may = now.monotonic >= self.upload_not_before && now.monotonic < self.lease_until;
         if self.uploading.is_some() || !may {
             return None;
         }
@@ -348,11 +348,11 @@ impl Holder {
 
     /// Advances the phase if no answer is awaited.
     fn turn(&mut self, now: Now) {
-        let has_right = now.monotonic < self.held_until;
+        let has_right = now.monotonic < self.lease_until;
         let puts = match &self.phase {
             Phase::Holding | Phase::Uploading(_) => true,
             // A sent put may have been carried out: its result is resolved first.
-            Phase::Putting(attempt) => !matches!(attempt.why, Why::Take),
+            Phase::Putting(attempt) => !matches!(attempt.why, PutPurpose::Take),
             _ => false,
         };
         if puts && !has_right {
@@ -360,17 +360,19 @@ impl Holder {
             return;
         }
         match &self.phase {
-            Phase::Holding if self.wants_to_go => self.put(now, Why::GiveBack),
-            Phase::Holding if now.monotonic >= self.renew_at => self.put(now, Why::Renew(None)),
+            Phase::Holding if self.is_releasing => self.put(now, PutPurpose::GiveBack),
+            Phase::Holding if now.monotonic >= self.renew_at => {
+                self.put(now, PutPurpose::Renew(None))
+            }
             Phase::Uploading(committing) if committing.packs.iter().all(|p| p.is_there) => {
                 let committing = committing.clone();
-                self.put(now, Why::Commit(committing));
+                self.put(now, PutPurpose::Commit(committing));
             }
             Phase::Uploading(committing) if now.monotonic >= self.renew_at => {
                 let committing = committing.clone();
-                self.put(now, Why::Renew(Some(committing)));
+                self.put(now, PutPurpose::Renew(Some(committing)));
             }
-            Phase::Away if self.wants_to_go => self.phase = Phase::Done,
+            Phase::Away if self.is_releasing => self.phase = Phase::Done,
             _ => {}
         }
     }
@@ -378,13 +380,13 @@ impl Holder {
     fn lose(&mut self) {
         self.has_lost = true;
         self.committed = None;
-        self.held_until = Duration::ZERO;
+        self.lease_until = Duration::ZERO;
         self.phase = Phase::Away;
     }
 
     /// Puts the successor of the known head.
-    fn put(&mut self, now: Now, why: Why) {
-        let Some((before, etag)) = self.known.clone() else {
+    fn put(&mut self, now: Now, why: PutPurpose) {
+        let Some((before, etag)) = self.head.clone() else {
             return;
         };
         let head = self.following(now, &before, &why);
@@ -410,16 +412,16 @@ impl Holder {
         }
     }
 
-    fn following(&self, now: Now, before: &Head, why: &Why) -> Head {
+    fn following(&self, now: Now, before: &Head, why: &PutPurpose) -> Head {
         let mut head = before.clone();
         head.commit += 1;
         head.nonce = self.chance.next_u64();
         head.lease = self.lease(now);
         match why {
-            Why::Renew(_) => {}
-            Why::Take => head.epoch += 1,
-            Why::GiveBack => (head.lease.millis, head.lease.until) = (0, now.wall),
-            Why::Commit(committing) => committing.apply(&mut head),
+            PutPurpose::Renew(_) => {}
+            PutPurpose::Take => head.epoch += 1,
+            PutPurpose::GiveBack => (head.lease.millis, head.lease.until) = (0, now.wall),
+            PutPurpose::Commit(committing) => committing.apply(&mut head),
         }
         assert!(head.follows(before), "a head that may follow is put");
         head
@@ -457,13 +459,13 @@ impl Holder {
     fn pause(&self, failures: u32) -> Duration {
         let wait = WAIT_FIRST.saturating_mul(1 << failures.min(10));
         // A lease is not slept away.
-        wait.min(WAIT_MOST).min(self.length() / 8)
+        wait.min(WAIT_MAX).min(self.length() / 8)
     }
 
     /// Whether another node holds the group: it does as long as its heads change.
     fn looked(&mut self, now: Now, found: Option<Object>) -> Phase {
         let Some(object) = found else {
-            return match &self.known {
+            return match &self.head {
                 // A head that existed does not vanish by itself.
                 Some(_) => Phase::Failed(vanished(self.group)),
                 None => self.create(now),
@@ -473,14 +475,14 @@ impl Holder {
             Ok(head) => head,
             Err(error) => return Phase::Failed(error),
         };
-        let seen = match self.seen {
+        let seen = match self.observed {
             Some(seen) if seen.nonce == head.nonce => seen,
-            _ => Seen {
+            _ => ObservedHead {
                 nonce: head.nonce,
                 since: now.monotonic,
             },
         };
-        self.seen = Some(seen);
+        self.observed = Some(seen);
         let free_at = seen.since + head.lease.length();
         let is_free = head.lease.node == self.me.node || now.monotonic >= free_at;
         if !is_free {
@@ -488,9 +490,9 @@ impl Holder {
             self.not_before = (now.monotonic + look_again).min(free_at);
             return Phase::Away;
         }
-        let next = self.following(now, &head, &Why::Take);
+        let next = self.following(now, &head, &PutPurpose::Take);
         Phase::Putting(Box::new(Attempt {
-            why: Why::Take,
+            why: PutPurpose::Take,
             bytes: next.encode().into(),
             head: next,
             expected: Some(object.etag),
@@ -512,7 +514,7 @@ impl Holder {
             copies: BTreeMap::new(),
         };
         Phase::Putting(Box::new(Attempt {
-            why: Why::Take,
+            why: PutPurpose::Take,
             bytes: head.encode().into(),
             head,
             expected: None,
@@ -522,18 +524,18 @@ impl Holder {
 
     fn has_put(&mut self, attempt: Attempt, etag: Etag) -> Phase {
         let sent = attempt.sent.unwrap_or_default();
-        self.held_until = sent + self.length();
+        self.lease_until = sent + self.length();
         self.renew_at = sent + self.length() / 3;
         let head = attempt.head;
-        self.known = Some((head.clone(), etag));
+        self.head = Some((head.clone(), etag));
         match attempt.why {
-            Why::GiveBack => {
-                self.held_until = Duration::ZERO;
+            PutPurpose::GiveBack => {
+                self.lease_until = Duration::ZERO;
                 return Phase::Done;
             }
-            Why::Take | Why::Renew(None) => {}
-            Why::Renew(Some(committing)) => return Phase::Uploading(committing),
-            Why::Commit(committing) => {
+            PutPurpose::Take | PutPurpose::Renew(None) => {}
+            PutPurpose::Renew(Some(committing)) => return Phase::Uploading(committing),
+            PutPurpose::Commit(committing) => {
                 let numbers = committing.numbers(&head);
                 let indexes = committing.packs.into_iter().map(|pack| pack.index);
                 self.committed = Some(Committed {
@@ -565,20 +567,20 @@ impl Holder {
         }
         let is_mine = head.lease.node == self.me.node
             && head.lease.millis > 0
-            && now.monotonic < self.held_until;
+            && now.monotonic < self.lease_until;
         match attempt.why {
-            Why::Take => Phase::Away,
+            PutPurpose::Take => Phase::Away,
             // Another node collects garbage, and raised the epoch for it.
-            Why::Commit(committing) | Why::Renew(Some(committing)) if is_mine => {
+            PutPurpose::Commit(committing) | PutPurpose::Renew(Some(committing)) if is_mine => {
                 let again = committing.born_again(&head, &*self.chance);
-                self.known = Some((head, object.etag));
+                self.head = Some((head, object.etag));
                 Phase::Uploading(again)
             }
-            Why::Renew(None) | Why::GiveBack if is_mine => {
-                self.known = Some((head, object.etag));
+            PutPurpose::Renew(None) | PutPurpose::GiveBack if is_mine => {
+                self.head = Some((head, object.etag));
                 Phase::Holding
             }
-            Why::Renew(_) | Why::Commit(_) | Why::GiveBack => {
+            PutPurpose::Renew(_) | PutPurpose::Commit(_) | PutPurpose::GiveBack => {
                 self.lose();
                 Phase::Away
             }
@@ -597,7 +599,7 @@ impl Committing {
     }
 
     fn apply(&self, head: &mut Head) {
-        for name in &self.gone {
+        for name in &self.removed {
             head.copies.remove(name);
         }
         for pack in &self.packs {
@@ -641,7 +643,7 @@ fn vanished(group: u32) -> BucketError {
     BucketError::new(
         BucketErrorKind::Damaged,
         format!(
-            "{}: it was there and is gone; nothing of Headwater deletes it: bring it back from a version of the bucket",
+            "{}: the object was removed, and not by Headwater: restore it from a version of the bucket",
             head_key(group)
         ),
     )

@@ -50,7 +50,7 @@ fn weight(node: u64, group: u32) -> u64 {
 /// Node to which a group belongs, of the live nodes (rendezvous hashing): when a node joins or
 /// leaves, only its own groups move. `None` without nodes.
 #[must_use]
-pub fn place(group: u32, live: &[u64]) -> Option<u64> {
+pub fn node_of(group: u32, live: &[u64]) -> Option<u64> {
     let by_weight = |node: &&u64| (weight(**node, group), **node);
     live.iter().max_by_key(by_weight).copied()
 }
@@ -81,13 +81,13 @@ mod tests {
         let nodes = [11, 22, 33, 44, 55];
         let mut had = [0_u32; 5];
         for group in 0..1000 {
-            let owner = place(group, &nodes).unwrap();
+            let owner = node_of(group, &nodes).unwrap();
             had[nodes.iter().position(|n| *n == owner).unwrap()] += 1;
             let without: Vec<u64> = nodes.iter().copied().filter(|n| *n != 33).collect();
-            let then = place(group, &without).unwrap();
+            let then = node_of(group, &without).unwrap();
             assert!(then == owner || owner == 33);
         }
         assert!(had.iter().all(|n| (120..=280).contains(n)), "{had:?}");
-        assert_eq!(place(1, &[]), None);
+        assert_eq!(node_of(1, &[]), None);
     }
 }

@@ -31,7 +31,7 @@ mod store;
 
 pub use address::{Address, open_store};
 pub use collect::{Collected, Collector};
-pub use contents::{Contents, Each, Restored, read_group, read_head, without_ranges};
+pub use contents::{Contents, RangeReceiver, Restored, read_group, read_head, without_ranges};
 pub use counts::{Counted, DayCounts, KindCounts};
 pub use directory::Directory;
 pub use error::{BucketError, BucketErrorKind};
@@ -39,12 +39,12 @@ pub use head::{CopyEntry, Head, Lease, PackEntry};
 /// Environment that supplies clocks and random numbers.
 pub use headwater_io::Env;
 pub use headwater_types::Now;
-pub use holder::{Change, Committed, Holder, Me};
-pub use keys::{head_key, pack_key, pack_of_key, packs_prefix, place};
+pub use holder::{Change, Committed, Holder, Member};
+pub use keys::{head_key, node_of, pack_key, pack_of_key, packs_prefix};
 pub use memory::{Careless, Faults, Faulty, Memory};
 pub use pack::{Addition, IndexEntry, Pack, PackIndex, PackLocation, Range};
 #[cfg(feature = "s3")]
-pub use s3::{Credentials, S3, S3Place};
+pub use s3::{Credentials, S3, S3Location};
 pub use store::{
     Answer, Etag, Listed, Object, ObjectStore, Page, Put, Request, StoreFailure, carry_out,
 };

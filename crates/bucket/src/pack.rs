@@ -165,7 +165,7 @@ impl PackIndex {
             out.put_prefixed(entry.name.as_bytes());
             out.put_u64(entry.history);
             out.put_varint(entry.state);
-            put_place(&entry.description, &mut out);
+            put_location(&entry.description, &mut out);
             out.put_varint(wide(entry.present.len()));
             for range in &entry.present {
                 put_range(range, &mut out);
@@ -173,7 +173,7 @@ impl PackIndex {
             out.put_varint(wide(entry.pieces.len()));
             for (range, place) in &entry.pieces {
                 put_range(range, &mut out);
-                put_place(place, &mut out);
+                put_location(place, &mut out);
             }
         }
         let crc = crc32c(&out);
@@ -188,10 +188,10 @@ impl PackIndex {
     pub fn decode(bytes: &[u8]) -> Result<PackIndex, DecodeError> {
         let mut cursor = Cursor::new(checked(bytes, "checksum of an index")?);
         if cursor.take(INDEX_MAGIC.len(), "an index")? != INDEX_MAGIC {
-            return Err(cursor.fail("HWINDX at the beginning"));
+            return Err(cursor.expected("HWINDX at the beginning"));
         }
         if cursor.u8("version of an index")? != VERSION {
-            return Err(cursor.fail("version 1 of an index"));
+            return Err(cursor.expected("version 1 of an index"));
         }
         let count = cursor.varint_up_to(wide(cursor.remaining()), "number of copies")?;
         let mut entries: Vec<IndexEntry> = Vec::new();
@@ -201,7 +201,7 @@ impl PackIndex {
                 .last()
                 .is_some_and(|before| before.name >= entry.name)
             {
-                return Err(cursor.fail("copies by their names"));
+                return Err(cursor.expected("copies in order of their names"));
             }
             entries.push(entry);
         }
@@ -216,7 +216,7 @@ fn put_range(range: &Range, out: &mut Vec<u8>) {
     out.put_varint(range.bytes);
 }
 
-fn put_place(place: &PackLocation, out: &mut Vec<u8>) {
+fn put_location(place: &PackLocation, out: &mut Vec<u8>) {
     out.put_varint(place.at);
     out.put_varint(place.bytes);
     out.put_u32(place.crc);
@@ -229,19 +229,19 @@ fn range(cursor: &mut Cursor<'_>) -> Result<Range, DecodeError> {
         bytes: cursor.varint("length of a range")?,
     };
     if range.bytes == 0 || range.offset.checked_add(range.bytes).is_none() {
-        return Err(cursor.fail("a range that holds something and ends below 2^64"));
+        return Err(cursor.expected("a range that is not empty and ends below 2^64"));
     }
     Ok(range)
 }
 
-fn place(cursor: &mut Cursor<'_>) -> Result<PackLocation, DecodeError> {
+fn decode_location(cursor: &mut Cursor<'_>) -> Result<PackLocation, DecodeError> {
     let place = PackLocation {
-        at: cursor.varint("place in a pack")?,
+        at: cursor.varint("offset in a pack")?,
         bytes: cursor.varint("length in a pack")?,
         crc: cursor.u32("checksum of a piece")?,
     };
     if place.at.checked_add(place.bytes).is_none() {
-        return Err(cursor.fail("a place that ends below 2^64"));
+        return Err(cursor.expected("a location that ends below 2^64"));
     }
     Ok(place)
 }
@@ -250,7 +250,7 @@ fn entry(cursor: &mut Cursor<'_>) -> Result<IndexEntry, DecodeError> {
     let name = cursor.text("name of a copy")?.to_owned();
     let history = cursor.u64("history of a copy")?;
     let state = cursor.varint("state of a copy")?;
-    let description = place(cursor)?;
+    let description = decode_location(cursor)?;
     let count = cursor.varint_up_to(wide(cursor.remaining()), "number of ranges")?;
     let mut present: Vec<Range> = Vec::new();
     for _ in 0..count {
@@ -260,16 +260,16 @@ fn entry(cursor: &mut Cursor<'_>) -> Result<IndexEntry, DecodeError> {
                 || (before.segment == range.segment && before.end() <= range.offset)
         });
         if !is_behind {
-            return Err(cursor.fail("ranges by segment and offset, apart"));
+            return Err(cursor.expected("ranges in order of segment and offset that do not touch"));
         }
         present.push(range);
     }
     let count = cursor.varint_up_to(wide(cursor.remaining()), "number of pieces")?;
     let mut pieces = Vec::new();
     for _ in 0..count {
-        let (range, place) = (range(cursor)?, place(cursor)?);
+        let (range, place) = (range(cursor)?, decode_location(cursor)?);
         if range.bytes != place.bytes {
-            return Err(cursor.fail("a piece as long as its range"));
+            return Err(cursor.expected("a piece as long as its range"));
         }
         pieces.push((range, place));
     }

@@ -31,7 +31,7 @@ const SLOWEST: u64 = 1 << 20;
 /// Bytes of a body, at the most.
 const BODY_MAX: u64 = 1 << 30;
 /// Maximum length in bytes of a server's error text that is passed on.
-const SAID_MAX: usize = 200;
+const ERROR_TEXT_MAX: usize = 200;
 
 /// Account of the requests.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl fmt::Debug for Credentials {
 
 /// Where a bucket is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct S3Place {
+pub struct S3Location {
     /// `https://s3.eu-central-1.amazonaws.com`, `http://127.0.0.1:9000`.
     pub endpoint: String,
     /// The region, which is signed.
@@ -87,7 +87,7 @@ impl S3 {
     /// # Errors
     /// `invalid` for an invalid address, or when the system trusts no certificates.
     pub fn new(
-        place: &S3Place,
+        place: &S3Location,
         credentials: &Credentials,
         clock: Arc<dyn Clock>,
     ) -> Result<S3, BucketError> {
@@ -98,7 +98,7 @@ impl S3 {
             ))
         };
         let endpoint = place.endpoint.parse();
-        let endpoint = endpoint.map_err(|_| bad(&"it is no address"))?;
+        let endpoint = endpoint.map_err(|_| bad(&"it is not an address"))?;
         let style = if place.is_path_style {
             UrlStyle::Path
         } else {
@@ -210,7 +210,7 @@ impl S3 {
         let parsed = ListObjectsV2::parse_response(&body);
         parsed.map_err(|e| {
             StoreFailure::passing(format!(
-                "{prefix}: what the bucket lists cannot be read: {e}"
+                "{prefix}: cannot parse the listing of the bucket: {e}"
             ))
         })
     }
@@ -218,10 +218,10 @@ impl S3 {
 
 /// Answer for a missing object, or an error for a missing bucket.
 fn missing(key: &str, answer: Response<Body>) -> Result<Option<Object>, StoreFailure> {
-    let text = said(answer);
+    let text = error_body(answer);
     match text.contains("NoSuchBucket") {
         true => Err(StoreFailure::lasting(format!(
-            "{key}: there is no such bucket; it is to be made first ({text})"
+            "{key}: the bucket does not exist: create it first ({text})"
         ))),
         false => Ok(None),
     }
@@ -239,10 +239,10 @@ fn within(bytes: u64) -> Duration {
 }
 
 fn no_answer(key: &str, error: &ureq::Error) -> StoreFailure {
-    StoreFailure::passing(format!("{key}: the bucket does not answer: {error}"))
+    StoreFailure::passing(format!("{key}: the bucket does not respond: {error}"))
 }
 
-fn said(answer: Response<Body>) -> String {
+fn error_body(answer: Response<Body>) -> String {
     let body = answer
         .into_body()
         .with_config()
@@ -250,12 +250,15 @@ fn said(answer: Response<Body>) -> String {
         .read_to_string();
     // An unreadable body is ignored: the status is reported.
     let body = body.unwrap_or_else(|e| e.to_string());
-    body.chars().take(SAID_MAX).collect()
+    body.chars().take(ERROR_TEXT_MAX).collect()
 }
 
 fn refusal(key: &str, answer: Response<Body>) -> StoreFailure {
     let status = answer.status();
-    let text = format!("{key}: the bucket answers {status}: {}", said(answer));
+    let text = format!(
+        "{key}: the bucket responds {status}: {}",
+        error_body(answer)
+    );
     match status.as_u16() {
         // Too many requests, an error of the server, or two concurrent puts.
         408 | 409 | 429 | 500.. => StoreFailure::passing(text),
@@ -274,7 +277,7 @@ fn etag_of(key: &str, answer: &Response<Body>) -> Result<Etag, StoreFailure> {
         .and_then(|tag| tag.to_str().ok());
     let found = found.ok_or_else(|| {
         StoreFailure::lasting(format!(
-            "{key}: the answer has no ETag; the store must give one with each object"
+            "{key}: the response has no ETag; the store must return one for each object"
         ))
     })?;
     Ok(Etag(found.to_owned()))
@@ -294,7 +297,7 @@ fn body_of(key: &str, answer: Response<Body>) -> Result<Object, StoreFailure> {
     match length.is_none_or(|length| length == have) {
         true => Ok(Object { bytes, etag }),
         false => Err(StoreFailure::passing(format!(
-            "{key}: the body was cut after {have} bytes"
+            "{key}: the response body ended after {have} bytes"
         ))),
     }
 }
@@ -304,7 +307,7 @@ fn tls() -> Result<TlsConfig, BucketError> {
     let found = rustls_native_certs::load_native_certs().certs;
     if found.is_empty() {
         return Err(BucketError::invalid(
-            "this system trusts no certificates: name a file of them in SSL_CERT_FILE",
+            "the system trust store has no certificates: name a file of them in SSL_CERT_FILE",
         ));
     }
     let trusted: Vec<Certificate<'static>> = found
@@ -339,7 +342,7 @@ impl ObjectStore for S3 {
         match have == bytes {
             true => Ok(Some(found.bytes)),
             false => Err(StoreFailure::passing(format!(
-                "{key}: {have} bytes came for {range}"
+                "{key}: received {have} bytes for {range}"
             ))),
         }
     }

@@ -158,7 +158,7 @@ pub trait ObjectStore: Send + Sync + fmt::Debug {
 
 /// Error for bytes that cannot be read: a retry is useless.
 pub(crate) fn unreadable(key: &str, error: &std::io::Error) -> StoreFailure {
-    StoreFailure::lasting(format!("{key}: the file to be put cannot be read: {error}"))
+    StoreFailure::lasting(format!("{key}: cannot read the file to upload: {error}"))
 }
 
 /// A request, as a value.

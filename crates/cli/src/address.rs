@@ -33,7 +33,7 @@ impl Address {
         }
         match find_field(snapshot, text)? {
             Some(address) => Ok(address),
-            None => Err(nothing_found(snapshot, text)),
+            None => Err(not_found(snapshot, text)),
         }
     }
 
@@ -43,15 +43,15 @@ impl Address {
         text: &str,
     ) -> Result<(StreamName, String, FieldType), Failure> {
         let Some(address) = find_field(snapshot, text)? else {
-            return Err(nothing_found(snapshot, text));
+            return Err(not_found(snapshot, text));
         };
         let Some((field, field_type)) = address.field else {
-            return Err(nothing_found(snapshot, text));
+            return Err(not_found(snapshot, text));
         };
         match address.streams.as_slice() {
             [stream] => Ok((stream.clone(), field, field_type)),
             streams => Err(Failure::failed(format!(
-                "`{text}` fits {} streams, name one of them:\n  {}",
+                "`{text}` matches {} streams, name one of them:\n  {}",
                 streams.len(),
                 listed(streams.iter().map(|s| format!("{s}.{field}")), "\n  ")
             ))),
@@ -102,7 +102,7 @@ fn field_type(snapshot: &Snapshot, table: &str, field: &str) -> Result<Option<Fi
 }
 
 /// Says how far the address leads.
-fn nothing_found(snapshot: &Snapshot, text: &str) -> Failure {
+fn not_found(snapshot: &Snapshot, text: &str) -> Failure {
     let table_end = text.find([',', '.']).unwrap_or(text.len());
     let mut tables: Vec<&str> = text
         .match_indices(['.', ','])
@@ -114,7 +114,7 @@ fn nothing_found(snapshot: &Snapshot, text: &str) -> Failure {
     tables.sort_by_key(|t| t.len());
     let Some(table) = tables.pop() else {
         return Failure::failed(format!(
-            "`{text}`: there is no such table; `headwater table show` lists them"
+            "`{text}`: the table does not exist; `headwater table show` lists the tables"
         ));
     };
     let fields = snapshot.fields(table).unwrap_or_default();
@@ -123,7 +123,7 @@ fn nothing_found(snapshot: &Snapshot, text: &str) -> Failure {
     // What names a stream, and perhaps a field, that is not there is no mistake of form.
     let is_stream = StreamName::parse(text).is_some_and(|name| name.table() == table);
     let what = match is_stream {
-        true => "there is no such stream, nor a field of one",
+        true => "it matches no stream and no field",
         false => "expected TABLE,TAG=VALUE.FIELD",
     };
     Failure::failed(format!(

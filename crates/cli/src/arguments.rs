@@ -80,7 +80,7 @@ pub(crate) struct RangeArgs {
     #[arg(long, value_name = "T", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) from: Option<Timestamp>,
 
-    /// End: the first instant that is left out
+    /// End of the range, exclusive
     #[arg(long, value_name = "T", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) to: Option<Timestamp>,
 }
@@ -88,11 +88,11 @@ pub(crate) struct RangeArgs {
 /// A half-open range of time of which something is removed.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct RemovedRange {
-    /// First instant to remove; a number alone is refused where it is no instant of our time
+    /// First instant to remove; a number alone is refused if it is near 1970
     #[arg(long, value_name = "T", value_parser = parse_removal, allow_hyphen_values = true)]
     pub(crate) from: Option<Timestamp>,
 
-    /// End: the first instant that stays
+    /// End of the range, exclusive
     #[arg(long, value_name = "T", value_parser = parse_removal, allow_hyphen_values = true)]
     pub(crate) to: Option<Timestamp>,
 }

@@ -31,7 +31,7 @@ impl Failure {
         let message = format!("{file}: {error}{}", delimiter_hint(error));
         match error {
             CsvError::NoSuchColumn { .. }
-            | CsvError::GivenTwice { .. }
+            | CsvError::RepeatedColumn { .. }
             | CsvError::FieldType { .. }
             | CsvError::TimeFormat { .. }
             | CsvError::TimeUnclear { .. } => Failure::Usage(message),
@@ -57,7 +57,7 @@ impl From<headwater::Error> for Failure {
     fn from(error: headwater::Error) -> Self {
         if error.kind() == headwater::ErrorKind::Locked {
             return Failure::failed(format!(
-                "{error}; or, where that is a server, have it done there: import, table, delete and compact take --url, and so does query for SQL"
+                "{error}; if a server has it open, use --url, which import, table, delete, compact and query take"
             ));
         }
         Failure::failed(error)

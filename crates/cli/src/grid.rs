@@ -25,17 +25,37 @@ impl Heading {
     }
 }
 
-/// Rows under headings, two blanks between columns.
+/// True for a character that changes what a terminal does or in which order it shows a line.
+fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text with control characters escaped, as it may be printed to a terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_control(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
+/// Rows under headings, two blanks between columns, with control characters escaped.
 pub(crate) fn render(headings: &[Heading], rows: &[Vec<String>]) -> String {
+    let escaped = |row: &Vec<String>| row.iter().map(|cell| printable(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
     let mut widths: Vec<usize> = headings.iter().map(|h| h.text.chars().count()).collect();
-    for row in rows {
+    for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let mut out = String::new();
     let heading_cells: Vec<String> = headings.iter().map(|h| h.text.clone()).collect();
-    for row in std::iter::once(&heading_cells).chain(rows) {
+    for row in std::iter::once(&heading_cells).chain(&rows) {
         let start = out.len();
         for (index, cell) in row.iter().enumerate() {
             let width = widths.get(index).copied().unwrap_or(0);
@@ -101,6 +121,15 @@ mod tests {
         assert_eq!(
             render(&[Heading::text("name"), Heading::number("n")], &rows),
             "name    n\né       1\nabc   100\n"
+        );
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_escaped() {
+        let rows = [vec!["a\u{1b}[2J\n\u{9b}1m\u{202e}é".to_owned()]];
+        assert_eq!(
+            render(&[Heading::text("version")], &rows),
+            "version\na\\u{1b}[2J\\n\\u{9b}1m\\u{202e}é\n"
         );
     }
 

@@ -24,15 +24,40 @@ pub(crate) fn encoded(text: &str) -> String {
     encoded.collect()
 }
 
+/// Header by which a client states that it does not follow redirects: a dispatcher relays the
+/// answer, other servers ignore it.
+pub(crate) const RELAY: (&str, &str) = ("X-Headwater-Relay", "true");
+/// Longest wait for a connection, where an answer may take as long as it needs.
+const CONNECT: Duration = Duration::from_secs(10);
+
 /// A client that gives answers of any status as answers, for the server at `url`.
 pub(crate) fn agent(
     url: &str,
     ca: Option<&Path>,
     timeout: Duration,
 ) -> Result<ureq::Agent, Failure> {
+    build(url, ca, Some(timeout), None)
+}
+
+/// The same for answers that may take as long as they need.
+#[cfg_attr(
+    not(feature = "sql"),
+    allow(dead_code, reason = "only SQL waits so long")
+)]
+pub(crate) fn patient_agent(url: &str, ca: Option<&Path>) -> Result<ureq::Agent, Failure> {
+    build(url, ca, None, Some(CONNECT))
+}
+
+fn build(
+    url: &str,
+    ca: Option<&Path>,
+    timeout: Option<Duration>,
+    connect: Option<Duration>,
+) -> Result<ureq::Agent, Failure> {
     let mut config = ureq::Agent::config_builder()
         .http_status_as_error(false)
-        .timeout_global(Some(timeout));
+        .timeout_global(timeout)
+        .timeout_connect(connect);
     if url.starts_with("https://") {
         config = config.https_only(true).tls_config(tls(ca)?);
     } else if !url.starts_with("http://") {
@@ -55,7 +80,7 @@ fn tls(ca: Option<&Path>) -> Result<TlsConfig, Failure> {
             let found = rustls_native_certs::load_native_certs().certs;
             if found.is_empty() {
                 return Err(Failure::failed(
-                    "this system trusts no certificates: name the server's certificate, or its issuer's, with --ca",
+                    "the system trust store has no certificates: name the server's certificate, or its issuer's, with --ca",
                 ));
             }
             found
@@ -76,7 +101,7 @@ fn from_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match read {
         Ok(found) if found.is_empty() => Err(Failure::usage(format!(
-            "--ca {}: there is no certificate in it",
+            "--ca {}: the file contains no certificate",
             path.display()
         ))),
         Ok(found) => Ok(found),

@@ -13,8 +13,6 @@
 
 mod address;
 mod arguments;
-#[cfg(feature = "sql")]
-mod ask;
 mod chart;
 mod clock;
 mod commands;
@@ -26,6 +24,8 @@ mod late;
 mod output;
 mod progress;
 mod server;
+#[cfg(feature = "sql")]
+mod sql_client;
 mod store;
 mod values;
 
@@ -100,6 +100,7 @@ enum Command {
     Table(commands::table::Table),
     Tier(commands::tier::Tier),
     Token(commands::token::Token),
+    Rights(commands::rights::Rights),
     Notices(commands::notices::Notices),
     Join(commands::join::Join),
     Edges(commands::edges::Edges),
@@ -141,6 +142,7 @@ impl Command {
             Command::Table(command) => command.run(),
             Command::Tier(command) => command.run(),
             Command::Token(command) => command.run(),
+            Command::Rights(command) => command.run(),
             Command::Notices(command) => command.run(),
             Command::Join(command) => command.run(),
             Command::Edges(command) => command.run(),

@@ -6,7 +6,7 @@
 use crate::failure::Failure;
 use crate::http::agent;
 use clap::Args;
-use headwater_fleet::NodeStatus;
+use headwater_cluster::NodeStatus;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -92,7 +92,7 @@ impl Answered {
         let more = match self.status {
             401 => "; give --token, or set HEADWATER_TOKEN",
             403 if self.code() == "E_ACCESS" => {
-                "; this takes a token with the right to manage, see docs/operate/security.md"
+                "; this needs a token with the right to manage, see docs/operate/security.md"
             }
             404 if self.code() == "E_NO_ROUTE" => "; is the server as new as this program?",
             _ => "",
@@ -149,7 +149,7 @@ impl Server {
         let replaced = replaced.and_then(|count| count.to_str().ok()?.parse().ok());
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);
         let text = body.read_to_string().map_err(|error| {
-            Failure::failed(format!("{}: the answer broke off: {error}", self.url))
+            Failure::failed(format!("{}: the answer was interrupted: {error}", self.url))
         })?;
         Ok(Answered {
             status,
@@ -168,7 +168,7 @@ impl Server {
     }
 
     /// Body of the answer to a path, unless it is an error.
-    pub(crate) fn ask(&self, path: &str) -> Result<Value, Failure> {
+    pub(crate) fn get_json(&self, path: &str) -> Result<Value, Failure> {
         let answered = self.get(path)?;
         match answered.status {
             200 => Ok(answered.body),
@@ -216,13 +216,18 @@ impl Server {
 
     /// Manages the replication with other nodes.
     pub(crate) fn sync(&self, asked: &Value) -> Result<Answered, Failure> {
-        let body = asked.to_string();
-        let json = [("Content-Type", "application/json")];
-        let answered = self.send("/api/v1/sync", body.as_bytes(), &json)?;
+        let answered = self.try_sync(asked)?;
         match answered.status {
             200 => Ok(answered),
             _ => Err(answered.failure()),
         }
+    }
+
+    /// As [`Server::sync`]; what is refused is an answer too.
+    pub(crate) fn try_sync(&self, asked: &Value) -> Result<Answered, Failure> {
+        let body = asked.to_string();
+        let json = [("Content-Type", "application/json")];
+        self.send("/api/v1/sync", body.as_bytes(), &json)
     }
 
     /// As [`Server::manage`]; what is refused is an answer too.

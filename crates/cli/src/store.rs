@@ -64,7 +64,7 @@ impl TargetArgs {
                 memory: self.memory,
             })),
             None => Err(Failure::usage(
-                "which database? --db DIR for a directory, or --url URL for a server that has it open",
+                "no database is given: use --db DIR for a directory, or --url URL for a server that has it open",
             )),
         }
     }

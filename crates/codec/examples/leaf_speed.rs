@@ -16,7 +16,7 @@
 
 use headwater_codec::Cursor;
 use headwater_codec::block::BucketBlock;
-use headwater_codec::leaf::{EncodeHints, Leaf, encode_leaf};
+use headwater_codec::leaf::{EncodingCache, Leaf, encode_leaf};
 use headwater_codec::light::{decode_rows, encode_rows};
 use headwater_types::{Aggregate, Column, FieldId, Level, Rows, Values, VarBytes};
 use std::hint::black_box;
@@ -200,13 +200,13 @@ fn main() {
                 columns: vec![(FieldId(1), column.clone())],
             },
         };
-        let mut hints = EncodeHints::default();
-        let bytes = encode_leaf(&rows, &mut hints);
+        let mut encodings = EncodingCache::default();
+        let bytes = encode_leaf(&rows, &mut encodings);
         let encode = time(rounds, || {
-            black_box(encode_leaf(black_box(&rows), &mut hints));
+            black_box(encode_leaf(black_box(&rows), &mut encodings));
         });
         let search = time(rounds / 4 + 1, || {
-            black_box(encode_leaf(black_box(&rows), &mut EncodeHints::default()));
+            black_box(encode_leaf(black_box(&rows), &mut EncodingCache::default()));
         });
         let size = bytes.len() as f64 / ROWS as f64;
         let leaf = Leaf::open(bytes.into()).unwrap();
@@ -274,7 +274,7 @@ fn one_line(rounds: usize) {
             black_box(decode_rows(&mut Cursor::new(black_box(&out))).unwrap());
         }
     });
-    let leaf = encode_leaf(&rows, &mut EncodeHints::default()).len();
+    let leaf = encode_leaf(&rows, &mut EncodingCache::default()).len();
     println!(
         "\n1 row x 3 fields: light {} bytes, encode {:.0} ns, decode {:.0} ns; leaf {leaf} bytes",
         out.len(),

@@ -49,8 +49,8 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.at
     }
 
-    /// Fails this reader: the next bytes are not as `expected`.
-    pub fn fail(&mut self, expected: &'static str) -> DecodeError {
+    /// Error that the next bytes are not as `expected`; from now on every read returns it.
+    pub fn expected(&mut self, expected: &'static str) -> DecodeError {
         let offset = self.at;
         *self.failed.get_or_insert(DecodeError { expected, offset })
     }
@@ -72,7 +72,7 @@ impl<'a> Cursor<'a> {
                 self.at += len;
                 Ok(bytes)
             }
-            None => Err(self.fail(expected)),
+            None => Err(self.expected(expected)),
         }
     }
 
@@ -147,7 +147,7 @@ impl<'a> Cursor<'a> {
         }
         // The number is cut off, or is longer than 64 bits.
         self.at += rest.len().min(VARINT_BYTES_MAX);
-        Err(self.fail(expected))
+        Err(self.expected(expected))
     }
 
     /// A zigzag varint.
@@ -167,7 +167,7 @@ impl<'a> Cursor<'a> {
         let value = self.varint(expected)?;
         match usize::try_from(value) {
             Ok(small) if value <= max => Ok(small),
-            _ => Err(self.fail(expected)),
+            _ => Err(self.expected(expected)),
         }
     }
 
@@ -187,7 +187,7 @@ impl<'a> Cursor<'a> {
     /// When fewer bytes are left or they are not UTF-8.
     pub fn text(&mut self, expected: &'static str) -> Result<&'a str, DecodeError> {
         let bytes = self.prefixed(expected)?;
-        std::str::from_utf8(bytes).map_err(|_| self.fail(expected))
+        std::str::from_utf8(bytes).map_err(|_| self.expected(expected))
     }
 
     /// Ends the reading: fails unless all bytes were read.
@@ -199,7 +199,7 @@ impl<'a> Cursor<'a> {
             return Err(error);
         }
         if self.remaining() > 0 {
-            Err(self.fail("the end"))
+            Err(self.expected("the end"))
         } else {
             Ok(())
         }

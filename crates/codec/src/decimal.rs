@@ -7,9 +7,9 @@
 //! NaN and infinities are never accepted.
 
 /// Most decimal places looked for.
-pub(crate) const MAX_PLACES: u8 = 12;
+pub(crate) const PLACES_MAX: u8 = 12;
 
-const POWERS: [f64; MAX_PLACES as usize + 1] = [
+const POWERS: [f64; PLACES_MAX as usize + 1] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12,
 ];
 
@@ -17,7 +17,7 @@ const POWERS: [f64; MAX_PLACES as usize + 1] = [
 const ROUND: f64 = 6_755_399_441_055_744.0;
 const LIMIT: f64 = 2_251_799_813_685_248.0; // 2^51
 
-/// The power of ten for a number of decimal places; `None` above [`MAX_PLACES`].
+/// The power of ten for a number of decimal places; `None` above [`PLACES_MAX`].
 #[inline]
 pub(crate) fn power(places: u8) -> Option<f64> {
     POWERS.get(usize::from(places)).copied()
@@ -47,12 +47,12 @@ pub(crate) fn to_integer(value: f64, places: u8) -> Option<i64> {
 
 /// The fewest places, at least `least`, at which a value is a decimal.
 pub(crate) fn places_of(value: f64, least: u8) -> Option<u8> {
-    (least..=MAX_PLACES).find(|places| to_integer(value, *places).is_some())
+    (least..=PLACES_MAX).find(|places| to_integer(value, *places).is_some())
 }
 
 /// Decimal places and integer of a value.
 pub(crate) fn single(value: f64) -> Option<(u8, i64)> {
-    (0..=MAX_PLACES).find_map(|places| Some((places, to_integer(value, places)?)))
+    (0..=PLACES_MAX).find_map(|places| Some((places, to_integer(value, places)?)))
 }
 
 /// Form of the decimals, besides their integers.
@@ -215,7 +215,7 @@ mod tests {
         }
 
         #[test]
-        fn one_value_agrees_with_division(value: f64, places in 0u8..=MAX_PLACES) {
+        fn one_value_agrees_with_division(value: f64, places in 0u8..=PLACES_MAX) {
             if let Some(integer) = to_integer(value, places) {
                 prop_assert_eq!(from_integer(integer, power(places).unwrap()).to_bits(), value.to_bits());
             }

@@ -150,11 +150,11 @@ impl Entries {
     /// If the bytes are not a valid block of entries.
     pub fn decode(bytes: &[u8]) -> Result<Entries, DecodeError> {
         let Some((covered, crc)) = bytes.split_last_chunk::<4>() else {
-            return Err(Cursor::new(bytes).fail("a block of index entries"));
+            return Err(Cursor::new(bytes).expected("a block of index entries"));
         };
         if u32::from_le_bytes(*crc) != crc32c(covered) {
             return Err(DecodeError {
-                expected: "index entries with the right checksum",
+                expected: "index entries with a valid checksum",
                 offset: covered.len(),
             });
         }
@@ -163,12 +163,12 @@ impl Entries {
         let rows = cursor.varint_up_to(unsigned(ENTRIES_MAX), "at most 1024 index entries")?;
         let keys = cursor.varint_up_to(unsigned(rows), "no more keys than index entries")?;
         if keys == 0 {
-            return Err(cursor.fail("at least one index entry"));
+            return Err(cursor.expected("at least one index entry"));
         }
         let keys = match kind {
             INTEGERS => take_integer_keys(&mut cursor, keys)?,
             SHARED => take_shared_keys(&mut cursor, keys)?,
-            _ => return Err(cursor.fail("a kind of index entries that this version knows")),
+            _ => return Err(cursor.expected("a supported kind of index entries")),
         };
         let counts = match keys.len() < rows {
             true => take_integers(&mut cursor, keys.len())?,
@@ -180,17 +180,17 @@ impl Entries {
         for (key, more) in keys.iter().zip(counts) {
             let more = usize::try_from(more).ok().filter(|more| *more < rows);
             let Some(more) = more else {
-                return Err(cursor.fail("a number of rows of a key"));
+                return Err(cursor.expected("a number of rows of a key"));
             };
             for _ in 0..=more {
                 let row = numbers.next().and_then(|row| u32::try_from(row).ok());
                 if !row.is_some_and(|row| out.push(key, row)) {
-                    return Err(cursor.fail("rising keys with rising rows"));
+                    return Err(cursor.expected("ascending keys with ascending rows"));
                 }
             }
         }
         if out.len() < rows {
-            return Err(cursor.fail("a key for each row"));
+            return Err(cursor.expected("a key for each row"));
         }
         cursor.finish()?;
         Ok(out)
@@ -211,7 +211,7 @@ fn take_shared_keys(cursor: &mut Cursor<'_>, count: usize) -> Result<Vec<Vec<u8>
         let mut key: Vec<u8> = before.iter().take(shared).copied().collect();
         key.extend_from_slice(own);
         if key.len() > KEY_BYTES_MAX {
-            return Err(cursor.fail("a key of at most 64 bytes"));
+            return Err(cursor.expected("a key of at most 64 bytes"));
         }
         keys.push(key);
     }

@@ -86,10 +86,10 @@ pub fn is_number(data_type: &DataType) -> bool {
 
 /// The values of one column of a batch.
 #[derive(Debug)]
-pub struct Cells(Kind);
+pub struct Cells(CellArray);
 
 #[derive(Debug)]
-enum Kind {
+enum CellArray {
     Null,
     Bool(BooleanArray),
     I64(Int64Array),
@@ -113,23 +113,23 @@ impl Cells {
     pub fn of(array: &ArrayRef) -> Result<Cells, ArrowError> {
         let to = |data_type: &DataType| cast(array, data_type);
         let kind = match array.data_type() {
-            DataType::Null => Kind::Null,
-            DataType::Boolean => Kind::Bool(array.as_boolean().clone()),
+            DataType::Null => CellArray::Null,
+            DataType::Boolean => CellArray::Bool(array.as_boolean().clone()),
             DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => {
-                Kind::I64(to(&DataType::Int64)?.as_primitive::<Int64Type>().clone())
+                CellArray::I64(to(&DataType::Int64)?.as_primitive::<Int64Type>().clone())
             }
             DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::UInt64 => {
-                Kind::U64(to(&DataType::UInt64)?.as_primitive::<UInt64Type>().clone())
+                CellArray::U64(to(&DataType::UInt64)?.as_primitive::<UInt64Type>().clone())
             }
             DataType::Float16 | DataType::Float32 | DataType::Float64 => {
                 let floats = to(&DataType::Float64)?;
-                Kind::F64(floats.as_primitive::<Float64Type>().clone())
+                CellArray::F64(floats.as_primitive::<Float64Type>().clone())
             }
             DataType::Binary
             | DataType::LargeBinary
             | DataType::BinaryView
             | DataType::FixedSizeBinary(_) => {
-                Kind::Bytes(to(&DataType::Binary)?.as_binary::<i32>().clone())
+                CellArray::Bytes(to(&DataType::Binary)?.as_binary::<i32>().clone())
             }
             DataType::Timestamp(_, zone) => {
                 let nanos = DataType::Timestamp(TimeUnit::Nanosecond, zone.clone());
@@ -140,17 +140,17 @@ impl Cells {
                 match cast_with_options(array, &nanos, &strict) {
                     Ok(times) => {
                         let times = times.as_primitive::<TimestampNanosecondType>().clone();
-                        Kind::Instant(times, zone.is_some())
+                        CellArray::Instant(times, zone.is_some())
                     }
                     // The instant is too far from 1970 for nanoseconds.
-                    Err(_) => Kind::Text(to(&DataType::Utf8)?.as_string::<i32>().clone()),
+                    Err(_) => CellArray::Text(to(&DataType::Utf8)?.as_string::<i32>().clone()),
                 }
             }
             DataType::Decimal32(..)
             | DataType::Decimal64(..)
             | DataType::Decimal128(..)
             | DataType::Decimal256(..) => {
-                Kind::Decimal(to(&DataType::Utf8)?.as_string::<i32>().clone())
+                CellArray::Decimal(to(&DataType::Utf8)?.as_string::<i32>().clone())
             }
             DataType::Dictionary(_, values) if !is_text(values) => {
                 return Cells::of(&to(values)?);
@@ -164,7 +164,7 @@ impl Cells {
                 let element = Arc::new(Field::new("item", element.data_type().clone(), true));
                 let lists = to(&DataType::List(element))?.as_list::<i32>().clone();
                 let items = Cells::of(lists.values())?;
-                Kind::List(lists, Box::new(items))
+                CellArray::List(lists, Box::new(items))
             }
             DataType::Struct(_) => {
                 let rows = array.as_struct().clone();
@@ -174,9 +174,9 @@ impl Cells {
                     .zip(rows.columns())
                     .map(|(name, part)| Ok((name.to_owned(), Cells::of(part)?)))
                     .collect::<Result<_, ArrowError>>()?;
-                Kind::Struct(rows, parts)
+                CellArray::Struct(rows, parts)
             }
-            _ => Kind::Text(to(&DataType::Utf8)?.as_string::<i32>().clone()),
+            _ => CellArray::Text(to(&DataType::Utf8)?.as_string::<i32>().clone()),
         };
         Ok(Cells(kind))
     }
@@ -185,16 +185,16 @@ impl Cells {
     #[must_use]
     pub fn is_null(&self, row: usize) -> bool {
         match &self.0 {
-            Kind::Null => true,
-            Kind::Bool(a) => a.is_null(row),
-            Kind::I64(a) => a.is_null(row),
-            Kind::U64(a) => a.is_null(row),
-            Kind::F64(a) => a.is_null(row),
-            Kind::Text(a) | Kind::Decimal(a) => a.is_null(row),
-            Kind::Bytes(a) => a.is_null(row),
-            Kind::Instant(a, _) => a.is_null(row),
-            Kind::List(a, _) => a.is_null(row),
-            Kind::Struct(a, _) => a.is_null(row),
+            CellArray::Null => true,
+            CellArray::Bool(a) => a.is_null(row),
+            CellArray::I64(a) => a.is_null(row),
+            CellArray::U64(a) => a.is_null(row),
+            CellArray::F64(a) => a.is_null(row),
+            CellArray::Text(a) | CellArray::Decimal(a) => a.is_null(row),
+            CellArray::Bytes(a) => a.is_null(row),
+            CellArray::Instant(a, _) => a.is_null(row),
+            CellArray::List(a, _) => a.is_null(row),
+            CellArray::Struct(a, _) => a.is_null(row),
         }
     }
 
@@ -205,20 +205,20 @@ impl Cells {
             return;
         }
         match &self.0 {
-            Kind::Null => {}
-            Kind::Bool(a) => push_value(out, ValueRef::Bool(a.value(row))),
-            Kind::I64(a) => push_value(out, ValueRef::I64(a.value(row))),
-            Kind::U64(a) => push_value(out, ValueRef::U64(a.value(row))),
-            Kind::F64(a) => push_value(out, ValueRef::F64(a.value(row))),
-            Kind::Text(a) => push_str(out, a.value(row)),
-            Kind::Decimal(a) => out.extend_from_slice(a.value(row).as_bytes()),
-            Kind::Bytes(a) => push_value(out, ValueRef::Bytes(a.value(row))),
-            Kind::Instant(a, zoned) => {
+            CellArray::Null => {}
+            CellArray::Bool(a) => push_value(out, ValueRef::Bool(a.value(row))),
+            CellArray::I64(a) => push_value(out, ValueRef::I64(a.value(row))),
+            CellArray::U64(a) => push_value(out, ValueRef::U64(a.value(row))),
+            CellArray::F64(a) => push_value(out, ValueRef::F64(a.value(row))),
+            CellArray::Text(a) => push_str(out, a.value(row)),
+            CellArray::Decimal(a) => out.extend_from_slice(a.value(row).as_bytes()),
+            CellArray::Bytes(a) => push_value(out, ValueRef::Bytes(a.value(row))),
+            CellArray::Instant(a, zoned) => {
                 out.push(b'"');
                 push_instant(out, a.value(row), *zoned, time);
                 out.push(b'"');
             }
-            Kind::List(a, items) => {
+            CellArray::List(a, items) => {
                 let ends = a.value_offsets();
                 let from = ends.get(row).copied().unwrap_or_default();
                 let to = ends.get(row + 1).copied().unwrap_or(from);
@@ -231,7 +231,7 @@ impl Cells {
                 }
                 out.push(b']');
             }
-            Kind::Struct(_, parts) => {
+            CellArray::Struct(_, parts) => {
                 out.push(b'{');
                 for (index, (name, part)) in parts.iter().enumerate() {
                     if index > 0 {
@@ -253,8 +253,10 @@ impl Cells {
             return;
         }
         match &self.0 {
-            Kind::Text(a) => push_csv_text(out, a.value(row)),
-            Kind::List(..) | Kind::Struct(..) => push_csv_text(out, &self.text(row, time)),
+            CellArray::Text(a) => push_csv_text(out, a.value(row)),
+            CellArray::List(..) | CellArray::Struct(..) => {
+                push_csv_text(out, &self.text(row, time))
+            }
             _ => self.push_text(out, row, time),
         }
     }
@@ -272,24 +274,24 @@ impl Cells {
     fn push_text(&self, out: &mut Vec<u8>, row: usize, time: TimeText) {
         // Writing to a vector cannot fail.
         let _ = match &self.0 {
-            Kind::F64(a) => write!(out, "{:?}", a.value(row)),
-            Kind::Text(a) | Kind::Decimal(a) => out.write_all(a.value(row).as_bytes()),
-            Kind::Bytes(a) => {
+            CellArray::F64(a) => write!(out, "{:?}", a.value(row)),
+            CellArray::Text(a) | CellArray::Decimal(a) => out.write_all(a.value(row).as_bytes()),
+            CellArray::Bytes(a) => {
                 out.extend_from_slice(b"0x");
                 a.value(row)
                     .iter()
                     .try_for_each(|byte| write!(out, "{byte:02x}"))
             }
-            Kind::Instant(a, zoned) => {
+            CellArray::Instant(a, zoned) => {
                 push_instant(out, a.value(row), *zoned, time);
                 Ok(())
             }
-            Kind::Null
-            | Kind::Bool(_)
-            | Kind::I64(_)
-            | Kind::U64(_)
-            | Kind::List(..)
-            | Kind::Struct(..) => {
+            CellArray::Null
+            | CellArray::Bool(_)
+            | CellArray::I64(_)
+            | CellArray::U64(_)
+            | CellArray::List(..)
+            | CellArray::Struct(..) => {
                 self.push_json(out, row, time);
                 Ok(())
             }

@@ -38,11 +38,15 @@ pub fn event_schema(tags: &[String], fields: &[(String, FieldType)]) -> SchemaRe
     Arc::new(Schema::new(columns))
 }
 
-fn time_type() -> DataType {
+/// The type of the column of timestamps.
+#[must_use]
+pub fn time_type() -> DataType {
     DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
 }
 
-fn field_data_type(field_type: FieldType) -> DataType {
+/// The type of a field's column.
+#[must_use]
+pub fn field_data_type(field_type: FieldType) -> DataType {
     match field_type {
         FieldType::F64 => DataType::Float64,
         FieldType::I64 => DataType::Int64,

@@ -20,7 +20,7 @@ mod events;
 pub mod nan;
 
 pub use cells::{Cells, TimeText, is_number, type_name};
-pub use events::{EventBatches, event_schema};
+pub use events::{EventBatches, event_schema, field_data_type, time_type};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -95,7 +95,7 @@ impl Format {
 
     /// The media type of the format.
     #[must_use]
-    pub fn content_type(self) -> &'static str {
+    pub const fn content_type(self) -> &'static str {
         match self {
             Format::Json => "application/json",
             Format::Csv => "text/csv; charset=utf-8",
@@ -137,7 +137,7 @@ pub enum OutputError {
 
 /// Writes batches of one schema in one format.
 pub struct Writer {
-    kind: Kind,
+    kind: FormatWriter,
     rows: u64,
 }
 
@@ -149,7 +149,7 @@ impl std::fmt::Debug for Writer {
     }
 }
 
-enum Kind {
+enum FormatWriter {
     Json { head: Vec<u8>, time: TimeText },
     Csv { head: Vec<u8>, time: TimeText },
     Arrow(Box<StreamWriter<Sink>>, Sink),
@@ -194,17 +194,17 @@ impl Writer {
     /// When the format cannot represent a column of the schema.
     pub fn new(format: Format, schema: &SchemaRef, time: TimeText) -> Result<Writer, OutputError> {
         let kind = match format {
-            Format::Json => Kind::Json {
+            Format::Json => FormatWriter::Json {
                 head: json_head(schema),
                 time,
             },
-            Format::Csv => Kind::Csv {
+            Format::Csv => FormatWriter::Csv {
                 head: csv_head(schema),
                 time,
             },
             Format::Arrow => {
                 let sink = Sink::default();
-                Kind::Arrow(Box::new(StreamWriter::try_new(sink.clone(), schema)?), sink)
+                FormatWriter::Arrow(Box::new(StreamWriter::try_new(sink.clone(), schema)?), sink)
             }
             Format::Parquet => {
                 let sink = Sink::default();
@@ -215,7 +215,7 @@ impl Writer {
                     .build();
                 let writer =
                     ArrowWriter::try_new(sink.clone(), Arc::clone(schema), Some(properties))?;
-                Kind::Parquet(Box::new(writer), NanRows::default(), sink)
+                FormatWriter::Parquet(Box::new(writer), NanRows::default(), sink)
             }
         };
         Ok(Writer { kind, rows: 0 })
@@ -233,7 +233,7 @@ impl Writer {
     /// When a column cannot be written.
     pub fn write(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<(), OutputError> {
         match &mut self.kind {
-            Kind::Json { head, time } => {
+            FormatWriter::Json { head, time } => {
                 out.append(head);
                 let cells = all_cells(batch)?;
                 for row in 0..batch.num_rows() {
@@ -250,7 +250,7 @@ impl Writer {
                     out.push(b']');
                 }
             }
-            Kind::Csv { head, time } => {
+            FormatWriter::Csv { head, time } => {
                 out.append(head);
                 let cells = all_cells(batch)?;
                 for row in 0..batch.num_rows() {
@@ -263,13 +263,13 @@ impl Writer {
                     out.push(b'\n');
                 }
             }
-            Kind::Arrow(writer, sink) => {
+            FormatWriter::Arrow(writer, sink) => {
                 if batch.num_rows() > 0 {
                     writer.write(batch)?;
                 }
                 sink.take_into(out);
             }
-            Kind::Parquet(writer, nans, sink) => {
+            FormatWriter::Parquet(writer, nans, sink) => {
                 nans.add(batch);
                 writer.write(batch)?;
                 if writer.in_progress_size() >= ROW_GROUP_BYTES {
@@ -288,7 +288,7 @@ impl Writer {
     /// # Errors
     /// As [`Writer::finish`].
     pub fn finish_early(self, out: &mut Vec<u8>) -> Result<(), OutputError> {
-        if let Kind::Json { mut head, .. } = self.kind {
+        if let FormatWriter::Json { mut head, .. } = self.kind {
             out.append(&mut head);
             out.extend_from_slice(b"],\"more\":true}\n");
             return Ok(());
@@ -299,7 +299,7 @@ impl Writer {
     /// Ends an answer that failed midway. JSON reports it after the rows, as `"error":` and then
     /// `error`, which is JSON. The other formats end after the last row.
     pub fn fail(self, error: &str, out: &mut Vec<u8>) {
-        if let Kind::Json { mut head, .. } = self.kind {
+        if let FormatWriter::Json { mut head, .. } = self.kind {
             out.append(&mut head);
             out.extend_from_slice(b"],\"error\":");
             out.extend_from_slice(error.as_bytes());
@@ -313,16 +313,16 @@ impl Writer {
     /// When the buffered bytes cannot be written.
     pub fn finish(self, out: &mut Vec<u8>) -> Result<(), OutputError> {
         match self.kind {
-            Kind::Json { mut head, .. } => {
+            FormatWriter::Json { mut head, .. } => {
                 out.append(&mut head);
                 out.extend_from_slice(b"]}\n");
             }
-            Kind::Csv { mut head, .. } => out.append(&mut head),
-            Kind::Arrow(mut writer, sink) => {
+            FormatWriter::Csv { mut head, .. } => out.append(&mut head),
+            FormatWriter::Arrow(mut writer, sink) => {
                 writer.finish()?;
                 sink.take_into(out);
             }
-            Kind::Parquet(writer, nans, sink) => {
+            FormatWriter::Parquet(writer, nans, sink) => {
                 let metadata = writer.close()?;
                 if let Some(end) = nans.end(&metadata)? {
                     sink.replace_end(&end)?;

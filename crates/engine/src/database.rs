@@ -11,7 +11,8 @@ use crate::maintenance::retention;
 use crate::maintenance::schedule::{self, maintain_after_write};
 use crate::maintenance::workers::spawn_workers;
 use crate::metadata::catalog::{
-    Defined, Field, Life, Table, TableInfo, TableLimits, TableRecord, TableSpec, check_name,
+    Defined, Field, Table, TableInfo, TableLifetime, TableLimits, TableRecord, TableSpec,
+    check_name,
 };
 use crate::open::reader::Reader;
 use crate::open::recover::{self, Recovery};
@@ -211,7 +212,7 @@ impl Database {
         // When a thread cannot be started, dropping `inner` ends the others.
         spawn_workers(&inner.core, &mut inner.threads.lock())?;
         retention::begin_to_believe(&inner.core)?;
-        retention::review_all_horizons(&inner.core);
+        retention::review_all_cutoffs(&inner.core);
         Ok(Database {
             inner: Arc::new(inner),
         })
@@ -333,7 +334,7 @@ impl Database {
             check_name("field", &field.name)?;
             if fields.iter().any(|f| f.name == field.name) {
                 return Err(Error::invalid(format!(
-                    "field `{}` comes twice",
+                    "field `{}` is specified more than once",
                     field.name
                 )));
             }
@@ -350,7 +351,7 @@ impl Database {
         }
         let change = |id, old: Option<&Table>| match old {
             Some(_) => Err(Error::invalid(format!(
-                "table `{}` exists already",
+                "table `{}` already exists",
                 spec.name
             ))),
             None => {
@@ -361,10 +362,10 @@ impl Database {
                     leaf_events,
                     fields,
                     tags: Vec::new(),
-                    life: Life {
+                    lifetime: TableLifetime {
                         retention: life_span("retention", spec.retention)?,
                         raw_for: life_span("raw_for", spec.raw_for)?,
-                        ..Life::FOREVER
+                        ..TableLifetime::FOREVER
                     },
                 };
                 table.add_tags(&spec.tags)?;
@@ -409,10 +410,10 @@ impl Database {
                 table.duplicates = duplicates;
             }
             if let Some(retention) = change.retention {
-                table.life.retention = life_span("retention", retention)?;
+                table.lifetime.retention = life_span("retention", retention)?;
             }
             if let Some(raw_for) = change.raw_for {
-                table.life.raw_for = life_span("raw_for", raw_for)?;
+                table.lifetime.raw_for = life_span("raw_for", raw_for)?;
             }
             for field in &change.add_fields {
                 check_name("field", &field.name)?;
@@ -667,7 +668,7 @@ impl Inner {
         core.signals.wake_all();
         for thread in self.threads.lock().drain(..) {
             if !thread.join() {
-                tracing::error!("a worker thread had panicked");
+                tracing::error!("a worker thread panicked");
             }
         }
         core.store.abandon_queues();
@@ -693,7 +694,7 @@ impl Drop for Inner {
             return;
         }
         if let Err(error) = self.close() {
-            tracing::error!(%error, "closing the database failed; its log is replayed at the next opening");
+            tracing::error!(%error, "closing the database failed; the log is replayed when it is next opened");
         }
     }
 }

@@ -3,15 +3,16 @@
 
 use crate::common::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::metadata::catalog::{
-    AddedFields, Duplicates, Field, Horizon, Life, StreamRecord, Table,
+    AddedFields, Cutoff, Duplicates, Field, StreamRecord, Table, TableLifetime,
 };
 use crate::metadata::tables::PartitionRecord;
 use crate::storage::index::{
-    BlockPlace, Front, IndexBudget, IndexDefinition, IndexId, IndexPolicy, PolicyRecord, RunRecord,
+    BlockLocation, Front, IndexBudget, IndexDefinition, IndexId, IndexPolicy, PolicyRecord,
+    RunRecord,
 };
 use crate::storage::segment::{
-    BlockEntry, CheckpointNote, CheckpointPlace, Cover, Footer, LeafEntry, Replaces, SegmentHeader,
-    StreamDelta,
+    BlockEntry, CheckpointLocation, CheckpointNote, Cover, Footer, LeafEntry, Replaces,
+    SegmentHeader, StreamDelta,
 };
 use crate::storage::tombstone::DeleteRecord;
 use crate::wal::{FileHeader, RecordHeader};
@@ -45,8 +46,8 @@ pub(crate) fn check(name: &str, bytes: &[u8]) {
     );
 }
 
-fn horizon(ns: i64) -> Horizon {
-    Horizon::at(Timestamp::from_nanos(ns))
+fn cutoff(ns: i64) -> Cutoff {
+    Cutoff::at(Timestamp::from_nanos(ns))
 }
 
 fn table() -> Table {
@@ -63,12 +64,12 @@ fn table() -> Table {
             })
             .collect(),
         tags: Vec::new(),
-        life: Life {
+        lifetime: TableLifetime {
             retention: Some(std::time::Duration::from_secs(86_400)),
             raw_for: None,
-            cut: horizon(1_700_000_000_000_000_000),
-            aged_to: Horizon::NONE,
-            aged_most: Horizon::NONE,
+            retention_cutoff: cutoff(1_700_000_000_000_000_000),
+            aged_to: Cutoff::NONE,
+            aged_to_max: Cutoff::NONE,
             expires: true,
             dropped: false,
         },
@@ -165,14 +166,14 @@ fn a_table_definition_with_tags() {
 }
 
 #[test]
-fn a_definition_of_which_aging_went_back_keeps_how_far_it_was() {
+fn a_definition_of_which_has_writable_aged_range_keeps_how_far_it_was() {
     for tags in [Vec::new(), vec!["site".to_owned()]] {
         let back = Table {
-            life: Life {
+            lifetime: TableLifetime {
                 raw_for: Some(std::time::Duration::from_secs(86_400)),
-                aged_to: horizon(1_600_000_000_000_000_000),
-                aged_most: horizon(1_900_000_000_000_000_000),
-                ..table().life
+                aged_to: cutoff(1_600_000_000_000_000_000),
+                aged_to_max: cutoff(1_900_000_000_000_000_000),
+                ..table().lifetime
             },
             tags,
             ..table()
@@ -209,7 +210,7 @@ fn fields_added_to_a_table() {
 #[test]
 fn definitions_without_lives_are_still_read() {
     let before = Table {
-        life: Life::FOREVER,
+        lifetime: TableLifetime::FOREVER,
         ..table()
     };
     let bytes = old("table_v1");
@@ -337,7 +338,7 @@ fn a_footer() {
 
 #[test]
 fn footers_that_say_something_of_checkpoints() {
-    let place = CheckpointPlace {
+    let place = CheckpointLocation {
         pages_bytes: 3000,
         root_bytes: 700,
     };
@@ -415,7 +416,7 @@ fn what_a_table_says_of_its_indexes() {
             auto: true,
             budget: Some(IndexBudget::Percent(10)),
         },
-        made: vec![(IndexId(4), "t_a_auto".into())],
+        created: vec![(IndexId(4), "t_a_auto".into())],
     };
     check("index_policy", &record.encode());
     assert_eq!(PolicyRecord::decode(&record.encode()), Ok(record));
@@ -424,7 +425,7 @@ fn what_a_table_says_of_its_indexes() {
             auto: false,
             budget: Some(IndexBudget::Bytes(1 << 16)),
         },
-        made: Vec::new(),
+        created: Vec::new(),
     };
     check("index_policy_bytes", &record.encode());
     assert_eq!(PolicyRecord::decode(&record.encode()), Ok(record));
@@ -467,7 +468,7 @@ fn an_index_its_run_and_the_front_of_a_run() {
         (StreamId(7), leaf(1_000, 64, 0)),
         (StreamId(9), leaf(2_000, 700, 0)),
     ];
-    let block = |key: &[u8], offset| BlockPlace {
+    let block = |key: &[u8], offset| BlockLocation {
         first_key: key.into(),
         entries: 1000,
         offset,

@@ -28,6 +28,7 @@ mod wal;
 mod write;
 
 pub use crate::core::FreedRows;
+pub use crate::metadata::LostRows;
 pub use admin::backup::{BackupOptions, BackupReport, backup, backup_with, restore, verify_backup};
 pub use admin::check::{CheckReport, check};
 pub use admin::indexes::{IndexInfo, IndexProgress, IndexSpec};
@@ -56,23 +57,24 @@ pub use open::recover::Recovery;
 pub use read::stat_table::{MetricName, STATS, Stat, StatKind, StatUnit, StatValue};
 pub use read::stats::Stats;
 pub use read::{
-    Across, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, Coverage, DataVersion,
-    DiffSpec, DiffStretch, Differences, Filter, HandlePage, LastValue, OutermostSpec, Owned,
-    Owners, PageStart, PartitionInfo, Replay, ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec,
-    ReplaySteps, RowBlock, Scan, ScanChunk, ScanSpec, Snapshot, SnapshotPart, StreamDiff,
-    StreamHandle, StreamInfo, StreamPage, Stretch, Stretches, SummaryBin, SummarySpec,
+    Across, AddedTags, AggregateSpec, Bin, Bins, ColumnSlice, Comparison, Conflict, ConflictBounds,
+    Conflicts, Coverage, DataVersion, DiffSpec, DiffStretch, Differences, Filter, HandlePage,
+    LastValue, OutermostSpec, Owned, Owners, PageStart, PartitionInfo, Replay, ReplayChunk,
+    ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, RowBlock, Scan, ScanChunk, ScanSpec,
+    Snapshot, SnapshotPart, StreamDiff, StreamHandle, StreamInfo, StreamPage, Stretch, Stretches,
+    SummaryBin, SummarySpec,
 };
 pub use replica::copy::{
-    CarriedCopy, CopyProgress, CopyRestoration, Explained, LeafFacts, Missing, RemoteCopy,
-    TailProgress, Tally, description_decodes,
+    CarriedCopy, CopyProgress, CopyRestoration, LeafFacts, Missing, RangeExplanation, RemoteCopy,
+    TailProgress, Tally, description_decodes, reading_for,
 };
 pub use replica::pinned::{PinnedState, PinnedStates};
-pub use replication::needed::{NeededFor, NeededRange, Reason, Why};
+pub use replication::needed::{NeededFor, NeededRange, RangeReason, Reason};
 pub use replication::state::{State, StateName, StateSegment};
-pub use replication::subscriptions::{Pin, Rule, Rules, StreamShare};
+pub use replication::subscriptions::{Pin, ReplicationRule, ReplicationRules, StreamShare};
 pub use replication::tail::{LogLocation, Tail, TailMark, TailPoint, TailRequest};
 pub use storage::index::{IndexBudget, IndexPolicy, IndexUse};
 pub use storage::named_snapshots::SnapshotEnd;
 pub use storage::read_stats::ReadStats;
-pub use storage::segment::MissedRange;
+pub use storage::segment::{MissedRange, ReadCache};
 pub use write::table_change::TableChange;

@@ -98,7 +98,7 @@ struct ArrowArrayStream {
 // The database was closed, or stopped writing after a failed write: open it again.
 #define HW_CLOSED 4
 
-// Bytes on the medium are not what was written: run `headwater check`.
+// Bytes on disk are not what was written: run `headwater check`.
 #define HW_CORRUPT 5
 
 // No space left: free some, or delete data.
@@ -110,13 +110,13 @@ struct ArrowArrayStream {
 // Another process owns the folder.
 #define HW_LOCKED 8
 
-// The database was opened to read only.
+// The database was opened read-only.
 #define HW_READ_ONLY 9
 
-// A defect of Headwater.
+// An internal error of Headwater.
 #define HW_INTERNAL 10
 
-// A defect of Headwater that stopped the call in its middle; the database goes on, or says closed.
+// An internal error of Headwater that ended the call; the database goes on, or is closed.
 #define HW_PANIC 11
 
 // A handle that is 0, was released, or is of another kind than the function takes.
@@ -125,10 +125,10 @@ struct ArrowArrayStream {
 // The database was opened by the process that this one was forked from: open it after the fork.
 #define HW_FORKED 13
 
-// The fast tier of the database is missing, of another database, or of another time.
+// The fast tier of the database is missing, or belongs to another database or an older state.
 #define HW_TIER 14
 
-// The object ended and is not kept any more, such as a named snapshot that ended by itself.
+// The object no longer exists, such as a named snapshot that was dropped automatically.
 #define HW_GONE 15
 
 // An acknowledged write is on the medium: it survives a power cut.
@@ -245,92 +245,93 @@ typedef struct hw_options {
   uint16_t shards;
   // HW_SYNCED (default), HW_EVERY or HW_WRITTEN.
   int32_t durability;
-  // With HW_EVERY: how often is synced, ns. Default 1 s.
+  // With HW_EVERY: interval of syncs, ns. Default 1 s.
   int64_t durability_interval_ns;
   // Memory for events not yet in segments, for caches and for flushes. Default 64 MiB.
   size_t memory_budget_bytes;
   // "adaptive" (default), "conventional", "separate:SHARE" …: see docs/operate/settings.md,
   // late.policy. Empty = the default.
   struct hw_str late_policy;
-  // A late buffer that does not fill is merged after this time, ns; below 0 = it waits. Default
-  // 10 min.
+  // A late buffer that does not fill is merged after this time, ns; below 0 = never. Default 10
+  // min.
   int64_t late_merge_interval_ns;
-  // Most late runs of a stream in a partition. Default 16.
+  // Maximum number of late runs of a stream in a partition. Default 16.
   size_t late_runs_max;
-  // Events of a leaf in tables that do not say otherwise. Default 2,048.
+  // Events of a leaf in tables that do not set it. Default 2,048.
   uint32_t leaf_events;
-  // Events of a bucket of the base level, about. Default 128.
+  // Approximate number of events of a bucket of the base level. Default 128.
   uint32_t bucket_events;
   // A new partition is sized to close near this. Default 128 MiB.
   uint64_t partition_target_bytes;
   // A partition larger than this is split. Default 256 MiB.
   uint64_t partition_bytes_max;
-  // A partition is compacted when what it holds of a stream is spread over this many groups.
-  // Default 256.
+  // A partition is compacted when its rows of a stream are spread over this many groups. Default
+  // 256.
   uint32_t groups_max;
-  // Segment files open at once. Default 256.
+  // Maximum number of segment files open at once. Default 256.
   uint32_t open_files_max;
-  // Most bytes a second that compaction writes; 0 = no limit (default).
+  // Maximum bytes that compaction writes per second; 0 = no limit (default).
   uint64_t compaction_bytes_per_second;
-  // Most bytes a day that compaction writes of its own accord; 0 = no limit (default).
+  // Maximum bytes that automatic compaction writes per day; 0 = no limit (default).
   uint64_t compaction_bytes_per_day;
-  // Size that log files reach; 0 = by the memory budget (default).
+  // Target size of log files; 0 = derived from the memory budget (default).
   uint64_t log_file_bytes;
-  // Longest wait for memory before a write says busy, ns. Default 5 s.
+  // Maximum time that a write waits for memory before it fails with HW_BUSY, ns. Default 5 s.
   int64_t busy_timeout_ns;
-  // Largest batch. Default 16 MiB.
+  // Maximum size of a batch. Default 16 MiB.
   size_t batch_bytes_max;
-  // Longest string or byte value. Default 1 MiB.
+  // Maximum length of a string or byte value. Default 1 MiB.
   size_t string_bytes_max;
-  // Most fields of a table. Default 1,024.
+  // Maximum number of fields of a table. Default 1,024.
   size_t fields_max;
-  // Most streams of a table. Default 10,000,000.
+  // Maximum number of streams of a table. Default 10,000,000.
   size_t streams_max;
-  // Events later than the clock by more than this are refused, ns; below 0 = never (default).
+  // Events further in the future than this are refused, ns; below 0 = never (default).
   int64_t max_future_ns;
-  // Most space reserved for a full disk; it grows with the log, from 1 MiB on. Default 8 MiB.
+  // Maximum space reserved for a full disk; it grows with the log, from 1 MiB. Default 8 MiB.
   uint64_t reserve_bytes;
-  // A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
+  // A forward jump of the clock by more than this is distrusted for a while, ns. Default 1 day.
   int64_t clock_jump_max_ns;
-  // A clock that jumped is believed when new rows bear it out in several stretches of this
+  // A clock that jumped is trusted again when new rows confirm it in several intervals of this
   // length, ns. Default 1 hour.
   int64_t clock_settle_ns;
-  // Most tables. Default 10,000.
+  // Maximum number of tables. Default 10,000.
   size_t tables_max;
-  // When nothing has been written for this long, ns, what memory holds is stored and the log
-  // gives back files that it does not need; below 0 = never. Default 30 s.
+  // After this time without a write, ns, the events in memory are flushed and unneeded log files
+  // are released; below 0 = never. Default 30 s.
   int64_t idle_after_ns;
-  // Folder of a fast tier, on a small fast medium: see docs/operate/tiers.md. Empty (default) =
-  // as the database has it.
+  // Folder of a fast tier, on a small fast device: see docs/operate/tiers.md. Empty (default) =
+  // the existing tier of the database, if any.
   struct hw_str fast_dir;
   // Parts of the database in the fast tier: "log", "buffers", "index", "newest", or several with
   // commas between them. Empty = "log,buffers".
   struct hw_str fast_parts;
-  // Most that the log takes there; 0 (default) = four times the memory budget.
+  // Maximum size of the log there; 0 (default) = four times the memory budget.
   uint64_t fast_bytes;
-  // The log in a fast tier is copied to bulk this often, ns, which bounds what is lost with the
-  // tier; below 0 = never (default).
+  // Interval at which the log in a fast tier is copied to the bulk device, ns, which bounds the
+  // loss if the tier fails; below 0 = never (default).
   int64_t log_mirror_ns;
-  // Most that the index of segments takes there; 0 (default) = as much as fits.
+  // Maximum size of the index of segments there; 0 (default) = limited only by free space.
   uint64_t fast_index_bytes;
-  // Most that copies of the newest partitions take there; 0 (default) = 32 times the memory
-  // budget, which is the most in any case.
+  // Maximum size of the copies of the newest partitions there; 0 (default) = 32 times the memory
+  // budget, which is also the upper bound.
   uint64_t fast_newest_bytes;
   // Copies of partitions older than this are dropped, ns; below 0 = by size alone (default).
   int64_t fast_newest_age_ns;
-  // Named snapshots older than this end by themselves, ns; below 0 = never. Default 90 days.
+  // Named snapshots older than this are dropped automatically, ns; below 0 = never. Default 90
+  // days.
   int64_t snapshot_age_max_ns;
-  // Most that files take that are there for named snapshots only; beyond that the oldest ends. 0
-  // = as much as fits. Default 64 GiB.
+  // Maximum size of the files retained only for named snapshots; above it, the oldest is
+  // dropped. 0 = limited only by free space. Default 64 GiB.
   uint64_t snapshot_bytes_max;
-  // By which calls files are read and written: "file", or "uring" for a queue of the kernel
-  // where something is asked for ahead. Empty = "file".
+  // I/O of files: "file" by blocking calls, or "uring" with read-ahead through
+  // the kernel's io_uring. Empty = "file".
   struct hw_str io_backend;
-  // To which queue set a segment goes: "load" or "interval". Empty = "load".
+  // Assignment of segments to queue sets: "load" or "interval". Empty = "load".
   struct hw_str queue_placement;
-  // Leaves that a scan requests at once, ahead of its reader. Default 8.
+  // Number of leaves that a scan reads ahead. Default 8.
   uint32_t read_ahead;
-  // Queue sets before the files of segments; 0 (default) = none.
+  // Queue sets for segment files; 0 (default) = none.
   uint32_t queue_sets;
 } hw_options;
 

@@ -3,7 +3,7 @@
 use crate::column::{HW_F64, HW_I64, HW_U64, hw_value};
 use crate::handles;
 use crate::snapshot::hw_snapshot;
-use crate::status::{Outcome, give, guard, hw_error, invalid, out};
+use crate::status::{Outcome, guard, hw_error, invalid, out, write_result};
 use crate::stream::{Stream, hw_stream};
 use crate::text::{hw_str, pointer, slice};
 use headwater::{
@@ -215,7 +215,7 @@ fn end(end: Option<&(Timestamp, Value)>) -> hw_bin_end {
 
 impl hw_bins {
     fn make(bins: Box<[hw_bin]>, values: Vec<Bin>) -> hw_bins {
-        let (handle, kept) = handles::put_result(BinsResult {
+        let (handle, kept) = handles::register_result(BinsResult {
             bins,
             firsts: values.iter().map(|b| end(b.first.as_ref())).collect(),
             lasts: values.iter().map(|b| end(b.last.as_ref())).collect(),
@@ -272,7 +272,7 @@ pub unsafe extern "C" fn hw_aggregate(
     guard(error, || {
         out(bins, "bins")?;
         let [spec] = slice(spec, 1, "spec")? else {
-            return Err(invalid("spec: one expected"));
+            return Err(invalid("spec: expected one, found NULL"));
         };
         let stream = handles::get::<Stream>(stream)?;
         let view = stream.view(snapshot)?;
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn hw_aggregate(
             .collect();
         // Without the ends nothing points to the bins.
         let values = if spec.first_last { found } else { Vec::new() };
-        give(bins, hw_bins::make(list, values), "bins")
+        write_result(bins, hw_bins::make(list, values), "bins")
     })
 }
 
@@ -315,6 +315,6 @@ pub unsafe extern "C" fn hw_tile(
             let start = level.bucket_span(*bucket).first.as_nanos();
             bin(start, *bucket, aggregate)
         });
-        give(bins, hw_bins::make(list.collect(), Vec::new()), "bins")
+        write_result(bins, hw_bins::make(list.collect(), Vec::new()), "bins")
     })
 }

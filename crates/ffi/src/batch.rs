@@ -5,7 +5,7 @@
 
 use crate::column::{self, hw_column, hw_value};
 use crate::handles::{self, Handled};
-use crate::status::{Outcome, give, guard, hw_error, invalid, lock, out};
+use crate::status::{Outcome, guard, hw_error, invalid, lock, out, write_result};
 use crate::stream::{Stream, hw_stream};
 use crate::text::{hw_str, slice};
 use headwater::{Batch, Column, FieldType, StreamRows, Timestamp, Value};
@@ -59,7 +59,7 @@ impl Filling {
         let rows = self.open()?;
         if rows.fields.iter().any(|(known, _)| known == name) {
             return Err(invalid(format!(
-                "field `{name}` comes twice for the same rows"
+                "field `{name}` is specified more than once for the same rows"
             )));
         }
         rows.fields.push((name.to_owned(), column));
@@ -82,7 +82,7 @@ pub unsafe extern "C" fn hw_batch_new(batch: *mut hw_batch, error: *mut hw_error
     guard(error, || {
         out(batch, "batch")?;
         let empty = Builder(Mutex::new(Filling::default()));
-        give(batch, handles::put(empty).0, "batch")
+        write_result(batch, handles::register(empty).0, "batch")
     })
 }
 
@@ -97,7 +97,11 @@ pub unsafe extern "C" fn hw_batch_copy(
         out(copy, "copy")?;
         let batch = handles::get::<Builder>(batch)?;
         let content = lock(&batch.0)?.clone();
-        give(copy, handles::put(Builder(Mutex::new(content))).0, "copy")
+        write_result(
+            copy,
+            handles::register(Builder(Mutex::new(content))).0,
+            "copy",
+        )
     })
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn fixed(
         FieldType::Bool => Values::Bool(copied(what, values, &presence, rows, |v: u8| v != 0)?),
         FieldType::String | FieldType::Bytes => {
             return Err(invalid(format!(
-                "{what}: text has offsets and bytes, not values"
+                "{what}: text needs offsets and bytes, not values"
             )));
         }
     };
@@ -122,11 +122,11 @@ pub(crate) fn text(
 ) -> Outcome<Column> {
     let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else {
         return Err(invalid(format!(
-            "{what}: rows + 1 offsets expected, found none"
+            "{what}: expected rows + 1 offsets, found none"
         )));
     };
     if !offsets.is_sorted() {
-        return Err(invalid(format!("{what}: offsets must not fall")));
+        return Err(invalid(format!("{what}: offsets must not decrease")));
     }
     let bytes = slice(bytes, *last as usize, what)?;
     let part = |from: u32, to: u32| &bytes[from as usize..to as usize];
@@ -134,7 +134,7 @@ pub(crate) fn text(
         None => {
             let ends = offsets[1..].iter().map(|end| end - first).collect();
             VarBytes::from_parts(ends, part(*first, *last).to_vec())
-                .ok_or_else(|| invalid(format!("{what}: offsets must not fall")))?
+                .ok_or_else(|| invalid(format!("{what}: offsets must not decrease")))?
         }
         Some(bits) => {
             let mut values = VarBytes::new();
@@ -263,7 +263,7 @@ impl Layout {
     }
 
     /// False when nothing points to it.
-    pub(crate) fn holds_something(&self) -> bool {
+    pub(crate) fn is_referenced(&self) -> bool {
         self.validity.is_some() || self.offsets.is_some()
     }
 

@@ -8,7 +8,9 @@
 use crate::handles::{self, Handled, Object};
 use crate::json;
 use crate::options::hw_options;
-use crate::status::{Failure, HW_CLOSED, HW_READ_ONLY, Outcome, give, guard, hw_error, out};
+use crate::status::{
+    Failure, HW_CLOSED, HW_READ_ONLY, Outcome, guard, hw_error, out, write_result,
+};
 use crate::text::{hw_str, hw_text};
 use headwater::{Database, EndedSnapshot, Options, Reader, RepairMode, Snapshot, SnapshotInfo};
 use std::sync::{Arc, Weak};
@@ -43,7 +45,7 @@ impl Store {
             Access::Owner(db) => Ok(db),
             Access::Reader(_) => Err(Failure::new(
                 HW_READ_ONLY,
-                "the database was opened to read only",
+                "the database was opened read-only",
             )),
         }
     }
@@ -84,7 +86,7 @@ impl Store {
 pub(crate) fn open_still(store: &Weak<Store>) -> Outcome<Arc<Store>> {
     store
         .upgrade()
-        .ok_or_else(|| Failure::new(HW_CLOSED, "the database was closed"))
+        .ok_or_else(|| Failure::new(HW_CLOSED, "the database is closed"))
 }
 
 /// The library's version, as "0.1.0"; valid for ever.
@@ -120,8 +122,8 @@ pub unsafe extern "C" fn hw_open(
         } else {
             Access::Owner(Database::open(options.clone())?)
         };
-        let (handle, _) = handles::put(Store { access, options });
-        give(db, handle, "db")
+        let (handle, _) = handles::register(Store { access, options });
+        write_result(db, handle, "db")
     })
 }
 
@@ -132,7 +134,7 @@ pub unsafe extern "C" fn hw_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_close(db: hw_db, error: *mut hw_error) -> i32 {
     guard(error, || {
-        let object = handles::take(db, Store::KIND, Object::is::<Store>)?;
+        let object = handles::remove(db, Store::KIND, Object::is::<Store>)?;
         if let Some(store) = object.into::<Store>()
             && let Access::Owner(db) = &store.access
         {
@@ -177,7 +179,7 @@ pub unsafe extern "C" fn hw_stats(db: hw_db, text: *mut hw_text, error: *mut hw_
             Access::Owner(db) => db.stats()?,
             Access::Reader(reader) => reader.stats()?,
         };
-        give(text, hw_text::make(json::stats(&stats).to_string()), "text")
+        write_result(text, hw_text::make(json::stats(&stats).to_string()), "text")
     })
 }
 
@@ -190,7 +192,7 @@ pub unsafe extern "C" fn hw_late(db: hw_db, text: *mut hw_text, error: *mut hw_e
             Access::Owner(db) => db.late(),
             Access::Reader(reader) => reader.late(),
         };
-        give(text, hw_text::make(json::late(&report).to_string()), "text")
+        write_result(text, hw_text::make(json::late(&report).to_string()), "text")
     })
 }
 
@@ -226,8 +228,8 @@ pub unsafe extern "C" fn hw_check(
         out(report, "report")?;
         let store = handles::get::<Store>(db)?;
         let found = headwater::check(store.options.clone())?;
-        give(is_sound, u8::from(found.is_sound()), "is_sound")?;
-        give(
+        write_result(is_sound, u8::from(found.is_sound()), "is_sound")?;
+        write_result(
             report,
             hw_text::make(json::check(&found).to_string()),
             "report",
@@ -268,7 +270,7 @@ pub unsafe extern "C" fn hw_verify_backup(
     guard(error, || {
         out(is_sound, "is_sound")?;
         let found = headwater::verify_backup(&folder.path("folder")?)?;
-        give(is_sound, u8::from(found.is_sound()), "is_sound")?;
+        write_result(is_sound, u8::from(found.is_sound()), "is_sound")?;
         give_report(report, || json::check(&found).to_string())
     })
 }
@@ -287,7 +289,7 @@ pub unsafe extern "C" fn hw_restore(
         out(is_sound, "is_sound")?;
         let options = Options::new(path.path("path")?);
         let found = headwater::restore(&backup_folder.path("backup_folder")?, &options)?;
-        give(is_sound, u8::from(found.is_sound()), "is_sound")?;
+        write_result(is_sound, u8::from(found.is_sound()), "is_sound")?;
         give_report(report, || json::check(&found).to_string())
     })
 }
@@ -310,7 +312,7 @@ pub unsafe extern "C" fn hw_repair(
             RepairMode::DryRun
         };
         let done = headwater::repair(&Options::new(path.path("path")?), mode)?;
-        give(
+        write_result(
             report,
             hw_text::make(json::repair(&done).to_string()),
             "report",
@@ -322,7 +324,7 @@ fn give_report(report: *mut hw_text, text: impl FnOnce() -> String) -> Outcome<(
     if report.is_null() {
         return Ok(());
     }
-    give(report, hw_text::make(text()), "report")
+    write_result(report, hw_text::make(text()), "report")
 }
 
 /// Checks a handle of a database: HW_OK while it is open. The check does nothing else, so that its

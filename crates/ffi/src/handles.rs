@@ -32,18 +32,18 @@ pub(crate) trait Handled: Any + Send + Sync {
 pub(crate) struct Object {
     kind: &'static str,
     is_database: bool,
-    kept: Arc<dyn Any + Send + Sync>,
+    object: Arc<dyn Any + Send + Sync>,
 }
 
 impl Object {
     /// Whether it is of a kind.
     pub(crate) fn is<T: Handled>(&self) -> bool {
-        self.kept.is::<T>()
+        self.object.is::<T>()
     }
 
     /// The object as a type, unless it is of another kind.
     pub(crate) fn into<T: Handled>(self) -> Option<Arc<T>> {
-        self.kept.downcast().ok()
+        self.object.downcast().ok()
     }
 }
 
@@ -87,9 +87,9 @@ fn refused(handle: u64, expected: &str, found: &str) -> Failure {
 /// The description of a handle without an object.
 fn absence(handle: u64) -> &'static str {
     if handle == 0 {
-        "0, which is no handle"
+        "0, which is not a handle"
     } else {
-        "one that was released, or never given out"
+        "a handle that was released or never created"
     }
 }
 
@@ -107,7 +107,7 @@ fn insert(object: Object) -> u64 {
             // A handle has no bits for more.
             assert!(
                 held.slots.len() < SLOTS_MAX,
-                "more than 4 billion handles are out: release some"
+                "more than 4 billion handles are open: release some"
             );
             held.slots.push(Slot {
                 generation: 1,
@@ -125,23 +125,23 @@ fn insert(object: Object) -> u64 {
 }
 
 /// Keeps an object; gives its handle and the object.
-pub(crate) fn put<T: Handled>(object: T) -> (u64, Arc<T>) {
+pub(crate) fn register<T: Handled>(object: T) -> (u64, Arc<T>) {
     let object = Arc::new(object);
     let handle = insert(Object {
         kind: T::KIND,
         is_database: T::IS_DATABASE,
-        kept: Arc::clone(&object) as _,
+        object: Arc::clone(&object) as _,
     });
     (handle, object)
 }
 
 /// Keeps a result that is only released by its handle; gives its handle and the result.
-pub(crate) fn put_result<T: Any + Send + Sync>(result: T) -> (u64, Arc<T>) {
+pub(crate) fn register_result<T: Any + Send + Sync>(result: T) -> (u64, Arc<T>) {
     let result = Arc::new(result);
     let handle = insert(Object {
         kind: "a result",
         is_database: false,
-        kept: Arc::clone(&result) as _,
+        object: Arc::clone(&result) as _,
     });
     (handle, result)
 }
@@ -157,14 +157,14 @@ pub(crate) fn get<T: Handled>(handle: u64) -> Outcome<Arc<T>> {
         .and_then(|slot| slot.object.as_ref());
     match object {
         None => Err(refused(handle, T::KIND, absence(handle))),
-        Some(object) => Arc::clone(&object.kept)
+        Some(object) => Arc::clone(&object.object)
             .downcast()
             .map_err(|_| refused(handle, T::KIND, object.kind)),
     }
 }
 
 /// Takes the object from behind a handle, if it is one that the caller wants.
-pub(crate) fn take(
+pub(crate) fn remove(
     handle: u64,
     expected: &str,
     is_wanted: impl FnOnce(&Object) -> bool,
@@ -202,8 +202,8 @@ pub(crate) fn take(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hw_release(handle: u64, error: *mut hw_error) -> i32 {
     guard(error, || {
-        let expected = "one that is open (a database is closed with hw_close)";
-        let object = take(handle, expected, |object| !object.is_database)?;
+        let expected = "an open handle (a database is closed with hw_close)";
+        let object = remove(handle, expected, |object| !object.is_database)?;
         // Outside of the lock: the last user of a snapshot or a scan does some work.
         drop(object);
         Ok(())

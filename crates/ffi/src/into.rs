@@ -8,7 +8,7 @@ use crate::handles;
 use crate::query::{Query, hw_query};
 use crate::scan::{one_stream, range};
 use crate::snapshot::{hw_snapshot, view_of};
-use crate::status::{Outcome, give, guard, hw_error, invalid, out};
+use crate::status::{Outcome, guard, hw_error, invalid, out, write_result};
 use crate::text::slice;
 use headwater::{ClosedRange, ColumnSlice, FieldType, RowBlock, Snapshot};
 
@@ -40,18 +40,18 @@ impl Number for u64 {
 }
 
 /// The caller's memory for times and values.
-struct Places<'a, T> {
+struct OutputSlices<'a, T> {
     times: &'a mut [std::mem::MaybeUninit<i64>],
     values: &'a mut [std::mem::MaybeUninit<T>],
     /// All rows of the range, also those beyond the capacity.
     count: usize,
 }
 
-impl<T: Number> Places<'_, T> {
+impl<T: Number> OutputSlices<'_, T> {
     fn add(&mut self, rows: &RowBlock<'_>) -> Outcome<()> {
         if rows.width() != 1 {
             return Err(invalid(format!(
-                "a question for one field was expected, this one has {}",
+                "expected a query for one field, this one has {}",
                 rows.width()
             )));
         }
@@ -97,7 +97,7 @@ impl<T: Number> Places<'_, T> {
     fn read(&mut self, query: &Query, view: &Snapshot, range: ClosedRange) -> Outcome<()> {
         let found = one_stream(query)?.at(view)?;
         let mut added = Ok(());
-        query.ask(range, |spec| {
+        query.read_range(range, |spec| {
             found.visit(view, spec, |rows| {
                 if added.is_ok() {
                     added = self.add(&rows);
@@ -109,7 +109,7 @@ impl<T: Number> Places<'_, T> {
 }
 
 /// The caller's memory, to be written to.
-fn places<'a, T>(
+fn output_slices<'a, T>(
     data: *mut T,
     count: usize,
     what: &str,
@@ -138,14 +138,14 @@ fn read_into<T: Number>(
 ) -> Outcome<()> {
     out(count, "row_count")?;
     let query = handles::get::<Query>(query)?;
-    let mut places = Places {
-        times: places(times, capacity, "times_ns")?,
-        values: places(values, capacity, "values")?,
+    let mut places = OutputSlices {
+        times: output_slices(times, capacity, "times_ns")?,
+        values: output_slices(values, capacity, "values")?,
         count: 0,
     };
     let view = view_of(&query.store, snapshot)?;
     places.read(&query, &view, range)?;
-    give(count, places.count, "row_count")
+    write_result(count, places.count, "row_count")
 }
 
 /// The times and values of a query for one field of one stream, copied to the caller's memory; rows
@@ -223,10 +223,10 @@ fn read_many_into<T: Number>(
     capacity: usize,
     row_counts: *mut usize,
 ) -> Outcome<()> {
-    let counts = places(row_counts, queries.len(), "row_counts")?;
-    let mut places = Places {
-        times: places(times, capacity, "times_ns")?,
-        values: places(values, capacity, "values")?,
+    let counts = output_slices(row_counts, queries.len(), "row_counts")?;
+    let mut places = OutputSlices {
+        times: output_slices(times, capacity, "times_ns")?,
+        values: output_slices(values, capacity, "values")?,
         count: 0,
     };
     let mut shared = None;
@@ -240,7 +240,7 @@ fn read_many_into<T: Number>(
             }
         };
         if !query.store.ptr_eq(store) {
-            return Err(invalid("the questions are of several databases"));
+            return Err(invalid("the queries belong to different databases"));
         }
         let before = places.count;
         places.read(&query, view, range)?;

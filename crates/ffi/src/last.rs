@@ -4,7 +4,7 @@ use crate::column::hw_value;
 use crate::database::{Store, hw_db};
 use crate::handles;
 use crate::snapshot::{hw_snapshot, view_of};
-use crate::status::{give, guard, hw_error, out};
+use crate::status::{guard, hw_error, out, write_result};
 use crate::stream::{Named, Stream, Walk, hw_stream, hw_stream_name};
 use crate::text::{by_key, hw_str, hw_tag, pointer, tags};
 use headwater::LastValue;
@@ -45,10 +45,10 @@ struct LastResult {
     values: Box<[hw_last_value]>,
     streams: Box<[hw_stream_name]>,
     /// The memory that the other two point into.
-    _found: Vec<(Arc<Named>, Vec<LastValue>)>,
+    _memory: Vec<(Arc<Named>, Vec<LastValue>)>,
 }
 
-// SAFETY: the pointers in `values` and `streams` lead to `_found`, which lives as long, is never
+// SAFETY: the pointers in `values` and `streams` lead to `_memory`, which lives as long, is never
 // changed, and may be read by any thread.
 unsafe impl Send for LastResult {}
 // SAFETY: as above.
@@ -65,10 +65,10 @@ impl hw_last_values {
                 value: hw_value::of(&last.value),
             }));
         }
-        let (handle, kept) = handles::put_result(LastResult {
+        let (handle, kept) = handles::register_result(LastResult {
             values: values.into(),
             streams: found.iter().map(|(named, _)| named.view()).collect(),
-            _found: found,
+            _memory: found,
         });
         hw_last_values {
             handle,
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn hw_last(
         let view = stream.view(snapshot)?;
         let found = stream.at(&view)?.last(&view)?;
         let found = vec![(Arc::clone(&stream.named), found)];
-        give(values, hw_last_values::make(found), "values")
+        write_result(values, hw_last_values::make(found), "values")
     })
 }
 
@@ -121,6 +121,6 @@ pub unsafe extern "C" fn hw_last_table(
             let last = view.last(&name)?;
             found.push((Arc::new(Named::new(name)), last));
         }
-        give(values, hw_last_values::make(found), "values")
+        write_result(values, hw_last_values::make(found), "values")
     })
 }

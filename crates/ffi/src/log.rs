@@ -142,7 +142,7 @@ fn listen() -> Outcome<()> {
         Ok(())
     } else {
         Err(invalid(
-            "this process has a subscriber of Rust's `tracing` already: ask that for events of targets that begin with `headwater`",
+            "this process already has a subscriber of Rust's `tracing`: use it for events of targets that begin with `headwater`",
         ))
     }
 }

@@ -9,7 +9,7 @@ use crate::database::{Store, hw_db};
 use crate::handles;
 use crate::json;
 use crate::snapshot::{View, hw_snapshot};
-use crate::status::{give, guard, hw_error, out};
+use crate::status::{guard, hw_error, out, write_result};
 use crate::text::{hw_str, hw_text};
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub unsafe extern "C" fn hw_snapshot_create(
         let made = store.owner()?.create_snapshot(name.read("name")?)?;
         match text.is_null() {
             true => Ok(()),
-            false => give(
+            false => write_result(
                 text,
                 hw_text::make(json::snapshot(&made).to_string()),
                 "text",
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn hw_snapshots(db: hw_db, text: *mut hw_text, error: *mut
         out(text, "text")?;
         let (there, ended) = handles::get::<Store>(db)?.snapshots();
         let told = json::snapshots(&there, &ended).to_string();
-        give(text, hw_text::make(told), "text")
+        write_result(text, hw_text::make(told), "text")
     })
 }
 
@@ -77,6 +77,6 @@ pub unsafe extern "C" fn hw_snapshot_named(
         let store = handles::get::<Store>(db)?;
         let found = store.snapshot_named(name.read("name")?)?;
         let view = View::new(found, Arc::downgrade(&store));
-        give(snapshot, handles::put(view).0, "snapshot")
+        write_result(snapshot, handles::register(view).0, "snapshot")
     })
 }

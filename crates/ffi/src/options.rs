@@ -36,92 +36,93 @@ pub struct hw_options {
     pub shards: u16,
     /// HW_SYNCED (default), HW_EVERY or HW_WRITTEN.
     pub durability: i32,
-    /// With HW_EVERY: how often is synced, ns. Default 1 s.
+    /// With HW_EVERY: interval of syncs, ns. Default 1 s.
     pub durability_interval_ns: i64,
     /// Memory for events not yet in segments, for caches and for flushes. Default 64 MiB.
     pub memory_budget_bytes: usize,
     /// "adaptive" (default), "conventional", "separate:SHARE" …: see docs/operate/settings.md,
     /// late.policy. Empty = the default.
     pub late_policy: hw_str,
-    /// A late buffer that does not fill is merged after this time, ns; below 0 = it waits. Default
-    /// 10 min.
+    /// A late buffer that does not fill is merged after this time, ns; below 0 = never. Default 10
+    /// min.
     pub late_merge_interval_ns: i64,
-    /// Most late runs of a stream in a partition. Default 16.
+    /// Maximum number of late runs of a stream in a partition. Default 16.
     pub late_runs_max: usize,
-    /// Events of a leaf in tables that do not say otherwise. Default 2,048.
+    /// Events of a leaf in tables that do not set it. Default 2,048.
     pub leaf_events: u32,
-    /// Events of a bucket of the base level, about. Default 128.
+    /// Approximate number of events of a bucket of the base level. Default 128.
     pub bucket_events: u32,
     /// A new partition is sized to close near this. Default 128 MiB.
     pub partition_target_bytes: u64,
     /// A partition larger than this is split. Default 256 MiB.
     pub partition_bytes_max: u64,
-    /// A partition is compacted when what it holds of a stream is spread over this many groups.
-    /// Default 256.
+    /// A partition is compacted when its rows of a stream are spread over this many groups. Default
+    /// 256.
     pub groups_max: u32,
-    /// Segment files open at once. Default 256.
+    /// Maximum number of segment files open at once. Default 256.
     pub open_files_max: u32,
-    /// Most bytes a second that compaction writes; 0 = no limit (default).
+    /// Maximum bytes that compaction writes per second; 0 = no limit (default).
     pub compaction_bytes_per_second: u64,
-    /// Most bytes a day that compaction writes of its own accord; 0 = no limit (default).
+    /// Maximum bytes that automatic compaction writes per day; 0 = no limit (default).
     pub compaction_bytes_per_day: u64,
-    /// Size that log files reach; 0 = by the memory budget (default).
+    /// Target size of log files; 0 = derived from the memory budget (default).
     pub log_file_bytes: u64,
-    /// Longest wait for memory before a write says busy, ns. Default 5 s.
+    /// Maximum time that a write waits for memory before it fails with HW_BUSY, ns. Default 5 s.
     pub busy_timeout_ns: i64,
-    /// Largest batch. Default 16 MiB.
+    /// Maximum size of a batch. Default 16 MiB.
     pub batch_bytes_max: usize,
-    /// Longest string or byte value. Default 1 MiB.
+    /// Maximum length of a string or byte value. Default 1 MiB.
     pub string_bytes_max: usize,
-    /// Most fields of a table. Default 1,024.
+    /// Maximum number of fields of a table. Default 1,024.
     pub fields_max: usize,
-    /// Most streams of a table. Default 10,000,000.
+    /// Maximum number of streams of a table. Default 10,000,000.
     pub streams_max: usize,
-    /// Events later than the clock by more than this are refused, ns; below 0 = never (default).
+    /// Events further in the future than this are refused, ns; below 0 = never (default).
     pub max_future_ns: i64,
-    /// Most space reserved for a full disk; it grows with the log, from 1 MiB on. Default 8 MiB.
+    /// Maximum space reserved for a full disk; it grows with the log, from 1 MiB. Default 8 MiB.
     pub reserve_bytes: u64,
-    /// A clock that jumps forward by more than this is not believed for a while, ns. Default 1 day.
+    /// A forward jump of the clock by more than this is distrusted for a while, ns. Default 1 day.
     pub clock_jump_max_ns: i64,
-    /// A clock that jumped is believed when new rows bear it out in several stretches of this
+    /// A clock that jumped is trusted again when new rows confirm it in several intervals of this
     /// length, ns. Default 1 hour.
     pub clock_settle_ns: i64,
-    /// Most tables. Default 10,000.
+    /// Maximum number of tables. Default 10,000.
     pub tables_max: usize,
-    /// When nothing has been written for this long, ns, what memory holds is stored and the log
-    /// gives back files that it does not need; below 0 = never. Default 30 s.
+    /// After this time without a write, ns, the events in memory are flushed and unneeded log files
+    /// are released; below 0 = never. Default 30 s.
     pub idle_after_ns: i64,
-    /// Folder of a fast tier, on a small fast medium: see docs/operate/tiers.md. Empty (default) =
-    /// as the database has it.
+    /// Folder of a fast tier, on a small fast device: see docs/operate/tiers.md. Empty (default) =
+    /// the existing tier of the database, if any.
     pub fast_dir: hw_str,
     /// Parts of the database in the fast tier: "log", "buffers", "index", "newest", or several with
     /// commas between them. Empty = "log,buffers".
     pub fast_parts: hw_str,
-    /// Most that the log takes there; 0 (default) = four times the memory budget.
+    /// Maximum size of the log there; 0 (default) = four times the memory budget.
     pub fast_bytes: u64,
-    /// The log in a fast tier is copied to bulk this often, ns, which bounds what is lost with the
-    /// tier; below 0 = never (default).
+    /// Interval at which the log in a fast tier is copied to the bulk device, ns, which bounds the
+    /// loss if the tier fails; below 0 = never (default).
     pub log_mirror_ns: i64,
-    /// Most that the index of segments takes there; 0 (default) = as much as fits.
+    /// Maximum size of the index of segments there; 0 (default) = limited only by free space.
     pub fast_index_bytes: u64,
-    /// Most that copies of the newest partitions take there; 0 (default) = 32 times the memory
-    /// budget, which is the most in any case.
+    /// Maximum size of the copies of the newest partitions there; 0 (default) = 32 times the memory
+    /// budget, which is also the upper bound.
     pub fast_newest_bytes: u64,
     /// Copies of partitions older than this are dropped, ns; below 0 = by size alone (default).
     pub fast_newest_age_ns: i64,
-    /// Named snapshots older than this end by themselves, ns; below 0 = never. Default 90 days.
+    /// Named snapshots older than this are dropped automatically, ns; below 0 = never. Default 90
+    /// days.
     pub snapshot_age_max_ns: i64,
-    /// Most that files take that are there for named snapshots only; beyond that the oldest ends. 0
-    /// = as much as fits. Default 64 GiB.
+    /// Maximum size of the files retained only for named snapshots; above it, the oldest is
+    /// dropped. 0 = limited only by free space. Default 64 GiB.
     pub snapshot_bytes_max: u64,
-    /// By which calls files are read and written: "file", or "uring" for a queue of the kernel
-    /// where something is asked for ahead. Empty = "file".
+    /// I/O of files: "file" by blocking calls, or "uring" with read-ahead through
+    /// the kernel's io_uring. Empty = "file".
     pub io_backend: hw_str,
-    /// To which queue set a segment goes: "load" or "interval". Empty = "load".
+    /// Assignment of segments to queue sets: "load" or "interval". Empty = "load".
     pub queue_placement: hw_str,
-    /// Leaves that a scan requests at once, ahead of its reader. Default 8.
+    /// Number of leaves that a scan reads ahead. Default 8.
     pub read_ahead: u32,
-    /// Queue sets before the files of segments; 0 (default) = none.
+    /// Queue sets for segment files; 0 (default) = none.
     pub queue_sets: u32,
 }
 
@@ -313,8 +314,7 @@ fn check_size(size: usize) -> Outcome<()> {
     let (least, most) = (size_of::<usize>() * 2, size_of::<hw_options>());
     if size < least || size > most {
         return Err(invalid(format!(
-            "options.struct_size: expected {least} to {most}, found {size}: fill the options in with hw_options_init, \
-             and take a library that is not older than the header"
+            "options.struct_size: expected {least} to {most}, found {size}: fill in the options with hw_options_init, and use a library that is not older than the header"
         )));
     }
     Ok(())

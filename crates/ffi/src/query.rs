@@ -5,7 +5,7 @@ use crate::column::hw_value;
 use crate::database::{Store, hw_db};
 use crate::handles::{self, Handled};
 use crate::rows::FieldNames;
-use crate::status::{Outcome, give, guard, hw_error, invalid, out};
+use crate::status::{Outcome, guard, hw_error, invalid, out, write_result};
 use crate::stream::{Stream, hw_stream};
 use crate::text::{by_key, hw_str, hw_tag, names, slice, tags};
 use headwater::{ClosedRange, Comparison, Filter, ScanSpec};
@@ -67,7 +67,7 @@ impl Handled for Query {
 
 impl Query {
     /// Reads a range. Names are only copied when another thread reads at the same instant.
-    pub(crate) fn ask<T>(
+    pub(crate) fn read_range<T>(
         &self,
         range: ClosedRange,
         read: impl FnOnce(&ScanSpec) -> headwater::Result<T>,
@@ -85,7 +85,7 @@ impl Query {
 }
 
 /// The fields and filters of each stream as the caller gives them.
-fn wanted(
+fn columns_of(
     fields: *const hw_str,
     field_count: usize,
     filters: *const hw_filter,
@@ -120,7 +120,7 @@ fn wanted(
     })
 }
 
-fn keep(store: Weak<Store>, subject: Subject, spec: ScanSpec) -> hw_query {
+fn register_query(store: Weak<Store>, subject: Subject, spec: ScanSpec) -> hw_query {
     let boxed = |names: &Vec<String>| names.iter().map(|n| n.as_str().into()).collect();
     let query = Query {
         store,
@@ -129,7 +129,7 @@ fn keep(store: Weak<Store>, subject: Subject, spec: ScanSpec) -> hw_query {
         spare: Mutex::new(spec.clone()),
         spec,
     };
-    handles::put(query).0
+    handles::register(query).0
 }
 
 /// A query for rows of one stream: these fields in this order (none = all, in the order they were
@@ -147,9 +147,13 @@ pub unsafe extern "C" fn hw_query_stream(
     guard(error, || {
         out(query, "query")?;
         let stream = handles::get::<Stream>(stream)?;
-        let spec = wanted(fields, field_count, filters, filter_count)?;
+        let spec = columns_of(fields, field_count, filters, filter_count)?;
         let store = Weak::clone(&stream.store);
-        give(query, keep(store, Subject::Stream(stream), spec), "query")
+        write_result(
+            query,
+            register_query(store, Subject::Stream(stream), spec),
+            "query",
+        )
     })
 }
 
@@ -175,7 +179,11 @@ pub unsafe extern "C" fn hw_query_table(
             table: table.read("table")?.to_owned(),
             tags: by_key(self::tags(tags, tag_count)?),
         };
-        let spec = wanted(fields, field_count, filters, filter_count)?;
-        give(query, keep(Arc::downgrade(&store), subject, spec), "query")
+        let spec = columns_of(fields, field_count, filters, filter_count)?;
+        write_result(
+            query,
+            register_query(Arc::downgrade(&store), subject, spec),
+            "query",
+        )
     })
 }

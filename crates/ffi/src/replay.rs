@@ -10,7 +10,7 @@ use crate::query::{Query, Subject, hw_query};
 use crate::rows::FieldNames;
 use crate::scan::range;
 use crate::snapshot::{Sight, hw_snapshot, view_of};
-use crate::status::{Outcome, give, guard, hw_error, invalid, lock, out};
+use crate::status::{Outcome, guard, hw_error, invalid, lock, out, write_result};
 use crate::stream::{Named, hw_stream_name};
 use crate::text::{hw_str, pointer, slice};
 use headwater::{
@@ -99,7 +99,7 @@ unsafe impl Sync for ReplayRows {}
 
 impl ReplayRows {
     fn hand_out(self) -> hw_replay_rows {
-        let (handle, rows) = handles::put_result(self);
+        let (handle, rows) = handles::register_result(self);
         hw_replay_rows {
             handle,
             row_count: rows.times.len(),
@@ -122,7 +122,7 @@ struct Playing {
     steps: ReplaySteps,
     fields: FieldNames,
     /// Names of the streams that came up, by their indexes among those of the replay.
-    known: HashMap<u32, Arc<Named>>,
+    streams_by_index: HashMap<u32, Arc<Named>>,
 }
 
 impl Handled for Replay {
@@ -176,14 +176,14 @@ impl Playing {
     }
 
     fn named(&mut self, stream: u32) -> Outcome<Arc<Named>> {
-        if let Some(named) = self.known.get(&stream) {
+        if let Some(named) = self.streams_by_index.get(&stream) {
             return Ok(Arc::clone(named));
         }
         let name = self.steps.stream(stream).cloned();
         let name =
             name.ok_or_else(|| invalid("a row of a stream that is not part of the replay"))?;
         let named = Arc::new(Named::new(name));
-        self.known.insert(stream, Arc::clone(&named));
+        self.streams_by_index.insert(stream, Arc::clone(&named));
         Ok(named)
     }
 }
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn hw_replay_open(
         let query = handles::get::<Query>(query)?;
         let Subject::Table { table, tags } = &query.subject else {
             return Err(invalid(
-                "a question for one stream: make one for a table with hw_query_table, and name the stream's tags",
+                "the query is for one stream: create one for a table with hw_query_table, and filter by the stream's tags",
             ));
         };
         let view = view_of(&query.store, snapshot)?;
@@ -253,17 +253,17 @@ pub unsafe extern "C" fn hw_replay_open(
             }
             view.replay_steps(&spec, None)
         };
-        let steps = query.ask(range(first_ns, last_ns), spec)?;
+        let steps = query.read_range(range(first_ns, last_ns), spec)?;
         let fields = steps.fields().iter();
         let playing = Playing {
             fields: fields.map(|(name, _)| name.as_str().into()).collect(),
             view,
             steps,
-            known: HashMap::new(),
+            streams_by_index: HashMap::new(),
         };
-        give(
+        write_result(
             replay,
-            handles::put(Replay(Mutex::new(playing))).0,
+            handles::register(Replay(Mutex::new(playing))).0,
             "replay",
         )
     })
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn hw_replay_next(
         out(rows, "rows")?;
         let replay = handles::get::<Replay>(replay)?;
         let next = lock(&replay.0)?.next()?;
-        give(
+        write_result(
             rows,
             next.map_or(hw_replay_rows::END, ReplayRows::hand_out),
             "rows",

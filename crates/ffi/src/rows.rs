@@ -73,7 +73,7 @@ impl Rows {
         for (column, name) in chunk.columns.iter().zip(&names[..]) {
             let layout = Layout::of(column);
             views.push(layout.view(name, column));
-            if layout.holds_something() {
+            if layout.is_referenced() {
                 layouts.push(layout);
             }
         }
@@ -111,7 +111,7 @@ impl Rows {
 
     /// Keeps the rows; gives what the caller sees of them.
     pub(crate) fn hand_out(self) -> hw_rows {
-        let (handle, rows) = handles::put(self);
+        let (handle, rows) = handles::register(self);
         hw_rows {
             handle,
             row_count: rows.times.len(),
@@ -147,7 +147,7 @@ pub(crate) fn gather(scan: &mut Scan) -> Outcome<ScanChunk> {
         for (mine, theirs) in all.columns.iter_mut().zip(&chunk.columns) {
             if text_bytes(mine) + text_bytes(theirs) > u32::MAX as usize {
                 return Err(invalid(
-                    "the texts of a field have more than 4 GiB: read them with hw_scan_open, or a shorter range",
+                    "the text of a field exceeds 4 GiB: read it with hw_scan_open, or read a shorter range",
                 ));
             }
             mine.extend_from(theirs, 0..theirs.len());

@@ -10,7 +10,9 @@ use crate::handles::{self, Handled};
 use crate::query::{Query, Subject, hw_query};
 use crate::rows::{FieldNames, Rows, gather, hw_rows, names_of};
 use crate::snapshot::{Sight, hw_snapshot, view_of};
-use crate::status::{Failure, HW_NOT_FOUND, Outcome, give, guard, hw_error, invalid, lock, out};
+use crate::status::{
+    Failure, HW_NOT_FOUND, Outcome, guard, hw_error, invalid, lock, out, write_result,
+};
 use crate::stream::{Named, Stream, Walk};
 use headwater::{ClosedRange, FieldType, Scan, ScanSpec};
 use std::sync::{Arc, Mutex};
@@ -23,7 +25,7 @@ pub(crate) fn one_stream(query: &Query) -> Outcome<&Arc<Stream>> {
     match &query.subject {
         Subject::Stream(stream) => Ok(stream),
         Subject::Table { .. } => Err(invalid(
-            "a question for the streams of a table: read it with hw_scan_open",
+            "the query is for the streams of a table: read it with hw_scan_open",
         )),
     }
 }
@@ -50,11 +52,12 @@ pub unsafe extern "C" fn hw_read(
         let stream = one_stream(&query)?;
         let view = view_of(&query.store, snapshot)?;
         let found = stream.at(&view)?;
-        let mut scan = query.ask(range(first_ns, last_ns), |spec| found.scan(&view, spec))?;
+        let mut scan =
+            query.read_range(range(first_ns, last_ns), |spec| found.scan(&view, spec))?;
         let chunk = gather(&mut scan)?;
         let names = query.names.clone().unwrap_or_else(|| names_of(&scan));
         let named = Arc::clone(&stream.named);
-        give(rows, Rows::new(chunk, names, named).hand_out(), "rows")
+        write_result(rows, Rows::new(chunk, names, named).hand_out(), "rows")
     })
 }
 
@@ -93,7 +96,7 @@ impl Cursor {
             }
             Subject::Stream(stream) => {
                 let found = stream.at(snapshot)?;
-                let scan = query.ask(range, |spec| found.scan(snapshot, spec))?;
+                let scan = query.read_range(range, |spec| found.scan(snapshot, spec))?;
                 let named = Arc::clone(&stream.named);
                 (scan.fields().to_vec(), None, Some((scan, named)))
             }
@@ -187,7 +190,7 @@ impl Walking {
                 return Ok(None);
             };
             let ask = |spec: &ScanSpec| snapshot.scan(&name, spec);
-            let scan = self.query.ask(self.range, ask)?;
+            let scan = self.query.read_range(self.range, ask)?;
             self.current = Some((scan, Arc::new(Named::new(name))));
         }
     }
@@ -210,7 +213,7 @@ pub unsafe extern "C" fn hw_scan_open(
         let query = handles::get::<Query>(query)?;
         let view = view_of(&query.store, snapshot)?;
         let cursor = Cursor::open(query, view, range(first_ns, last_ns))?;
-        give(scan, handles::put(cursor).0, "scan")
+        write_result(scan, handles::register(cursor).0, "scan")
     })
 }
 
@@ -226,7 +229,7 @@ pub unsafe extern "C" fn hw_scan_next(
         out(rows, "rows")?;
         let cursor = handles::get::<Cursor>(scan)?;
         let next = cursor.next()?;
-        give(rows, next.map_or(hw_rows::END, Rows::hand_out), "rows")
+        write_result(rows, next.map_or(hw_rows::END, Rows::hand_out), "rows")
     })
 }
 
@@ -251,8 +254,12 @@ pub unsafe extern "C" fn hw_scan_begin(
         let cursor = Cursor::open(query, view, range(first_ns, last_ns))?;
         let first = cursor.next()?;
         let is_all = first.is_none() || cursor.is_at_end()?;
-        give(rows, first.map_or(hw_rows::END, Rows::hand_out), "rows")?;
-        let handle = if is_all { 0 } else { handles::put(cursor).0 };
-        give(scan, handle, "scan")
+        write_result(rows, first.map_or(hw_rows::END, Rows::hand_out), "rows")?;
+        let handle = if is_all {
+            0
+        } else {
+            handles::register(cursor).0
+        };
+        write_result(scan, handle, "scan")
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::database::{Store, hw_db, open_still};
 use crate::handles::{self, Handled};
-use crate::status::{Outcome, give, guard, hw_error, invalid, out};
+use crate::status::{Outcome, guard, hw_error, invalid, out, write_result};
 use headwater::Snapshot;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -52,7 +52,7 @@ pub(crate) fn view_of(store: &Weak<Store>, handle: hw_snapshot) -> Outcome<Sight
     }
     let view = handles::get::<View>(handle)?;
     if !Weak::ptr_eq(&view.store, store) {
-        return Err(invalid("the snapshot is of another database"));
+        return Err(invalid("the snapshot belongs to another database"));
     }
     Ok(Sight::Shared(view))
 }
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn hw_snapshot_open(
         out(snapshot, "snapshot")?;
         let store = handles::get::<Store>(db)?;
         let view = View::new(store.snapshot()?, Arc::downgrade(&store));
-        give(snapshot, handles::put(view).0, "snapshot")
+        write_result(snapshot, handles::register(view).0, "snapshot")
     })
 }
 
@@ -82,6 +82,6 @@ pub unsafe extern "C" fn hw_snapshot_sequence(
 ) -> i32 {
     guard(error, || {
         let view = handles::get::<View>(snapshot)?;
-        give(sequence, view.snapshot.sequence(), "sequence")
+        write_result(sequence, view.snapshot.sequence(), "sequence")
     })
 }

@@ -18,7 +18,7 @@ pub const HW_NOT_FOUND: i32 = 2;
 pub const HW_BUSY: i32 = 3;
 /// The database was closed, or stopped writing after a failed write: open it again.
 pub const HW_CLOSED: i32 = 4;
-/// Bytes on the medium are not what was written: run `headwater check`.
+/// Bytes on disk are not what was written: run `headwater check`.
 pub const HW_CORRUPT: i32 = 5;
 /// No space left: free some, or delete data.
 pub const HW_FULL: i32 = 6;
@@ -26,19 +26,19 @@ pub const HW_FULL: i32 = 6;
 pub const HW_IO: i32 = 7;
 /// Another process owns the folder.
 pub const HW_LOCKED: i32 = 8;
-/// The database was opened to read only.
+/// The database was opened read-only.
 pub const HW_READ_ONLY: i32 = 9;
-/// A defect of Headwater.
+/// An internal error of Headwater.
 pub const HW_INTERNAL: i32 = 10;
-/// A defect of Headwater that stopped the call in its middle; the database goes on, or says closed.
+/// An internal error of Headwater that ended the call; the database goes on, or is closed.
 pub const HW_PANIC: i32 = 11;
 /// A handle that is 0, was released, or is of another kind than the function takes.
 pub const HW_HANDLE: i32 = 12;
 /// The database was opened by the process that this one was forked from: open it after the fork.
 pub const HW_FORKED: i32 = 13;
-/// The fast tier of the database is missing, of another database, or of another time.
+/// The fast tier of the database is missing, or belongs to another database or an older state.
 pub const HW_TIER: i32 = 14;
-/// The object ended and is not kept any more, such as a named snapshot that ended by itself.
+/// The object no longer exists, such as a named snapshot that was dropped automatically.
 pub const HW_GONE: i32 = 15;
 
 /// The error of a call. Begin with one that is all zeros. A call that fails writes to it, one that
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn hw_error_free(error: *mut hw_error) {
     let old = std::mem::replace(error, hw_error::NONE);
     if !old.message.is_null() {
         let bytes = std::ptr::slice_from_raw_parts_mut(old.message.cast::<u8>(), old.length + 1);
-        // SAFETY: `hold` made the message of a boxed slice of this length, and nobody else freed
+        // SAFETY: `into_c` made the message of a boxed slice of this length, and nobody else freed
         // it, since freeing leaves NULL.
         drop(unsafe { Box::from_raw(bytes) });
     }
@@ -166,7 +166,7 @@ pub(crate) fn guard(error: *mut hw_error, body: impl FnOnce() -> Outcome<()>) ->
             Failure::new(
                 HW_PANIC,
                 format!(
-                    "a defect of Headwater, please report it: {}",
+                    "internal error of Headwater, please report it: {}",
                     text.as_deref().unwrap_or("panic")
                 ),
             )
@@ -174,13 +174,13 @@ pub(crate) fn guard(error: *mut hw_error, body: impl FnOnce() -> Outcome<()>) ->
     };
     // SAFETY: the caller gives NULL or an error of its own that no other thread uses meanwhile.
     if let Some(error) = unsafe { error.as_mut() } {
-        *error = hold(&failure);
+        *error = into_c(&failure);
     }
     failure.code
 }
 
 /// A failure as the caller holds it.
-fn hold(failure: &Failure) -> hw_error {
+fn into_c(failure: &Failure) -> hw_error {
     let mut bytes: Vec<u8> = failure.message.bytes().filter(|b| *b != 0).collect();
     let length = bytes.len();
     bytes.push(0);
@@ -196,13 +196,13 @@ pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> Outcome<std::sync::MutexGu
     mutex.lock().map_err(|_| {
         Failure::new(
             HW_PANIC,
-            "an earlier call with this handle was stopped by a defect: release it",
+            "an earlier call with this handle failed with an internal error: release it",
         )
     })
 }
 
 /// Writes a result to where the caller wants it.
-pub(crate) fn give<T>(to: *mut T, value: T, what: &str) -> Outcome<()> {
+pub(crate) fn write_result<T>(to: *mut T, value: T, what: &str) -> Outcome<()> {
     out(to, what)?;
     // SAFETY: not NULL and aligned, as just checked; the caller gives memory for one value.
     unsafe { to.write(value) };
@@ -213,13 +213,11 @@ pub(crate) fn give<T>(to: *mut T, value: T, what: &str) -> Outcome<()> {
 pub(crate) fn out<T>(to: *mut T, what: &str) -> Outcome<()> {
     if to.is_null() {
         return Err(invalid(format!(
-            "{what}: expected a place to write to, found NULL"
+            "{what}: expected a pointer to write to, found NULL"
         )));
     }
     if !to.is_aligned() {
-        return Err(invalid(format!(
-            "{what}: the place to write to is not aligned"
-        )));
+        return Err(invalid(format!("{what}: the pointer is not aligned")));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 use crate::database::{Store, hw_db};
 use crate::handles::{self, Handled};
 use crate::snapshot::{Sight, hw_snapshot, view_of};
-use crate::status::{Outcome, give, guard, hw_error, invalid, out};
+use crate::status::{Outcome, guard, hw_error, invalid, out, write_result};
 use crate::text::{by_key, hw_str, hw_tag, pointer, tags};
 use headwater::{Snapshot, StreamHandle, StreamName};
 use std::sync::{Arc, OnceLock, Weak};
@@ -81,7 +81,7 @@ impl Named {
 pub(crate) struct Stream {
     pub(crate) store: Weak<Store>,
     pub(crate) named: Arc<Named>,
-    found: OnceLock<StreamHandle>,
+    handle: OnceLock<StreamHandle>,
 }
 
 impl Handled for Stream {
@@ -95,11 +95,11 @@ impl Stream {
 
     /// Where the stream is, found once.
     pub(crate) fn at(&self, snapshot: &Snapshot) -> Outcome<&StreamHandle> {
-        if let Some(found) = self.found.get() {
+        if let Some(found) = self.handle.get() {
             return Ok(found);
         }
         let found = snapshot.handle(self.name())?;
-        Ok(self.found.get_or_init(|| found))
+        Ok(self.handle.get_or_init(|| found))
     }
 
     /// The snapshot to read it in: the one behind a handle, or with 0 a new one.
@@ -113,9 +113,9 @@ fn open(db: hw_db, name: StreamName) -> Outcome<hw_stream> {
     let stream = Stream {
         store: Arc::downgrade(&store),
         named: Arc::new(Named::new(name)),
-        found: OnceLock::new(),
+        handle: OnceLock::new(),
     };
-    Ok(handles::put(stream).0)
+    Ok(handles::register(stream).0)
 }
 
 /// A stream of a table with these tags, in any order. Nothing is read from the database: a stream
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn hw_stream_open(
     guard(error, || {
         out(stream, "stream")?;
         let name = StreamName::new(table.read("table")?, self::tags(tags, tag_count)?);
-        give(stream, open(db, name)?, "stream")
+        write_result(stream, open(db, name)?, "stream")
     })
 }
 
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn hw_stream_parse(
         let text = name.read("name")?;
         let name = StreamName::parse(text)
             .ok_or_else(|| invalid(format!("expected `table,tag=value,…`, found `{text}`")))?;
-        give(stream, open(db, name)?, "stream")
+        write_result(stream, open(db, name)?, "stream")
     })
 }
 
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn hw_stream_describe(
             first_ns: nanos(found.first),
             last_ns: nanos(found.last),
         };
-        give(info, described, "info")
+        write_result(info, described, "info")
     })
 }
 
@@ -258,13 +258,13 @@ pub unsafe extern "C" fn hw_streams_list(
             views: names.iter().map(Named::view).collect(),
             _names: names,
         };
-        let (handle, kept) = handles::put_result(names);
+        let (handle, kept) = handles::register_result(names);
         let list = hw_streams {
             handle,
             streams: pointer(&kept.views),
             count: kept.views.len(),
         };
-        give(streams, list, "streams")
+        write_result(streams, list, "streams")
     })
 }
 

@@ -4,7 +4,7 @@ use crate::column::field_type;
 use crate::database::{Store, hw_db};
 use crate::handles;
 use crate::json;
-use crate::status::{Outcome, give, guard, hw_error, invalid, out};
+use crate::status::{Outcome, guard, hw_error, invalid, out, write_result};
 use crate::text::{hw_str, hw_tag, hw_text, slice, tags};
 use headwater::{ClosedRange, DeleteSpec, Duplicates, FieldSpec, TableChange, TableSpec};
 use serde_json::Value;
@@ -49,14 +49,14 @@ pub struct hw_table {
 }
 
 /// `None` = not given; `Some(None)` = for ever.
-fn life(ns: i64, what: &str) -> Outcome<Option<Option<Duration>>> {
+fn optional_duration(ns: i64, what: &str) -> Outcome<Option<Option<Duration>>> {
     match ns {
         0 => Ok(None),
         HW_FOR_EVER => Ok(Some(None)),
         _ => match u64::try_from(ns) {
             Ok(ns) => Ok(Some(Some(Duration::from_nanos(ns)))),
             Err(_) => Err(invalid(format!(
-                "{what}: expected a time above 0, 0 or HW_FOR_EVER (-1), found {ns}"
+                "{what}: expected a time above 0, or 0, or HW_FOR_EVER (-1), found {ns}"
             ))),
         },
     }
@@ -79,8 +79,8 @@ fn read(table: *const hw_table) -> Outcome<TableChange> {
             }
         };
         change.leaf_events = (table.leaf_events > 0).then_some(table.leaf_events);
-        change.retention = life(table.retention_ns, "retention_ns")?;
-        change.raw_for = life(table.raw_for_ns, "raw_for_ns")?;
+        change.retention = optional_duration(table.retention_ns, "retention_ns")?;
+        change.raw_for = optional_duration(table.raw_for_ns, "raw_for_ns")?;
         for field in slice(table.fields, table.field_count, "fields")? {
             let name = field.name.read("field name")?;
             change.add_fields.push(FieldSpec {
@@ -148,7 +148,7 @@ pub unsafe extern "C" fn hw_tables(db: hw_db, text: *mut hw_text, error: *mut hw
         out(text, "text")?;
         let tables = handles::get::<Store>(db)?.tables();
         let list = Value::Array(tables.iter().map(json::table).collect());
-        give(text, hw_text::make(list.to_string()), "text")
+        write_result(text, hw_text::make(list.to_string()), "text")
     })
 }
 
@@ -157,7 +157,7 @@ fn give_count(to: *mut u64, count: u64) -> Outcome<()> {
     if to.is_null() {
         return Ok(());
     }
-    give(to, count, "stream_count")
+    write_result(to, count, "stream_count")
 }
 
 /// Deletes the events from first_ns to last_ns, both included, of the streams of a table that have

@@ -81,13 +81,15 @@ pub(crate) fn slice<'a, T>(data: *const T, count: usize, what: &str) -> Outcome<
         return Ok(&[]);
     }
     if data.is_null() {
-        return Err(invalid(format!("{what}: {count} expected, found NULL")));
+        return Err(invalid(format!("{what}: expected {count}, found NULL")));
     }
     if !data.is_aligned() {
         return Err(invalid(format!("{what}: the pointer is not aligned")));
     }
     if count > isize::MAX as usize / size_of::<T>().max(1) {
-        return Err(invalid(format!("{what}: {count} cannot be in memory")));
+        return Err(invalid(format!(
+            "{what}: {count} elements do not fit into memory"
+        )));
     }
     // SAFETY: not NULL, aligned, and not larger than memory can be, as just checked; that there are
     // so many, and that they do not change during the call, is the caller's part of the contract.
@@ -155,7 +157,7 @@ impl Handled for Text {
 
 impl hw_text {
     pub(crate) fn make(text: String) -> hw_text {
-        let (handle, kept) = handles::put(Text(text));
+        let (handle, kept) = handles::register(Text(text));
         hw_text {
             handle,
             text: hw_str::of(&kept.0),

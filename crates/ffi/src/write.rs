@@ -8,7 +8,7 @@ use crate::batch::{Builder, hw_batch};
 use crate::column::hw_column;
 use crate::database::{Store, hw_db, open_still};
 use crate::handles::{self, Handled, Object};
-use crate::status::{Outcome, give, guard, hw_error, invalid, lock, out};
+use crate::status::{Outcome, guard, hw_error, invalid, lock, out, write_result};
 use crate::stream::{Stream, hw_stream};
 use crate::text::{hw_str, pointer, slice};
 use headwater::{Batch, Database, Refused, StreamRows, Ticket, Written};
@@ -89,7 +89,7 @@ impl hw_written {
                 code: hw_str::of(r.code),
                 message: hw_str::of(&r.message),
             };
-            let (handle, kept) = handles::put_result(Refusals {
+            let (handle, kept) = handles::register_result(Refusals {
                 views: written.refused.iter().map(view).collect(),
                 _refused: written.refused,
             });
@@ -103,12 +103,12 @@ impl hw_written {
 /// are an error.
 fn give_written(to: *mut hw_written, written: Written) -> Outcome<()> {
     if !to.is_null() {
-        return give(to, hw_written::make(written), "written");
+        return write_result(to, hw_written::make(written), "written");
     }
     match written.refused.first() {
         None => Ok(()),
         Some(first) => Err(invalid(format!(
-            "{} rows were stored and {} refused, the first as {}: {} (give hw_write a place for an hw_written to have them all)",
+            "{} rows were stored and {} refused, the first as {}: {} (pass an hw_written to hw_write to receive all refusals)",
             written.accepted,
             written.refused.len(),
             first.code,
@@ -172,7 +172,9 @@ pub unsafe extern "C" fn hw_write_columns(
         for column in slice(columns, column_count, "columns")? {
             let (name, column) = column.read(row_count)?;
             if rows.fields.iter().any(|(known, _)| *known == name) {
-                return Err(invalid(format!("field `{name}` comes twice")));
+                return Err(invalid(format!(
+                    "field `{name}` is specified more than once"
+                )));
             }
             rows.fields.push((name, column));
         }
@@ -204,7 +206,7 @@ pub unsafe extern "C" fn hw_submit(
         let owner: &Database = store.owner()?;
         let pending = owner.write(take_batch(batch)?)?;
         let pending = Pending(Mutex::new(Some(pending)));
-        give(ticket, handles::put(pending).0, "ticket")
+        write_result(ticket, handles::register(pending).0, "ticket")
     })
 }
 
@@ -227,7 +229,7 @@ pub unsafe extern "C" fn hw_ticket_wait(
         let pending = handles::get::<Pending>(ticket)?;
         let mut held = lock(&pending.0)?;
         let Some(mut waiting) = held.take() else {
-            return Err(invalid("the ticket was waited for already"));
+            return Err(invalid("the ticket was already waited for"));
         };
         let result = match u64::try_from(timeout_ns) {
             Err(_) => Some(waiting.wait()),
@@ -241,12 +243,16 @@ pub unsafe extern "C" fn hw_ticket_wait(
         };
         drop(held);
         let Some(result) = result else {
-            return give(done, 0, "done");
+            return write_result(done, 0, "done");
         };
         // Another thread may have released it meanwhile: then that is done already.
-        drop(handles::take(ticket, Pending::KIND, Object::is::<Pending>));
+        drop(handles::remove(
+            ticket,
+            Pending::KIND,
+            Object::is::<Pending>,
+        ));
         give_written(written, result?)?;
-        give(done, 1, "done")
+        write_result(done, 1, "done")
     })
 }
 

@@ -17,20 +17,20 @@
 //! no async runtime, no SQL engine and no HTTP.
 
 pub use headwater_engine::{
-    Across, AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport, ColumnSlice,
-    Comparison, Conflict, Coverage, Damage, DataVersion, Database, DeleteSpec, DiffSpec,
-    DiffStretch, Differences, Duplicates, Durability, EndedSnapshot, Error, ErrorKind, FastTier,
-    Field, FieldSpec, Filter, FlushRule, HandlePage, IndexBudget, IndexInfo, IndexPolicy,
-    IndexProgress, IndexSpec, IndexUse, IoBackend, Knobs, LastValue, LatePolicy, LateReport,
-    MergeScope, MetricName, MissedRange, Options, OutermostSpec, Owned, Owners, PageStart,
-    PartitionInfo, PolicyChoice, QueuePlacement, REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE,
-    REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING, REFUSED_TABLES, REFUSED_TYPE,
-    REFUSED_UNREADABLE, ReadStats, Reader, Recovery, Refused, RepairFinding, RepairMode,
-    RepairReport, Replay, ReplayChunk, ReplayCursor, ReplayRow, ReplaySpec, ReplaySteps, Result,
-    RowBlock, STATS, Scan, ScanChunk, ScanSpec, ShardLateReport, Snapshot, SnapshotEnd,
-    SnapshotInfo, SnapshotPart, Split, Stat, StatKind, StatUnit, StatValue, Stats, StreamDiff,
-    StreamHandle, StreamInfo, StreamPage, Stretch, Stretches, SummaryBin, SummarySpec, TableChange,
-    TableInfo, TableSpec, Ticket, TierParts, Written,
+    Across, AddedTags, AggregateSpec, BackupOptions, BackupReport, Bin, Bins, CheckReport,
+    ColumnSlice, Comparison, Conflict, ConflictBounds, Conflicts, Coverage, Damage, DataVersion,
+    Database, DeleteSpec, DiffSpec, DiffStretch, Differences, Duplicates, Durability,
+    EndedSnapshot, Error, ErrorKind, FastTier, Field, FieldSpec, Filter, FlushRule, HandlePage,
+    IndexBudget, IndexInfo, IndexPolicy, IndexProgress, IndexSpec, IndexUse, IoBackend, Knobs,
+    LastValue, LatePolicy, LateReport, LostRows, MergeScope, MetricName, MissedRange, Options,
+    OutermostSpec, Owned, Owners, PageStart, PartitionInfo, PolicyChoice, QueuePlacement,
+    REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
+    REFUSED_TABLES, REFUSED_TYPE, REFUSED_UNREADABLE, ReadStats, Reader, Recovery, Refused,
+    RepairFinding, RepairMode, RepairReport, Replay, ReplayChunk, ReplayCursor, ReplayRow,
+    ReplaySpec, ReplaySteps, Result, RowBlock, STATS, Scan, ScanChunk, ScanSpec, ShardLateReport,
+    Snapshot, SnapshotEnd, SnapshotInfo, SnapshotPart, Split, Stat, StatKind, StatUnit, StatValue,
+    Stats, StreamDiff, StreamHandle, StreamInfo, StreamPage, Stretch, Stretches, SummaryBin,
+    SummarySpec, TableChange, TableInfo, TableSpec, Ticket, TierParts, Written, reading_for,
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{
@@ -71,7 +71,7 @@ pub mod io {
         Chance, Clock, Completer, Completion, FaultKind, FaultyFiles, File, Files, Joiner, Lock,
         LockError, ManualClock, MemoryFiles, NoThreads, OpenMode, PmemCosts, PmemFiles, PmemModel,
         SeededChance, Standing, Survival, SystemChance, SystemClock, SystemFiles, SystemThreads,
-        Threads, UringFiles, UringRefused, laws, pass_on_files,
+        Threads, UringFiles, UringRefused, conformance, pass_on_files,
     };
 }
 

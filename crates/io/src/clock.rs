@@ -67,11 +67,11 @@ impl Clock for SystemClock {
 /// A clock that moves only when it is advanced.
 #[derive(Debug)]
 pub struct ManualClock {
-    hands: Mutex<Hands>,
+    hands: Mutex<ManualTime>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Hands {
+struct ManualTime {
     now: Timestamp,
     monotonic: Duration,
 }
@@ -91,7 +91,7 @@ impl ManualClock {
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         ManualClock {
-            hands: Mutex::new(Hands {
+            hands: Mutex::new(ManualTime {
                 now,
                 monotonic: Duration::ZERO,
             }),

@@ -7,8 +7,8 @@
 //! Failure: an error leaves undefined how much was done unless the method says otherwise; see each
 //! method. Durability: no change is durable until [`File::sync_data`] (bytes and length) and
 //! [`Files::sync_dir`] (names) returned `Ok`; both are needed for a new file. Writes are not
-//! ordered otherwise: between two syncs the medium may keep any subset. Tests: [`crate::laws`]
-//! defines the common behaviour and runs against every back end.
+//! ordered otherwise: between two syncs the medium may keep any subset. Tests:
+//! [`crate::conformance`] defines the common behaviour and runs against every back end.
 
 use std::fmt;
 use std::io;
@@ -33,7 +33,7 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Fills all of `buf` from `offset` on if this does not wait for the medium, because the system
     /// has these bytes in memory. After false the content of `buf` is unspecified, and the bytes
     /// have to be read by another call.
-    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
+    fn try_read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
         let _ = (offset, buf);
         false
     }

@@ -3,9 +3,10 @@
 //!
 //! Purpose: the only crate of the product that uses any of these directly, so that the engine can
 //! run on a machine, in memory, or on a simulated disk that loses power ([`FaultyFiles`]).
-//! Invariants: every back end of [`Files`] obeys [`laws::check_files`]; this crate knows no file
-//! format. Concurrency: all types are `Send + Sync` and take `&self`. Failure: errors of the medium
-//! are returned as [`std::io::Error`]; errors are neither logged nor retried, except interruptions.
+//! Invariants: every back end of [`Files`] passes [`conformance::check_files`]; this crate knows no
+//! file format. Concurrency: all types are `Send + Sync` and take `&self`. Failure: errors of the
+//! medium are returned as [`std::io::Error`]; errors are neither logged nor retried, except
+//! interruptions.
 //!
 //! | Part | Real | For tests and embedding |
 //! |---|---|---|
@@ -20,10 +21,10 @@
 
 mod chance;
 mod clock;
+pub mod conformance;
 mod env;
 mod faulty;
 mod files;
-pub mod laws;
 mod lock;
 mod media;
 mod memfs;

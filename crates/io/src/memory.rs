@@ -184,7 +184,7 @@ impl File for MemoryFile {
         Ok(memfs::read(&self.node.content.read(), offset, buf))
     }
 
-    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
+    fn try_read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
         memfs::read(&self.node.content.read(), offset, buf) == buf.len()
     }
 

@@ -74,7 +74,7 @@ impl File for SystemFile {
     }
 
     #[cfg(target_os = "linux")]
-    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
+    fn try_read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
         let wanted = buf.len();
         let end = u64::try_from(wanted)
             .ok()

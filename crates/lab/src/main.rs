@@ -6,10 +6,10 @@
 //! ```
 #![allow(clippy::disallowed_methods, reason = "measurements")]
 
+mod baselines;
 mod experiments;
 mod harness;
 mod machine;
-mod rivals;
 mod table;
 
 use clap::{Parser, Subcommand};
@@ -47,24 +47,26 @@ enum Experiment {
     Wa(experiments::wa::Arguments),
     /// Peak memory with many events and with many streams, and opening after a kill.
     Memory(experiments::memory::Arguments),
-    /// The server under load: line protocol over HTTP, and questions.
+    /// The server under load: line protocol over HTTP, and queries.
     Server(experiments::server::Arguments),
     /// Questions over points that were written again and again.
     Overwrite(experiments::overwrite::Arguments),
     /// Indexes over values: one event by its number, ranges, and what writing with one costs.
     Indexes(experiments::indexes::Arguments),
     /// Tiles at the cloud before a visit: policies of prefetch (the paper's migration).
-    Migration(experiments::migration::Arguments),
+    Migration(experiments::prefetch::Arguments),
     /// People browse edges through a dispatcher, in simulated time.
-    Load(experiments::migration::load::Arguments),
+    Load(experiments::prefetch::load::Arguments),
     /// Several nodes: copies at a cloud, a dispatcher before a node.
     Nodes(experiments::nodes::Arguments),
+    /// A fleet at work: live edges, idle copies, SQL over copies, an idle day, catching up, wear.
+    Fleet(experiments::fleet::Arguments),
     /// Line protocol: our parser beside the published one.
     Parse(experiments::parse::Arguments),
     /// Queue sets beside one queue and direct calls, over a throttled device and in a model.
     Queues(experiments::queues::Arguments),
     /// Ways to the medium: cold scans with leaves read ahead, reads beside compaction.
-    Ways(experiments::ways::Arguments),
+    Ways(experiments::read_paths::Arguments),
     /// Messages of an MQTT broker into the server; needs mosquitto.
     Mqtt(experiments::mqtt::Arguments),
     /// SQL over ten million values: grouped queries, filters, counts, full scans.
@@ -73,6 +75,8 @@ enum Experiment {
     /// Patterns of rows with and without what the pyramid lets a search leave out.
     #[cfg(feature = "sql")]
     Patterns(experiments::patterns::Arguments),
+    #[command(hide = true)]
+    FleetChild(experiments::fleet::ChildArguments),
     #[command(hide = true)]
     ServerChild(experiments::server::ChildArguments),
     #[command(hide = true)]
@@ -94,17 +98,19 @@ fn main() -> ExitCode {
         Experiment::Server(arguments) => experiments::server::run(&arguments),
         Experiment::Overwrite(arguments) => experiments::overwrite::run(&arguments),
         Experiment::Indexes(arguments) => experiments::indexes::run(&arguments),
-        Experiment::Migration(arguments) => experiments::migration::run(&arguments),
-        Experiment::Load(arguments) => experiments::migration::load::run(&arguments),
+        Experiment::Migration(arguments) => experiments::prefetch::run(&arguments),
+        Experiment::Load(arguments) => experiments::prefetch::load::run(&arguments),
         Experiment::Nodes(arguments) => experiments::nodes::run(&arguments),
+        Experiment::Fleet(arguments) => experiments::fleet::run(&arguments),
         Experiment::Parse(arguments) => experiments::parse::run(&arguments),
         Experiment::Queues(arguments) => experiments::queues::run(&arguments),
-        Experiment::Ways(arguments) => experiments::ways::run(&arguments),
+        Experiment::Ways(arguments) => experiments::read_paths::run(&arguments),
         Experiment::Mqtt(arguments) => experiments::mqtt::run(&arguments),
         #[cfg(feature = "sql")]
         Experiment::Query(arguments) => experiments::query::run(&arguments),
         #[cfg(feature = "sql")]
         Experiment::Patterns(arguments) => experiments::patterns::run(&arguments),
+        Experiment::FleetChild(arguments) => experiments::fleet::run_child(&arguments),
         Experiment::ServerChild(arguments) => experiments::server::run_child(&arguments),
         Experiment::MemoryChild(arguments) => experiments::memory::run_child(&arguments),
     };

@@ -58,7 +58,7 @@ impl Bucket {
 
     /// Retries until there is an answer, or a retry is in vain. The call gets the number of the
     /// attempt.
-    fn ask<T>(
+    fn with_retries<T>(
         &self,
         path: &Path,
         mut what: impl FnMut(u32) -> std::result::Result<T, StoreFailure>,
@@ -81,12 +81,12 @@ impl Bucket {
 
     fn get(&self, path: &Path) -> Result<Option<Object>> {
         let key = self.key(path)?;
-        self.ask(path, |_| self.store.get(key))
+        self.with_retries(path, |_| self.store.get(key))
     }
 
     pub(crate) fn read(&self, path: &Path) -> Result<Vec<u8>> {
         let found = self.get(path)?;
-        Ok(found.ok_or_else(|| LakeError::gone(path))?.bytes)
+        Ok(found.ok_or_else(|| LakeError::missing(path))?.bytes)
     }
 
     /// Creates an object with a unique name.
@@ -107,18 +107,22 @@ impl Bucket {
         put: &mut dyn FnMut() -> std::result::Result<Put, StoreFailure>,
     ) -> Result<()> {
         // An attempt before may have been carried out without an answer.
-        let is_there = self.ask(path, |attempt| {
+        let is_there = self.with_retries(path, |attempt| {
             put().map(|put| attempt > 0 || put != Put::Refused)
         })?;
         match is_there {
             true => Ok(()),
-            false => Err(LakeError::format(path, "a name that is free", "an object")),
+            false => Err(LakeError::format(
+                path,
+                "an unused name",
+                "an existing object",
+            )),
         }
     }
 
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
         let key = self.key(path)?;
-        self.ask(path, |_| self.store.delete(key))
+        self.with_retries(path, |_| self.store.delete(key))
     }
 
     /// An object as a local file without a name, which is removed when closed.
@@ -129,8 +133,8 @@ impl Bucket {
         let mut from = 0;
         while from < bytes {
             let part = PART.min(bytes - from);
-            let got = self.ask(path, |_| self.store.get_range(key, from, part))?;
-            let got = got.ok_or_else(|| LakeError::gone(path))?;
+            let got = self.with_retries(path, |_| self.store.get_range(key, from, part))?;
+            let got = got.ok_or_else(|| LakeError::missing(path))?;
             file.write_all(&got).map_err(io)?;
             from += part;
         }
@@ -141,12 +145,12 @@ impl Bucket {
     /// Some bytes of an object.
     pub(crate) fn range(&self, path: &Path, from: u64, bytes: u64) -> Result<Vec<u8>> {
         let key = self.key(path)?;
-        let got = self.ask(path, |_| self.store.get_range(key, from, bytes))?;
-        got.ok_or_else(|| LakeError::gone(path))
+        let got = self.with_retries(path, |_| self.store.get_range(key, from, bytes))?;
+        got.ok_or_else(|| LakeError::missing(path))
     }
 
     fn page(&self, path: &Path, prefix: &str, after: &str) -> Result<Page> {
-        self.ask(path, |_| self.store.list(prefix, after))
+        self.with_retries(path, |_| self.store.list(prefix, after))
     }
 
     /// Prefix of the keys below a location.
@@ -249,7 +253,7 @@ impl Bucket {
         let path = metadata_file(dir, version);
         let key = self.key(&path)?;
         let mut attempts = 0;
-        let put = self.ask(&path, |attempt| {
+        let put = self.with_retries(&path, |attempt| {
             attempts = attempt;
             self.store.create(key, bytes)
         })?;
@@ -269,7 +273,7 @@ impl Bucket {
 
     /// Updates the hint, an object of its own, to the newest metadata: this version, or a newer
     /// one.
-    pub(crate) fn tell_version(&self, dir: &Path, version: u64) -> Result<()> {
+    pub(crate) fn write_version_hint(&self, dir: &Path, version: u64) -> Result<()> {
         let path = dir.join(METADATA).join(HINT);
         let key = self.key(&path)?;
         let text = version.to_string();
@@ -279,10 +283,10 @@ impl Bucket {
                 Some(object) if version_in(object).is_some_and(|told| told >= version) => {
                     return Ok(());
                 }
-                Some(object) => self.ask(&path, |_| {
+                Some(object) => self.with_retries(&path, |_| {
                     self.store.replace(key, text.as_bytes(), &object.etag)
                 })?,
-                None => self.ask(&path, |_| self.store.create(key, text.as_bytes()))?,
+                None => self.with_retries(&path, |_| self.store.create(key, text.as_bytes()))?,
             };
             if put != Put::Refused {
                 return Ok(());

@@ -125,7 +125,7 @@ impl Catalog {
 
     /// Where the tables of a namespace are.
     fn folder(&self, namespace: &str) -> Result<Option<(LakeLocation, PathBuf)>> {
-        let lake = self.lake.known()?;
+        let lake = self.lake.existing_or_new()?;
         let root = lake.root().to_owned();
         if namespace == OWN_NAMESPACE {
             return Ok(Some((lake, root)));

@@ -23,7 +23,7 @@ pub(crate) const U64_DIGITS: u8 = 20;
 /// Meaning of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum ColumnKind {
     /// The time of a row, in microseconds.
     Time,
     /// Nanoseconds of the time beyond its microseconds.
@@ -43,7 +43,7 @@ pub(crate) struct Column {
     pub(crate) id: i32,
     /// Name of the column there.
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ColumnKind,
     /// The name of the tag or field.
     pub(crate) source: String,
     /// The type of the field, as Headwater calls it.
@@ -60,9 +60,9 @@ impl Column {
     /// The type as Iceberg calls it.
     fn iceberg_type(&self) -> &'static str {
         match (self.kind, self.field_type()) {
-            (Kind::Time, _) => "timestamptz",
-            (Kind::Rest, _) => "int",
-            (Kind::Tag, _) | (_, None | Some(FieldType::String)) => "string",
+            (ColumnKind::Time, _) => "timestamptz",
+            (ColumnKind::Rest, _) => "int",
+            (ColumnKind::Tag, _) | (_, None | Some(FieldType::String)) => "string",
             (_, Some(FieldType::F64)) => "double",
             (_, Some(FieldType::I64)) => "long",
             (_, Some(FieldType::U64)) => "decimal(20, 0)",
@@ -74,9 +74,9 @@ impl Column {
     /// The type of its arrays.
     fn arrow_type(&self) -> DataType {
         match (self.kind, self.field_type()) {
-            (Kind::Time, _) => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-            (Kind::Rest, _) => DataType::Int32,
-            (Kind::Tag, _) => {
+            (ColumnKind::Time, _) => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            (ColumnKind::Rest, _) => DataType::Int32,
+            (ColumnKind::Tag, _) => {
                 DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
             }
             (_, None | Some(FieldType::String)) => DataType::Utf8,
@@ -91,10 +91,10 @@ impl Column {
     /// Description for people.
     fn doc(&self) -> String {
         match self.kind {
-            Kind::Time => "time of the row, in microseconds".to_owned(),
-            Kind::Rest => "nanoseconds of the time beyond its microseconds".to_owned(),
-            Kind::Tag => format!("tag {}", self.source),
-            Kind::Field | Kind::Former => {
+            ColumnKind::Time => "time of the row, in microseconds".to_owned(),
+            ColumnKind::Rest => "nanoseconds of the time beyond its microseconds".to_owned(),
+            ColumnKind::Tag => format!("tag {}", self.source),
+            ColumnKind::Field | ColumnKind::Former => {
                 let type_name = self.type_name.as_deref();
                 format!("field {} ({})", self.source, type_name.unwrap_or("string"))
             }
@@ -125,7 +125,7 @@ impl Columns {
             all: vec![Column {
                 id: 1,
                 name: TIME.to_owned(),
-                kind: Kind::Time,
+                kind: ColumnKind::Time,
                 source: String::new(),
                 type_name: None,
             }],
@@ -147,10 +147,10 @@ impl Columns {
         }
         let is_other = !gone.is_empty();
         for tag in tags {
-            columns.add(Kind::Tag, tag, None);
+            columns.add(ColumnKind::Tag, tag, None);
         }
         for (name, field_type) in fields {
-            columns.add(Kind::Field, name, Some(*field_type));
+            columns.add(ColumnKind::Field, name, Some(*field_type));
         }
         Growth { columns, is_other }
     }
@@ -158,7 +158,7 @@ impl Columns {
     /// These columns with a column for the remainder of times in microseconds.
     pub(crate) fn with_rest(&self) -> Columns {
         let mut columns = self.clone();
-        columns.add(Kind::Rest, "", None);
+        columns.add(ColumnKind::Rest, "", None);
         columns
     }
 
@@ -171,7 +171,7 @@ impl Columns {
         let type_name = column.type_name.as_deref().unwrap_or("string");
         let wanted = format!("{}_was_{type_name}", column.name);
         column.name = free_name(&wanted, |name| self.has_name(name));
-        column.kind = Kind::Former;
+        column.kind = ColumnKind::Former;
         self.all.insert(at, column);
     }
 
@@ -182,12 +182,16 @@ impl Columns {
             .any(|column| column.name.to_lowercase() == name)
     }
 
-    fn add(&mut self, kind: Kind, source: &str, field_type: Option<FieldType>) {
+    fn add(&mut self, kind: ColumnKind, source: &str, field_type: Option<FieldType>) {
         let is_it = |column: &Column| column.kind == kind && column.source == source;
         if self.all.iter().any(is_it) {
             return;
         }
-        let wanted = if kind == Kind::Rest { REST } else { source };
+        let wanted = if kind == ColumnKind::Rest {
+            REST
+        } else {
+            source
+        };
         let name = free_name(wanted, |name| self.has_name(name));
         self.last_id += 1;
         self.all.push(Column {
@@ -200,16 +204,22 @@ impl Columns {
     }
 
     pub(crate) fn tags(&self) -> impl Iterator<Item = &Column> {
-        self.all.iter().filter(|column| column.kind == Kind::Tag)
+        self.all
+            .iter()
+            .filter(|column| column.kind == ColumnKind::Tag)
     }
 
     pub(crate) fn fields(&self) -> impl Iterator<Item = &Column> {
-        self.all.iter().filter(|column| column.kind == Kind::Field)
+        self.all
+            .iter()
+            .filter(|column| column.kind == ColumnKind::Field)
     }
 
     /// Columns of new files.
     pub(crate) fn written(&self) -> impl Iterator<Item = &Column> + Clone {
-        self.all.iter().filter(|column| column.kind != Kind::Former)
+        self.all
+            .iter()
+            .filter(|column| column.kind != ColumnKind::Former)
     }
 
     /// The schema as Iceberg writes it.
@@ -221,7 +231,7 @@ impl Columns {
                 json!({
                     "id": column.id,
                     "name": column.name,
-                    "required": column.kind == Kind::Time,
+                    "required": column.kind == ColumnKind::Time,
                     "type": column.iceberg_type(),
                     "doc": column.doc(),
                 })
@@ -232,7 +242,10 @@ impl Columns {
 
     /// Sort order of a file's rows in Iceberg's format: the tags, then the time.
     pub(crate) fn sort_order(&self, order_id: i32) -> Value {
-        let time = self.all.iter().filter(|column| column.kind == Kind::Time);
+        let time = self
+            .all
+            .iter()
+            .filter(|column| column.kind == ColumnKind::Time);
         let fields: Vec<Value> = self
             .tags()
             .chain(time)
@@ -254,8 +267,12 @@ impl Columns {
             .written()
             .map(|column| {
                 let id = (PARQUET_FIELD_ID_META_KEY.to_owned(), column.id.to_string());
-                Field::new(&column.name, column.arrow_type(), column.kind != Kind::Time)
-                    .with_metadata(HashMap::from([id]))
+                Field::new(
+                    &column.name,
+                    column.arrow_type(),
+                    column.kind != ColumnKind::Time,
+                )
+                .with_metadata(HashMap::from([id]))
             })
             .collect();
         Arc::new(Schema::new(fields))

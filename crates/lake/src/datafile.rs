@@ -5,7 +5,7 @@
 //! columns with NaN. Memory: one row group.
 
 use crate::bounds::Bounds;
-use crate::columns::{Columns, Kind};
+use crate::columns::{ColumnKind, Columns};
 use crate::day::Day;
 use crate::error::{LakeError, Result};
 use crate::lengths::{signed, small};
@@ -30,7 +30,7 @@ const ZSTD_LEVEL: i32 = 3;
 
 /// Writes the files of one day.
 pub(crate) struct DayWriter<'a> {
-    place: &'a LakeLocation,
+    location: &'a LakeLocation,
     columns: &'a Columns,
     day: Day,
     folder: PathBuf,
@@ -52,8 +52,8 @@ struct Open {
 }
 
 /// Where files of rows go, and how large they become.
-pub(crate) struct Target<'a> {
-    pub(crate) place: &'a LakeLocation,
+pub(crate) struct DataFileTarget<'a> {
+    pub(crate) location: &'a LakeLocation,
     /// The folder of the table.
     pub(crate) table: &'a Path,
     pub(crate) prefix: &'a str,
@@ -65,9 +65,13 @@ pub(crate) struct Target<'a> {
 }
 
 impl<'a> DayWriter<'a> {
-    pub(crate) fn new(target: &Target<'a>, columns: &'a Columns, day: Day) -> DayWriter<'a> {
+    pub(crate) fn new(
+        target: &DataFileTarget<'a>,
+        columns: &'a Columns,
+        day: Day,
+    ) -> DayWriter<'a> {
         DayWriter {
-            place: target.place,
+            location: target.location,
             columns,
             day,
             folder: target.table.join("data").join(format!("time_day={day}")),
@@ -85,9 +89,7 @@ impl<'a> DayWriter<'a> {
             self.open = Some(self.begin()?);
         }
         let Some(open) = &mut self.open else {
-            return Err(LakeError::internal(
-                "a file that was just begun is not open",
-            ));
+            return Err(LakeError::internal("a new file is not open"));
         };
         for (bounds, array) in open.bounds.iter_mut().zip(batch.columns()) {
             bounds.take(array)?;
@@ -111,7 +113,7 @@ impl<'a> DayWriter<'a> {
             self.files.len()
         );
         let path = self.folder.join(name);
-        let file = self.place.begin(&path)?;
+        let file = self.location.begin(&path)?;
         let writer = self
             .writer(file)
             .map_err(|e| LakeError::parquet(&path, e))?;
@@ -126,11 +128,11 @@ impl<'a> DayWriter<'a> {
 
     fn writer(&self, file: File) -> std::result::Result<ArrowWriter<File>, ParquetError> {
         let all = self.columns.written().enumerate();
-        let of_kind = |kind: Kind| {
+        let of_kind = |kind: ColumnKind| {
             let all = all.clone();
             all.filter(move |(_, column)| column.kind == kind)
         };
-        let sorted = of_kind(Kind::Tag).chain(of_kind(Kind::Time));
+        let sorted = of_kind(ColumnKind::Tag).chain(of_kind(ColumnKind::Time));
         let sorted = sorted.map(|(at, _)| SortingColumn {
             column_idx: small(at),
             descending: false,
@@ -158,11 +160,11 @@ impl<'a> DayWriter<'a> {
         if let Some(end) = open.nans.end(&metadata).map_err(failed)? {
             replace_end(open.writer.inner(), &end).map_err(failed)?;
         }
-        let bytes = self.place.keep(&open.path, open.writer.inner())?;
+        let bytes = self.location.keep(&open.path, open.writer.inner())?;
         let path = open.path.to_str().map(str::to_owned);
         let path =
             path.ok_or_else(|| LakeError::format(&open.path, "a path in UTF-8", "other bytes"))?;
-        let told = told(self.columns, &open.bounds, &metadata);
+        let told = describe(self.columns, &open.bounds, &metadata);
         self.files.push(DataFile {
             path,
             day: self.day.number(),
@@ -179,7 +181,7 @@ impl<'a> DayWriter<'a> {
         self.end()?;
         if !self.files.is_empty() {
             // Up to the folder of the table: each may be new.
-            self.place.sync(&self.folder, 3)?;
+            self.location.sync(&self.folder, 3)?;
         }
         Ok(self.files)
     }
@@ -187,10 +189,10 @@ impl<'a> DayWriter<'a> {
     /// Removes the file written so far.
     pub(crate) fn give_up(self) -> Result<()> {
         for file in &self.files {
-            self.place.remove(Path::new(&file.path))?;
+            self.location.remove(Path::new(&file.path))?;
         }
         match self.open {
-            Some(open) => self.place.give_up(&open.path),
+            Some(open) => self.location.give_up(&open.path),
             None => Ok(()),
         }
     }
@@ -220,7 +222,7 @@ fn replace_end(mut file: &File, end: &[u8]) -> std::result::Result<(), ParquetEr
     file.seek(SeekFrom::Start(len.saturating_sub(wide(last.len()))))?;
     file.read_exact(&mut last)?;
     let kept = len.checked_sub(wide(nan::end_len(&last)?));
-    let kept = kept.ok_or_else(|| ParquetError::General("metadata are not there".to_owned()))?;
+    let kept = kept.ok_or_else(|| ParquetError::General("the metadata is missing".to_owned()))?;
     file.set_len(kept)?;
     file.seek(SeekFrom::Start(kept))?;
     file.write_all(end)?;
@@ -228,7 +230,7 @@ fn replace_end(mut file: &File, end: &[u8]) -> std::result::Result<(), ParquetEr
 }
 
 /// Description of a file's columns for a manifest.
-fn told(columns: &Columns, bounds: &[Bounds], metadata: &ParquetMetaData) -> DataFile {
+fn describe(columns: &Columns, bounds: &[Bounds], metadata: &ParquetMetaData) -> DataFile {
     let mut file = DataFile::default();
     for (at, (column, bounds)) in columns.written().zip(bounds).enumerate() {
         let sizes = metadata

@@ -51,8 +51,7 @@ pub enum LakeError {
     },
     /// The table has changes by other programs, which the next write would lose.
     #[error(
-        "[lake.foreign] {path}: expected a table that only Headwater changes; found {found}: \
-         write to another folder, or remove this one to have it made anew"
+        "[lake.foreign] {path}: expected a table that only Headwater changes; found {found}: write to another folder, or remove this one to have it recreated"
     )]
     Foreign {
         /// The table's folder.
@@ -75,8 +74,7 @@ pub enum LakeError {
     },
     /// The table's files name each other by another folder.
     #[error(
-        "[lake.moved] {path}: expected the folder in which the table was made, {made_in}: its files \
-         name each other by it; write there, or to an empty folder"
+        "[lake.moved] {path}: expected the folder in which the table was created, {made_in}, since its files refer to each other by that path; write there, or to an empty folder"
     )]
     Moved {
         /// Where it is.
@@ -86,8 +84,7 @@ pub enum LakeError {
     },
     /// Others committed to the table, again and again.
     #[error(
-        "[lake.conflict] {path}: expected to be the only one to write; found that others committed \
-         {times} times in between: let one job write at a time"
+        "[lake.conflict] {path}: expected to be the only writer; found that others committed {times} times in between: run one writer at a time"
     )]
     Conflict {
         /// The table's folder.
@@ -141,7 +138,7 @@ impl LakeError {
     }
 
     /// The named file or object is not there.
-    pub(crate) fn gone(path: &Path) -> LakeError {
+    pub(crate) fn missing(path: &Path) -> LakeError {
         LakeError::format(path, "an object of a table", "none")
     }
 

@@ -120,7 +120,7 @@ pub(crate) fn commit(
 }
 
 /// Writes the version of the newest metadata to the hint file.
-pub(crate) fn tell_version(dir: &Path, prefix: &str) -> Result<()> {
+pub(crate) fn write_version_hint(dir: &Path, prefix: &str) -> Result<()> {
     let folder = dir.join(METADATA);
     let mut told = None;
     loop {

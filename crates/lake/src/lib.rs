@@ -56,4 +56,4 @@ pub use report::{
 pub use status::status;
 pub use steps::Steps;
 pub use verify::{data_files, verify};
-pub use write::{Look, WriteOptions, write};
+pub use write::{SnapshotSource, WriteOptions, write};

@@ -89,7 +89,7 @@ impl LakeLocation {
         let store = open_store(&address, variable, clock).map_err(refused)?;
         let Address::S3 { bucket, prefix, .. } = &address else {
             return Err(LakeError::internal(
-                "an address that begins with s3: is not of S3",
+                "an s3: address is parsed as another kind",
             ));
         };
         let mut place = LakeLocation::in_store(store, &format!("{S3}{bucket}/{prefix}"));
@@ -156,7 +156,7 @@ impl LakeLocation {
     }
 
     /// As [`Self::existing`]; a folder that does not exist yet is used by its own name.
-    pub(crate) fn known(&self) -> Result<LakeLocation> {
+    pub(crate) fn existing_or_new(&self) -> Result<LakeLocation> {
         match self.existing() {
             // No write has happened yet.
             Err(LakeError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
@@ -277,10 +277,10 @@ impl LakeLocation {
     }
 
     /// Updates the hint, a file of its own, to the newest metadata: this version, or a newer one.
-    pub(crate) fn tell_version(&self, dir: &Path, version: u64, prefix: &str) -> Result<()> {
+    pub(crate) fn write_version_hint(&self, dir: &Path, version: u64, prefix: &str) -> Result<()> {
         match &self.bucket {
-            Some(bucket) => bucket.tell_version(dir, version),
-            None => folder::tell_version(dir, prefix),
+            Some(bucket) => bucket.write_version_hint(dir, version),
+            None => folder::write_version_hint(dir, prefix),
         }
     }
 

@@ -173,7 +173,7 @@ pub(crate) fn list(path: &Path, bytes: &[u8]) -> Result<Vec<Manifest>> {
             if content != 0 || spec != 0 {
                 return Err(LakeError::Foreign {
                     path: path.to_owned(),
-                    found: "deletes of rows, or other partitions, that others wrote".into(),
+                    found: "row deletes, or other partitions, written by others".into(),
                 });
             }
             manifest(of).ok_or_else(|| {

@@ -153,12 +153,12 @@ impl Metadata {
         match metadata.properties.get(VERSION).map(String::as_str) {
             Some("1") => Ok(metadata),
             Some(other) => {
-                let expected = "a table that this version of Headwater knows (1)";
+                let expected = "a table of a version that this Headwater supports (1)";
                 Err(LakeError::format(path, expected, other))
             }
             None => Err(LakeError::Foreign {
                 path: path.to_owned(),
-                found: "a table that Headwater has not made".into(),
+                found: "a table that Headwater did not create".into(),
             }),
         }
     }
@@ -271,17 +271,19 @@ impl Metadata {
                 (Some(snapshot), operation) => {
                     let what = operation.unwrap_or("unknown");
                     let id = snapshot.snapshot_id;
-                    return Err(foreign(format!("snapshot {id} of others ({what})")));
+                    return Err(foreign(format!(
+                        "snapshot {id}, written by others ({what})"
+                    )));
                 }
-                (None, _) => return Err(foreign("no snapshot that we have written".into())),
+                (None, _) => return Err(foreign("no snapshot written by Headwater".into())),
             }
         }
         let columns = self.columns(path)?;
         if self.schema() != Some(&columns.iceberg(self.current_schema_id)) {
-            return Err(foreign("a schema that others have changed".into()));
+            return Err(foreign("a schema changed by others".into()));
         }
         if self.default_spec_id != 0 {
-            return Err(foreign("partitions that others have changed".into()));
+            return Err(foreign("partitions changed by others".into()));
         }
         Ok(())
     }

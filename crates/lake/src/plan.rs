@@ -10,7 +10,7 @@ use crate::day::{DAY_NS, Day, Days};
 use crate::error::{LakeError, Result};
 use crate::metadata::Recorded;
 use crate::rollup::Rollup;
-use crate::rows::{NeedsRest, Walked, sort_streams, walk};
+use crate::rows::{NeedsRest, WalkResult, sort_streams, walk};
 use arrow::array::RecordBatch;
 use headwater::{
     Bins, ClosedRange, ErrorKind, Snapshot, StreamName, Stretch, Stretches, SummarySpec, Timestamp,
@@ -34,12 +34,12 @@ pub(crate) struct Plan {
     /// Days to be read, and perhaps written.
     pub(crate) due: BTreeMap<Day, DayRows>,
     /// Days without rows now.
-    pub(crate) gone: BTreeSet<Day>,
+    pub(crate) emptied: BTreeSet<Day>,
     /// Days that are as they were written.
     pub(crate) unchanged: BTreeSet<Day>,
     /// Days that are unchanged in the lake, since the database removes their rows because of their
     /// age.
-    pub(crate) kept: BTreeSet<Day>,
+    pub(crate) retained: BTreeSet<Day>,
     /// Days that are not over, or not for long enough.
     pub(crate) open: BTreeSet<Day>,
     /// Days that cannot be read, and why.
@@ -82,9 +82,9 @@ impl Plan {
         let mut plan = Plan {
             streams,
             due: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            emptied: BTreeSet::new(),
             unchanged: BTreeSet::new(),
-            kept: BTreeSet::new(),
+            retained: BTreeSet::new(),
             open: BTreeSet::new(),
             blocked: BTreeMap::new(),
             cut: match asked.rollup {
@@ -95,22 +95,22 @@ impl Plan {
             rollup: asked.rollup,
         };
         for (day, of) in recorded {
-            if plan.is_kept(*day) {
-                plan.kept.insert(*day);
+            if plan.is_retained(*day) {
+                plan.retained.insert(*day);
             } else if !asked.all && of.version.is_some() && of.version == plan.version(*day) {
                 plan.unchanged.insert(*day);
             }
         }
-        let done = plan.kept.union(&plan.unchanged).copied();
+        let done = plan.retained.union(&plan.unchanged).copied();
         let left = Days::without(plan.spans(), done);
         match plan.rollup {
             // The number of rows is known once they are computed.
             Some(_) => plan.take_all(left),
             None => plan.count(snapshot, &left)?,
         }
-        let is_done = |day: &Day| plan.kept.contains(day) || plan.unchanged.contains(day);
+        let is_done = |day: &Day| plan.retained.contains(day) || plan.unchanged.contains(day);
         let absent = |day: &&Day| !plan.due.contains_key(day) && !plan.blocked.contains_key(day);
-        plan.gone = recorded
+        plan.emptied = recorded
             .keys()
             .filter(|day| !is_done(day))
             .filter(absent)
@@ -127,9 +127,9 @@ impl Plan {
         let is_open = |day: &Day| day.range().last >= until;
         self.open.extend(self.due.keys().filter(|day| is_open(day)));
         self.open
-            .extend(self.gone.iter().filter(|day| is_open(day)));
+            .extend(self.emptied.iter().filter(|day| is_open(day)));
         self.due.retain(|day, _| !is_open(day));
-        self.gone.retain(|day| !is_open(day));
+        self.emptied.retain(|day| !is_open(day));
     }
 
     /// The days that may have rows.
@@ -147,7 +147,7 @@ impl Plan {
     fn take_all(&mut self, days: Vec<Days>) {
         let all: Vec<usize> = (0..self.streams.len()).collect();
         let days = days.into_iter().flat_map(Days::each);
-        let days: Vec<Day> = days.filter(|day| !self.is_kept(*day)).collect();
+        let days: Vec<Day> = days.filter(|day| !self.is_retained(*day)).collect();
         self.due.extend(days.into_iter().map(|day| {
             let found = DayRows {
                 rows: 0,
@@ -164,7 +164,7 @@ impl Plan {
         columns: &Columns,
         (day, found): (Day, &DayRows),
         sink: &mut dyn FnMut(&RecordBatch) -> Result<()>,
-    ) -> Result<Walked> {
+    ) -> Result<WalkResult> {
         if let Some(rollup) = &self.rollup {
             return rollup.walk(snapshot, columns, day, sink);
         }
@@ -189,7 +189,9 @@ impl Plan {
                     has_rows = true;
                     Ok(())
                 });
-                walked?.map_err(|NeedsRest| LakeError::internal("times need a column there is"))?;
+                walked?.map_err(|NeedsRest| {
+                    LakeError::internal("times need a column that does not exist")
+                })?;
             }
             if has_rows && !recorded.contains_key(day) {
                 absent.push(*day);
@@ -204,7 +206,7 @@ impl Plan {
     }
 
     /// Whether rows of a day go because of their age.
-    fn is_kept(&self, day: Day) -> bool {
+    fn is_retained(&self, day: Day) -> bool {
         self.cut.is_some_and(|cut| day.range().first < cut)
     }
 
@@ -255,7 +257,7 @@ impl Plan {
         let aged = self.stretches.all.iter().filter(|s| s.is_aged);
         let spans = Days::union(aged.map(|s| Days::of(&s.range)).collect());
         let days = spans.into_iter().flat_map(Days::each);
-        days.filter(|day| !self.kept.contains(day) && !self.due.contains_key(day))
+        days.filter(|day| !self.retained.contains(day) && !self.due.contains_key(day))
             .collect()
     }
 

@@ -93,7 +93,7 @@ impl TableWritten {
     /// Counts the days that a plan leaves as they are.
     pub(crate) fn begin(&mut self, plan: &Plan) {
         self.days_unchanged = wide(plan.unchanged.len());
-        self.days_kept = wide(plan.kept.len());
+        self.days_kept = wide(plan.retained.len());
         self.days_open = wide(plan.open.len());
         let blocked = plan.blocked.iter();
         self.blocked = blocked

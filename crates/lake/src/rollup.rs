@@ -9,7 +9,7 @@
 use crate::columns::{Columns, Growth};
 use crate::day::{Day, Days};
 use crate::error::Result;
-use crate::rows::{NeedsRest, Walk, Walked, sort_streams};
+use crate::rows::{NeedsRest, Walk, WalkResult, sort_streams};
 use arrow::array::RecordBatch;
 use headwater::{
     Aggregate, Bins, ClosedRange, Column, FieldType, Level, ScanChunk, Snapshot, StreamName,
@@ -146,7 +146,7 @@ impl Rollup {
         columns: &Columns,
         day: Day,
         sink: &mut dyn FnMut(&RecordBatch) -> Result<()>,
-    ) -> Result<Walked> {
+    ) -> Result<WalkResult> {
         let mut walk = Walk::new(columns, sink);
         for (stream, level) in &self.streams {
             if self
@@ -166,7 +166,7 @@ impl Rollup {
         (stream, level): (&StreamName, Level),
         day: Day,
         walk: &mut Walk<'_>,
-    ) -> Result<Walked> {
+    ) -> Result<WalkResult> {
         let Some((mut from, last)) = self.buckets(level, day) else {
             return Ok(Ok(()));
         };

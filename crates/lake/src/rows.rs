@@ -6,7 +6,7 @@
 //! division into files, and a column without values does not change it. Memory: one batch, and the
 //! memory of an engine's scan.
 
-use crate::columns::{Columns, Kind, U64_DIGITS};
+use crate::columns::{ColumnKind, Columns, U64_DIGITS};
 use crate::day::Day;
 use crate::error::{LakeError, Result};
 use arrow::array::{
@@ -40,10 +40,10 @@ pub(crate) fn sort_streams(streams: &mut [StreamName], columns: &Columns) {
 }
 
 /// Number and kind of a column.
-pub(crate) type Known = (i32, Kind);
+pub(crate) type ColumnKey = (i32, ColumnKind);
 
 /// The columns of batches that [`walk`] makes.
-pub(crate) fn known(columns: &Columns) -> Vec<Option<Known>> {
+pub(crate) fn column_keys(columns: &Columns) -> Vec<Option<ColumnKey>> {
     columns
         .written()
         .map(|column| Some((column.id, column.kind)))
@@ -60,8 +60,12 @@ pub(crate) struct Fingerprint {
 impl Fingerprint {
     /// Adds the rows of a batch. `columns` are the meanings of its columns; columns with `None` are
     /// ignored.
-    pub(crate) fn take(&mut self, batch: &RecordBatch, columns: &[Option<Known>]) -> Result<()> {
-        let cells: Vec<(i32, Kind, Cells<'_>)> = columns
+    pub(crate) fn take(
+        &mut self,
+        batch: &RecordBatch,
+        columns: &[Option<ColumnKey>],
+    ) -> Result<()> {
+        let cells: Vec<(i32, ColumnKind, Cells<'_>)> = columns
             .iter()
             .zip(batch.columns())
             .filter_map(|(known, array)| Some((*known.as_ref()?, array)))
@@ -150,12 +154,12 @@ impl<'a> Cells<'a> {
         })
     }
 
-    fn push(&self, out: &mut Vec<u8>, id: i32, kind: Kind, row: usize) {
+    fn push(&self, out: &mut Vec<u8>, id: i32, kind: ColumnKind, row: usize) {
         match self {
             Cells::Fixed(value, array) => {
                 let value = value(row);
                 // A column for the rest was perhaps added after the row was written.
-                let is_there = array.is_valid(row) && (kind != Kind::Rest || value != [0; 8]);
+                let is_there = array.is_valid(row) && (kind != ColumnKind::Rest || value != [0; 8]);
                 if is_there {
                     out.extend_from_slice(&id.to_le_bytes());
                     out.extend_from_slice(&value);
@@ -178,7 +182,7 @@ impl<'a> Cells<'a> {
 pub(crate) struct NeedsRest;
 
 /// Result of a walk through a day's rows.
-pub(crate) type Walked = std::result::Result<(), NeedsRest>;
+pub(crate) type WalkResult = std::result::Result<(), NeedsRest>;
 
 /// Hands the rows of some streams on a day to `sink`, batch by batch.
 pub(crate) fn walk(
@@ -187,7 +191,7 @@ pub(crate) fn walk(
     day: Day,
     streams: &mut dyn Iterator<Item = &StreamName>,
     sink: &mut dyn FnMut(&RecordBatch) -> Result<()>,
-) -> Result<Walked> {
+) -> Result<WalkResult> {
     let spec = ScanSpec {
         range: day.range(),
         fields: Some(columns.fields().map(|c| c.source.clone()).collect()),
@@ -223,7 +227,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds rows of a stream, whose columns are the fields in the order of the table's.
-    pub(crate) fn push(&mut self, stream: &StreamName, chunk: &ScanChunk) -> Result<Walked> {
+    pub(crate) fn push(&mut self, stream: &StreamName, chunk: &ScanChunk) -> Result<WalkResult> {
         if self.batches.push(stream, chunk).is_err() {
             return Ok(Err(NeedsRest));
         }
@@ -266,13 +270,13 @@ impl Batches {
     fn new(columns: &Columns) -> Batches {
         let schema = columns.arrow();
         let builder = |column: &crate::columns::Column| match column.kind {
-            Kind::Time => {
+            ColumnKind::Time => {
                 let times = TimestampMicrosecondBuilder::new();
                 Builder::Time(times.with_timezone("UTC"))
             }
-            Kind::Rest => Builder::Rest(Int32Builder::new()),
-            Kind::Tag => Builder::Tag(column.source.clone(), StringDictionaryBuilder::new()),
-            Kind::Field | Kind::Former => match column.field_type() {
+            ColumnKind::Rest => Builder::Rest(Int32Builder::new()),
+            ColumnKind::Tag => Builder::Tag(column.source.clone(), StringDictionaryBuilder::new()),
+            ColumnKind::Field | ColumnKind::Former => match column.field_type() {
                 Some(FieldType::F64) => Builder::F64(Float64Builder::new()),
                 Some(FieldType::I64) => Builder::I64(Int64Builder::new()),
                 Some(FieldType::U64) => {

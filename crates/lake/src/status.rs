@@ -88,7 +88,7 @@ fn of_table(
         rollup,
         until: None,
     })?;
-    told.days_kept = wide(plan.kept.len());
+    told.days_kept = wide(plan.retained.len());
     let missing = missing(&plan, snapshot, (&growth.columns, &recorded), is_rollup)?;
     told.missing = Missing::collect(missing.into_iter());
     Ok(Some(told))
@@ -103,13 +103,13 @@ fn missing(
 ) -> Result<BTreeMap<Day, String>> {
     let mut missing: BTreeMap<Day, String> = BTreeMap::new();
     for day in plan.due.keys().filter(|day| recorded.contains_key(day)) {
-        let why = "changed, or not known to be unchanged, since it was written";
+        let why = "changed, or possibly changed, since it was written";
         missing.insert(*day, why.to_owned());
     }
     for day in plan.absent(snapshot, columns, recorded)? {
         missing.insert(day, "not written yet".to_owned());
     }
-    for day in &plan.gone {
+    for day in &plan.emptied {
         missing.insert(
             *day,
             "removed from the database since it was written".to_owned(),

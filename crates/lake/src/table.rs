@@ -29,7 +29,7 @@ const MANIFESTS_MAX: usize = 64;
 /// A table as of its last read.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    pub(crate) place: LakeLocation,
+    pub(crate) location: LakeLocation,
     pub(crate) dir: PathBuf,
     /// Number of commits; 0 = the table does not exist.
     pub(crate) version: u64,
@@ -73,7 +73,7 @@ impl Table {
             });
         }
         Ok(Some(Table {
-            place: place.clone(),
+            location: place.clone(),
             dir: dir.to_owned(),
             version,
             metadata,
@@ -91,7 +91,7 @@ impl Table {
         let location =
             location.ok_or_else(|| LakeError::format(dir, "a path in UTF-8", "other bytes"))?;
         Ok(Table {
-            place: place.clone(),
+            location: place.clone(),
             dir: dir.to_owned(),
             version: 0,
             metadata: Metadata::new(location, uuid, now_ms),
@@ -101,13 +101,13 @@ impl Table {
     /// The manifests of a snapshot.
     pub(crate) fn manifests(&self, of: &Snapshot) -> Result<Vec<Manifest>> {
         let path = Path::new(&of.manifest_list);
-        manifest::list(path, &self.place.read(path)?)
+        manifest::list(path, &self.location.read(path)?)
     }
 
     /// The files of a manifest that are live.
     pub(crate) fn entries(&self, of: &Manifest) -> Result<Vec<Entry>> {
         let path = Path::new(&of.path);
-        manifest::live_entries(path, &self.place.read(path)?, of)
+        manifest::live_entries(path, &self.location.read(path)?, of)
     }
 
     /// All files of the current snapshot, by day.
@@ -134,7 +134,7 @@ impl Table {
     /// Commits a change on top of this state of the table; `None` = another writer was first, and
     /// no state is changed.
     pub(crate) fn commit(&self, change: Change, steps: &Steps) -> Result<Option<Table>> {
-        self.place.make_table(&self.dir)?;
+        self.location.make_table(&self.dir)?;
         let mut next = match self.version {
             0 => self.metadata.clone(),
             _ => {
@@ -153,17 +153,17 @@ impl Table {
         let version = self.version + 1;
         let bytes = next.bytes()?;
         let named = (change.prefix.as_str(), bytes.as_slice());
-        if !self.place.commit(&self.dir, version, named, steps)? {
+        if !self.location.commit(&self.dir, version, named, steps)? {
             for path in &made {
-                self.place.remove(path)?;
+                self.location.remove(path)?;
             }
             return Ok(None);
         }
-        self.place
-            .tell_version(&self.dir, version, &change.prefix)?;
+        self.location
+            .write_version_hint(&self.dir, version, &change.prefix)?;
         steps.at("hint written")?;
         Ok(Some(Table {
-            place: self.place.clone(),
+            location: self.location.clone(),
             dir: self.dir.clone(),
             version,
             metadata: next,
@@ -176,17 +176,17 @@ impl Table {
         &self,
         change: &Change,
         next: &Metadata,
-        made: &mut Vec<PathBuf>,
+        created: &mut Vec<PathBuf>,
         steps: &Steps,
     ) -> Result<NewSnapshot> {
         let sequence = self.metadata.last_sequence_number + 1;
         let mut writer = ManifestWriter {
-            place: &self.place,
+            location: &self.location,
             folder: self.dir.join(METADATA),
             change,
             schema_id: next.schema_id(),
             sequence,
-            made,
+            created,
         };
         let mut manifests = Vec::new();
         let mut removed = Removed::default();
@@ -325,18 +325,18 @@ fn may_have(manifest: &Manifest, days: &BTreeSet<Day>) -> bool {
 }
 
 struct ManifestWriter<'a> {
-    place: &'a LakeLocation,
+    location: &'a LakeLocation,
     folder: PathBuf,
     change: &'a Change,
     schema_id: i32,
     sequence: i64,
-    made: &'a mut Vec<PathBuf>,
+    created: &'a mut Vec<PathBuf>,
 }
 
 impl ManifestWriter<'_> {
     fn write(&mut self, entries: Vec<Entry>) -> Result<Manifest> {
         let bytes = manifest::file(&entries, &self.change.columns, self.schema_id)?;
-        let name = format!("{}-m{}.avro", self.change.prefix, self.made.len());
+        let name = format!("{}-m{}.avro", self.change.prefix, self.created.len());
         let path = self.put(&name, &bytes)?;
         let written = (path, wide(bytes.len()));
         Ok(Manifest::of(
@@ -348,10 +348,10 @@ impl ManifestWriter<'_> {
 
     fn put(&mut self, name: &str, bytes: &[u8]) -> Result<String> {
         let path = self.folder.join(name);
-        self.place.put(&path, bytes)?;
+        self.location.put(&path, bytes)?;
         let text = path.to_str().map(str::to_owned);
         let text = text.ok_or_else(|| LakeError::format(&path, "a path in UTF-8", "other bytes"));
-        self.made.push(path.clone());
+        self.created.push(path.clone());
         text
     }
 }

@@ -4,7 +4,7 @@
 //! that it reports as unchanged has to be equal. Memory: as a write, and a row group in a reader of
 //! Parquet.
 
-use crate::columns::{Columns, Kind};
+use crate::columns::{ColumnKind, Columns};
 use crate::day::Day;
 use crate::error::{LakeError, Result};
 use crate::location::LakeLocation;
@@ -14,7 +14,7 @@ use crate::names::folder_of;
 use crate::plan::{DayRows, Plan, PlanRequest, is_local};
 use crate::report::{Blocked, Difference, TableVerified, Verified};
 use crate::rollup::{Rollup, SUFFIX, grown};
-use crate::rows::{Fingerprint, Known, known};
+use crate::rows::{ColumnKey, Fingerprint, column_keys};
 use crate::table::Table;
 use headwater::Snapshot;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -57,25 +57,25 @@ fn of_table(
     };
     let mut check = Check {
         snapshot,
-        place: lake,
+        location: lake,
         deep,
         sizes: lake.sizes(&dir.join("data"))?,
-        told: TableVerified {
+        report: TableVerified {
             table: format!("{name}{suffix}"),
             ..TableVerified::default()
         },
     };
     check.table((name, is_rollup), &table)?;
-    Ok(Some(check.told))
+    Ok(Some(check.report))
 }
 
 struct Check<'a> {
     snapshot: &'a Snapshot,
-    place: &'a LakeLocation,
+    location: &'a LakeLocation,
     deep: bool,
     /// Sizes of files as listed; `None` = each is looked up.
     sizes: Option<BTreeMap<PathBuf, u64>>,
-    told: TableVerified,
+    report: TableVerified,
 }
 
 impl Check<'_> {
@@ -109,7 +109,7 @@ impl Check<'_> {
                 continue;
             };
             let held = match self.deep {
-                true => match read_all(self.place, &columns, files) {
+                true => match read_all(self.location, &columns, files) {
                     Ok(held) => held,
                     Err(error) => {
                         self.differs(day, error.to_string());
@@ -124,32 +124,32 @@ impl Check<'_> {
             if self.deep && format!("{:032x}", held.sum) != of.sum {
                 self.differs(
                     day,
-                    "its files hold other values than were committed".into(),
+                    "the values in its files differ from the committed ones".into(),
                 );
                 continue;
             }
             self.day(&plan, &columns, (day, of), held, growth.is_other)?;
         }
         let absent = plan.absent(self.snapshot, &growth.columns, &recorded)?;
-        self.told.days_behind += headwater_types::invariant::wide(absent.len());
+        self.report.days_behind += headwater_types::invariant::wide(absent.len());
         let blocked = plan.blocked.into_iter();
-        self.told
+        self.report
             .blocked
             .extend(blocked.map(|(day, why)| Blocked { day, why }));
         Ok(())
     }
 
     fn differs(&mut self, day: Day, what: String) {
-        self.told.differences.push(Difference { day, what });
+        self.report.differences.push(Difference { day, what });
     }
 
     /// Whether files are there with as many rows and bytes as was committed.
     fn files_agree(&mut self, day: Day, of: &Recorded, files: &[DataFile]) -> bool {
-        let before = self.told.differences.len();
+        let before = self.report.differences.len();
         let listed: u64 = files.iter().map(|file| file.rows).sum();
         if listed != of.rows {
             let what = format!(
-                "committed were {} rows; its files are said to have {listed}",
+                "{} rows were committed; the manifests list {listed}",
                 of.rows
             );
             self.differs(day, what);
@@ -167,21 +167,22 @@ impl Check<'_> {
                 Err(error) => self.differs(day, error.to_string()),
             }
         }
-        self.told.differences.len() == before
+        self.report.differences.len() == before
     }
 
     /// Rows and bytes of a file, as stated by the file itself.
     fn counted(&self, file: &DataFile) -> Result<(u64, u64)> {
         let path = Path::new(&file.path);
         let bytes = match &self.sizes {
-            Some(sizes) => *sizes.get(path).ok_or_else(|| LakeError::gone(path))?,
+            Some(sizes) => *sizes.get(path).ok_or_else(|| LakeError::missing(path))?,
             None => std::fs::metadata(path)
                 .map_err(|e| LakeError::io(path, e))?
                 .len(),
         };
-        let rows = self.place.rows(path, bytes)?;
+        let rows = self.location.rows(path, bytes)?;
         let rows = u64::try_from(rows);
-        let rows = rows.map_err(|_| LakeError::format(path, "a count of rows", "less than none"));
+        let rows =
+            rows.map_err(|_| LakeError::format(path, "a count of rows", "a negative number"));
         Ok((rows?, bytes))
     }
 
@@ -194,8 +195,8 @@ impl Check<'_> {
         held: Fingerprint,
         is_other: bool,
     ) -> Result<()> {
-        if plan.kept.contains(&day) {
-            self.told.days_kept += 1;
+        if plan.retained.contains(&day) {
+            self.report.days_kept += 1;
             return Ok(());
         }
         if plan.blocked.contains_key(&day) {
@@ -217,15 +218,16 @@ impl Check<'_> {
         let is_unchanged = of.version.is_some() && of.version == plan.version(day) && !is_other;
         match (is_equal && !is_other, is_unchanged) {
             (true, _) => {
-                self.told.days += 1;
-                self.told.rows += held.rows;
+                self.report.days += 1;
+                self.report.rows += held.rows;
             }
             (false, true) => {
                 let (have, what) = (held.rows, "the database has not changed since");
-                let what = format!("{what}, and has {rows} rows; the lake has {have}, or others");
+                let what =
+                    format!("{what}, and has {rows} rows; the lake has {have}, or other rows");
                 self.differs(day, what);
             }
-            (false, false) => self.told.days_behind += 1,
+            (false, false) => self.report.days_behind += 1,
         }
         Ok(())
     }
@@ -241,7 +243,7 @@ impl Check<'_> {
         let mut all = Fingerprint::default();
         // Times whose remainder was zero when the columns were determined may have one now.
         let columns = columns.with_rest();
-        let known = known(&columns);
+        let known = column_keys(&columns);
         let walked = plan.walk(self.snapshot, &columns, (day, found), &mut |batch| {
             all.take(batch, &known)
         });
@@ -249,7 +251,7 @@ impl Check<'_> {
             Ok(_) => Ok(Some(all)),
             Err(LakeError::Engine(error)) if is_local(error.kind()) => {
                 let why = error.to_string();
-                self.told.blocked.push(Blocked { day, why });
+                self.report.blocked.push(Blocked { day, why });
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -281,13 +283,13 @@ fn read(
 ) -> Result<()> {
     let path = Path::new(&file.path);
     let builder = open(place, file)?;
-    let of = |id: i32| -> Option<Known> {
+    let of = |id: i32| -> Option<ColumnKey> {
         let column = columns.all.iter().find(|column| column.id == id)?;
         // The database does not have the former type of a field.
-        Some((id, column.kind)).filter(|_| column.kind != Kind::Former)
+        Some((id, column.kind)).filter(|_| column.kind != ColumnKind::Former)
     };
     let leaves = builder.parquet_schema().columns();
-    let known: Vec<Option<Known>> = leaves
+    let known: Vec<Option<ColumnKey>> = leaves
         .iter()
         .map(|leaf| of(leaf.self_type().get_basic_info().id()))
         .collect();

@@ -8,7 +8,7 @@
 //! written.
 
 use crate::columns::Columns;
-use crate::datafile::{DayWriter, Target};
+use crate::datafile::{DataFileTarget, DayWriter};
 use crate::day::Day;
 use crate::error::{LakeError, Result};
 use crate::location::LakeLocation;
@@ -18,7 +18,7 @@ use crate::names::folder_of;
 use crate::plan::{DayRows, Plan, PlanRequest, is_local};
 use crate::report::{Blocked, TableWritten, Tally, Written};
 use crate::rollup::{Rollup, SUFFIX, grown};
-use crate::rows::{Fingerprint, NeedsRest, known};
+use crate::rows::{Fingerprint, NeedsRest, column_keys};
 use crate::steps::Steps;
 use crate::sweep::sweep;
 use crate::table::{Change, Table};
@@ -75,7 +75,7 @@ impl Default for WriteOptions {
 }
 
 /// Takes a snapshot of the database: each call sees all writes acknowledged before it.
-pub type Look<'a> = &'a dyn Fn() -> headwater::Result<Snapshot>;
+pub type SnapshotSource<'a> = &'a dyn Fn() -> headwater::Result<Snapshot>;
 
 /// Writes the tables of a database to a lake: all missing or differing days.
 ///
@@ -101,7 +101,7 @@ pub type Look<'a> = &'a dyn Fn() -> headwater::Result<Snapshot>;
 /// time, `lake.foreign` if others have changed a table, `lake.database` if it is of another
 /// database, `lake.moved` if it was created in another folder.
 pub fn write(
-    look: Look<'_>,
+    look: SnapshotSource<'_>,
     lake: impl Into<LakeLocation>,
     options: &WriteOptions,
 ) -> Result<Written> {
@@ -126,8 +126,8 @@ pub fn write(
 
 /// The writing of one table.
 struct Job<'a> {
-    look: Look<'a>,
-    place: &'a LakeLocation,
+    look: SnapshotSource<'a>,
+    location: &'a LakeLocation,
     dir: PathBuf,
     name: &'a str,
     /// The table is a rollup.
@@ -145,7 +145,7 @@ struct Batch {
     replaced: BTreeSet<Day>,
     added: Vec<DataFile>,
     /// Number of days in it.
-    taken: usize,
+    day_count: usize,
     tally: Tally,
 }
 
@@ -159,7 +159,7 @@ enum Outcome {
 
 impl<'a> Job<'a> {
     fn new(
-        look: Look<'a>,
+        look: SnapshotSource<'a>,
         lake: &'a LakeLocation,
         (name, is_rollup): (&'a str, bool),
         options: &'a WriteOptions,
@@ -168,7 +168,7 @@ impl<'a> Job<'a> {
         let folder = format!("{}{suffix}", folder_of(name));
         Job {
             look,
-            place: lake,
+            location: lake,
             dir: lake.root().join(&folder),
             name,
             is_rollup,
@@ -196,9 +196,9 @@ impl<'a> Job<'a> {
             }
         }
         // Listing all objects of a bucket costs money: a write without changes skips it.
-        if !self.place.is_bucket() || self.report.commits > 0 {
+        if !self.location.is_bucket() || self.report.commits > 0 {
             let now = self.clock.now();
-            self.report.swept = sweep(self.place, &self.dir, now, self.options.orphan_age)?;
+            self.report.swept = sweep(self.location, &self.dir, now, self.options.orphan_age)?;
         }
         self.options.steps.at("swept")
     }
@@ -209,17 +209,17 @@ impl<'a> Job<'a> {
         if self.is_rollup && self.is_surely_absent()? {
             return Ok(true);
         }
-        let found = Table::find(self.place, &self.dir)?;
+        let found = Table::find(self.location, &self.dir)?;
         // Read after the table, so that this snapshot is not older than the commits of others.
         let snapshot = (self.look)()?;
         let Some(mut turn) = self.turn(found, &snapshot)? else {
             return Ok(true);
         };
         self.report.begin(&turn.plan);
-        for day in &turn.plan.gone {
+        for day in &turn.plan.emptied {
             turn.batch.days.remove(day);
             turn.batch.replaced.insert(*day);
-            turn.batch.taken += 1;
+            turn.batch.day_count += 1;
             turn.batch.tally.days_removed += 1;
         }
         for (day, rows) in std::mem::take(&mut turn.plan.due) {
@@ -234,7 +234,8 @@ impl<'a> Job<'a> {
     /// Whether there is no aged data, and, for a bucket at the price of one request, there never
     /// was a rollup.
     fn is_surely_absent(&self) -> Result<bool> {
-        let is_told = !self.place.is_bucket() || self.place.hint_version(&self.dir)?.is_some();
+        let is_told =
+            !self.location.is_bucket() || self.location.hint_version(&self.dir)?.is_some();
         let stretches = (self.look)()?.stretches(self.name)?;
         Ok(!is_told && !stretches.all.iter().any(|s| s.is_aged))
     }
@@ -252,12 +253,12 @@ impl<'a> Job<'a> {
             return Ok(None);
         }
         self.is_there = true;
-        if self.is_rollup && self.is_taken(snapshot) {
+        if self.is_rollup && self.is_name_taken(snapshot) {
             return Ok(None);
         }
         let table = match found {
             Some(table) => self.checked(table, identity)?,
-            None => Table::new(self.place, &self.dir, self.uuid(), self.now_ms())?,
+            None => Table::new(self.location, &self.dir, self.uuid(), self.now_ms())?,
         };
         let known = table.metadata.columns(&self.dir)?;
         let growth = grown(snapshot, (self.name, self.is_rollup), &known)?;
@@ -301,14 +302,13 @@ impl<'a> Job<'a> {
     }
 
     /// True when a table of the database has the name of this rollup, which is reported.
-    fn is_taken(&mut self, snapshot: &Snapshot) -> bool {
+    fn is_name_taken(&mut self, snapshot: &Snapshot) -> bool {
         let names = snapshot.table_names();
         let taken = names
             .iter()
             .find(|name| folder_of(name) == self.report.folder);
         if let Some(name) = taken {
-            let why =
-                format!("the database has a table `{name}`, so that there is no place for it");
+            let why = format!("a table of the database is named `{name}`, as the rollup would be");
             self.report.blocked = vec![Blocked {
                 day: Day::of(self.clock.now()),
                 why,
@@ -340,10 +340,11 @@ impl<'a> Job<'a> {
             let found = table.metadata.of();
             return Err(LakeError::format(&self.dir, expected, found));
         }
-        if self.place.hint_version(&self.dir)? != Some(table.version) {
+        if self.location.hint_version(&self.dir)? != Some(table.version) {
             // A write has ended between its commit and saying so.
             let prefix = format!("{:016x}", self.chance.next_u64());
-            self.place.tell_version(&self.dir, table.version, &prefix)?;
+            self.location
+                .write_version_hint(&self.dir, table.version, &prefix)?;
         }
         Ok(table)
     }
@@ -377,7 +378,9 @@ impl<'a> Job<'a> {
                 return Ok(());
             }
             Outcome::NeedsRest => {
-                return Err(LakeError::internal("times need a column that there is"));
+                return Err(LakeError::internal(
+                    "times need a column that does not exist",
+                ));
             }
         };
         self.options.steps.at("files written")?;
@@ -388,13 +391,13 @@ impl<'a> Job<'a> {
         };
         let is_forced = self.options.rebuild;
         turn.batch
-            .take(self.place, day, (recorded, files), is_forced)
+            .take(self.location, day, (recorded, files), is_forced)
     }
 
     fn files(&self, turn: &Turn<'_>, day: Day, found: &DayRows) -> Result<Outcome> {
         let (columns, plan) = (&turn.columns, &turn.plan);
-        let target = Target {
-            place: self.place,
+        let target = DataFileTarget {
+            location: self.location,
             table: &self.dir,
             prefix: &turn.prefix,
             sort_order_id: turn.sort_order_id,
@@ -403,7 +406,7 @@ impl<'a> Job<'a> {
         };
         let mut writer = DayWriter::new(&target, columns, day);
         let mut fingerprint = Fingerprint::default();
-        let known = known(columns);
+        let known = column_keys(columns);
         let walked = plan.walk(turn.snapshot, columns, (day, found), &mut |batch| {
             fingerprint.take(batch, &known)?;
             writer.write(batch)
@@ -440,7 +443,7 @@ impl<'a> Job<'a> {
         let keep = i64::try_from(self.options.keep_snapshots.as_millis()).unwrap_or(i64::MAX);
         let added = std::mem::take(&mut batch.added);
         let tally = std::mem::take(&mut batch.tally);
-        batch.taken = 0;
+        batch.day_count = 0;
         let change = Change {
             database: turn.identity,
             table: self.name.to_owned(),
@@ -462,7 +465,7 @@ impl<'a> Job<'a> {
                 Ok(true)
             }
             None => {
-                remove_files(self.place, &added)?;
+                remove_files(self.location, &added)?;
                 Ok(false)
             }
         }
@@ -490,7 +493,7 @@ impl Batch {
             days,
             replaced: BTreeSet::new(),
             added: Vec::new(),
-            taken: 0,
+            day_count: 0,
             tally: Tally::default(),
         }
     }
@@ -503,7 +506,7 @@ impl Batch {
         (recorded, files): (Recorded, Vec<DataFile>),
         is_forced: bool,
     ) -> Result<()> {
-        self.taken += 1;
+        self.day_count += 1;
         if let Some(known) = self.days.get_mut(&day) {
             if !is_forced && (known.rows, &known.sum) == (recorded.rows, &recorded.sum) {
                 known.version = recorded.version;
@@ -527,7 +530,7 @@ impl Batch {
 
     fn is_large(&self) -> bool {
         let bytes: u64 = self.added.iter().map(|file| file.bytes).sum();
-        self.taken >= COMMIT_DAYS || bytes >= COMMIT_BYTES
+        self.day_count >= COMMIT_DAYS || bytes >= COMMIT_BYTES
     }
 }
 

@@ -100,9 +100,7 @@ impl From<LatePolicy> for PolicyChoice {
 
 impl PolicyChoice {
     /// The allowed texts of a choice.
-    pub const ALLOWED: &str = "adaptive, adaptive:paper, conventional, separate or separate:SHARE with the share of \
-         in-order events in memory (0 < SHARE < 1); the last three may go on with ,retain=EVENTS (0 to 16777216) and \
-         ,scope=touched or ,scope=overlap";
+    pub const ALLOWED: &str = "adaptive, adaptive:paper, conventional, separate or separate:SHARE with the share of in-order events in memory (0 < SHARE < 1); the last three accept ,retain=EVENTS (0 to 16777216) and ,scope=touched or ,scope=overlap";
 
     /// The initial policy.
     #[must_use]
@@ -174,7 +172,7 @@ impl FromStr for PolicyChoice {
             "separate" => LatePolicy::default(),
             first => match first.strip_prefix("separate:").map(str::parse) {
                 Some(Ok(share)) => LatePolicy::separate(share),
-                _ => return Err(bad(format!("`{first}` is no policy"))),
+                _ => return Err(bad(format!("unknown policy `{first}`"))),
             },
         };
         for part in parts {
@@ -182,11 +180,11 @@ impl FromStr for PolicyChoice {
                 Some(("retain", count)) => {
                     policy.retain_events = count
                         .parse()
-                        .map_err(|_| bad(format!("`{count}` is no number of events")))?;
+                        .map_err(|_| bad(format!("`{count}` is not a number of events")))?;
                 }
                 Some(("scope", "touched")) => policy.merge_scope = MergeScope::Touched,
                 Some(("scope", "overlap")) => policy.merge_scope = MergeScope::Overlap,
-                _ => return Err(bad(format!("`{part}` is unknown"))),
+                _ => return Err(bad(format!("unknown option `{part}`"))),
             }
         }
         policy.validate().map_err(|e| bad(e.to_string()))?;

@@ -42,12 +42,12 @@ impl Metrics {
         };
         registry.register(
             "postgres_connections",
-            "Connections of PostgreSQL's protocol that are open",
+            "Open connections of PostgreSQL's protocol",
             metrics.connections.clone(),
         );
         registry.register(
             "postgres_statements",
-            "Statements of PostgreSQL's clients, by the code they ended with; 00000 is success",
+            "Statements of PostgreSQL's clients, by SQLSTATE; 00000 is success",
             metrics.statements.clone(),
         );
         registry.register_with_unit(
@@ -58,7 +58,7 @@ impl Metrics {
         );
         registry.register(
             "postgres_refused_connections",
-            "Connections of PostgreSQL's protocol that became no session, by reason",
+            "Connections of PostgreSQL's protocol that were refused a session, by reason",
             metrics.refused.clone(),
         );
         metrics

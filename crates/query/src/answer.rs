@@ -5,6 +5,7 @@
 //! rows apply until the last row is read.
 
 use crate::error::Error;
+use crate::left_out::LeftOut;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray, UInt64Array};
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::Result;
@@ -38,7 +39,7 @@ impl Stored {
 
 /// Effect of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum Outcome {
     /// A query; the rows follow.
     Select,
     /// An `EXPLAIN` of another statement; the rows follow.
@@ -52,18 +53,18 @@ pub enum Done {
     /// Number of deleted rows, counted just before the deletion.
     Deleted(u64),
     /// An object was created.
-    Created(Made),
+    Created(ObjectKind),
     /// A table was changed.
     Altered,
     /// An object was dropped.
-    Dropped(Made),
+    Dropped(ObjectKind),
     /// A setting of the session was changed.
     Set,
 }
 
 /// Kinds of objects that statements create and drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum ObjectKind {
     /// A table.
     Table,
     /// A view.
@@ -76,13 +77,13 @@ pub enum Made {
     Watch,
 }
 
-impl Done {
+impl Outcome {
     /// True when rows follow.
     #[must_use]
     pub fn has_rows(self) -> bool {
         matches!(
             self,
-            Done::Select | Done::Explained | Done::Shown | Done::Returned(_)
+            Outcome::Select | Outcome::Explained | Outcome::Shown | Outcome::Returned(_)
         )
     }
 
@@ -90,7 +91,7 @@ impl Done {
     #[must_use]
     pub fn stored(self) -> Option<Stored> {
         match self {
-            Done::Inserted(stored) | Done::Returned(stored) => Some(stored),
+            Outcome::Inserted(stored) | Outcome::Returned(stored) => Some(stored),
             _ => None,
         }
     }
@@ -98,21 +99,21 @@ impl Done {
     /// Whether the statement changed stored data.
     #[must_use]
     pub fn has_changed(self) -> bool {
-        matches!(self, Done::Returned(_)) || !self.has_rows() && self != Done::Set
+        matches!(self, Outcome::Returned(_)) || !self.has_rows() && self != Outcome::Set
     }
 }
 
 /// The effect of a statement without rows, as a row: `done`, `count` if rows were counted, and
 /// `replaced` if rows replaced others of the statement. `None` for statements with rows.
 #[must_use]
-pub fn done_row(done: Done) -> Option<RecordBatch> {
+pub fn done_row(done: Outcome) -> Option<RecordBatch> {
     let (word, count) = match done {
-        Done::Inserted(stored) => ("inserted", Some(stored.rows)),
-        Done::Deleted(rows) => ("deleted", Some(rows)),
-        Done::Created(_) => ("created", None),
-        Done::Altered => ("altered", None),
-        Done::Dropped(_) => ("dropped", None),
-        Done::Set => ("set", None),
+        Outcome::Inserted(stored) => ("inserted", Some(stored.rows)),
+        Outcome::Deleted(rows) => ("deleted", Some(rows)),
+        Outcome::Created(_) => ("created", None),
+        Outcome::Altered => ("altered", None),
+        Outcome::Dropped(_) => ("dropped", None),
+        Outcome::Set => ("set", None),
         _ => return None,
     };
     let mut columns: Vec<(&str, ArrayRef)> = vec![
@@ -135,26 +136,29 @@ pub struct Answer {
     /// become an [`Error`] by `Error::from`.
     pub rows: SendableRecordBatchStream,
     /// Effect of the statement.
-    pub done: Done,
+    pub outcome: Outcome,
+    /// Parts of the data that the statement did not read.
+    pub left_out: LeftOut,
 }
 
 impl std::fmt::Debug for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Answer")
             .field("schema", &self.schema)
-            .field("done", &self.done)
+            .field("done", &self.outcome)
             .finish_non_exhaustive()
     }
 }
 
 impl Answer {
     /// An answer without rows.
-    pub(crate) fn done(done: Done) -> Answer {
+    pub(crate) fn without_rows(outcome: Outcome) -> Answer {
         let schema = Arc::new(Schema::empty());
         Answer {
             rows: Box::pin(EmptyRecordBatchStream::new(Arc::clone(&schema))),
             schema,
-            done,
+            outcome,
+            left_out: LeftOut::default(),
         }
     }
 
@@ -194,7 +198,7 @@ pub(crate) fn with_names(
 pub(crate) struct Limited {
     rows: SendableRecordBatchStream,
     deadline: Option<(Pin<Box<Sleep>>, Duration)>,
-    left: Option<u64>,
+    rows_left: Option<u64>,
     rows_max: u64,
     ended: bool,
     /// Keeps the statement's slot until all rows are read.
@@ -211,7 +215,7 @@ impl Limited {
         Limited {
             rows,
             deadline: deadline.map(|(at, limit)| (Box::pin(tokio::time::sleep_until(at)), limit)),
-            left: rows_max,
+            rows_left: rows_max,
             rows_max: rows_max.unwrap_or(u64::MAX),
             ended: false,
             _permit: permit,
@@ -222,9 +226,9 @@ impl Limited {
 /// The statement took longer than it may.
 pub(crate) fn too_slow(limit: Duration) -> Error {
     Error::time_limit(format!(
-        "the statement was ended: it took longer than {limit:?}"
+        "the statement was cancelled: it took longer than {limit:?}"
     ))
-    .with_hint("read a shorter range or raise the limit of time")
+    .with_hint("read a shorter range, or raise the time limit (setting sql.timeout)")
 }
 
 impl Stream for Limited {
@@ -243,7 +247,7 @@ impl Stream for Limited {
         }
         let next = std::task::ready!(this.rows.poll_next_unpin(context));
         this.ended = !matches!(next, Some(Ok(_)));
-        if let (Some(Ok(batch)), Some(left)) = (&next, &mut this.left) {
+        if let (Some(Ok(batch)), Some(left)) = (&next, &mut this.rows_left) {
             match left.checked_sub(batch.num_rows() as u64) {
                 Some(rest) => *left = rest,
                 None => {

@@ -2,8 +2,8 @@
 //!
 //! Invariants: numbers and the bitmap of present values are passed on as they were decoded, without
 //! a copy; absent values are nulls; values are preserved bit for bit. Types: time is
-//! `Timestamp(Nanosecond, "UTC")`, a tag a dictionary of strings, the six field types are the Arrow
-//! types of the same names.
+//! `Timestamp(Nanosecond, "UTC")`, a tag a dictionary of strings, and each field type maps to an
+//! Arrow type.
 
 use crate::error::{Error, Result};
 use arrow::array::{
@@ -11,20 +11,14 @@ use arrow::array::{
     StringArray, TimestampNanosecondArray, UInt64Array,
 };
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
-use arrow::datatypes::{
-    ArrowPrimitiveType, DataType, Field, Float64Type, Int64Type, TimeUnit, UInt64Type,
-};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Field, Float64Type, Int64Type, UInt64Type};
 use headwater::{Bitmap, Column, FieldType, Values, VarBytes};
+use headwater_columnar::field_data_type;
+pub use headwater_columnar::time_type;
 use std::sync::Arc;
 
 /// The name of the column of timestamps.
-pub const TIME: &str = "time";
-
-/// The type of the column of timestamps.
-#[must_use]
-pub fn time_type() -> DataType {
-    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
-}
+pub(crate) const TIME: &str = "time";
 
 /// The type of a tag's column.
 #[must_use]
@@ -32,22 +26,9 @@ pub fn tag_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
-/// The type of a field's column.
-#[must_use]
-pub fn field_type(field_type: FieldType) -> DataType {
-    match field_type {
-        FieldType::F64 => DataType::Float64,
-        FieldType::I64 => DataType::Int64,
-        FieldType::U64 => DataType::UInt64,
-        FieldType::Bool => DataType::Boolean,
-        FieldType::String => DataType::Utf8,
-        FieldType::Bytes => DataType::Binary,
-    }
-}
-
 /// The column of a field.
 pub(crate) fn arrow_field(name: &str, of: FieldType) -> Field {
-    Field::new(name, field_type(of), true)
+    Field::new(name, field_data_type(of), true)
 }
 
 /// Timestamps as an array.
@@ -209,7 +190,7 @@ mod tests {
                     assert!(column.push(value.as_ref()));
                 }
                 let array = to_array(column.clone()).unwrap();
-                assert_eq!(array.data_type(), &field_type(first));
+                assert_eq!(array.data_type(), &field_data_type(first));
                 assert_eq!(array.null_count(), column.len() - column.present_count());
                 let back = to_column(&*array).unwrap();
                 for row in 0..column.len() {

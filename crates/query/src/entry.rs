@@ -3,10 +3,10 @@
 use crate::answer::Answer;
 use crate::complexity;
 use crate::descriptions::{IndexDescription, ViewDescription};
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::parameters::Parameters;
-use crate::plans::ReadKey;
-use crate::prepared::{Prepared, described};
+use crate::plan_cache::StatementKey;
+use crate::prepared::{Prepared, describe};
 use crate::session::Session;
 use crate::statement::{self, Step};
 use arrow::datatypes::DataType;
@@ -42,10 +42,14 @@ impl Session {
         if let Some(answer) = self.run_again(&view, sql, &parameters)? {
             return Ok(answer);
         }
-        match statement::read_and_run(self, view, sql, parameters).await? {
-            Step::Ran(answer) => Ok(answer),
-            Step::Read(statement, parameters) => statement::run(self, *statement, parameters).await,
-        }
+        let ran = match statement::read_and_run(self, view, sql, parameters).await {
+            Ok(Step::Read(statement, parameters)) => {
+                statement::run(self, *statement, parameters).await
+            }
+            Ok(Step::Ran(answer)) => Ok(answer),
+            Err(error) => Err(error),
+        };
+        ran.map_err(|error| self.perhaps_left_out(error))
     }
 
     /// Refuses a statement, by its first word, if the session has no rights to read. Cheap, so
@@ -115,26 +119,46 @@ impl Session {
     pub async fn prepare(&self, sql: &str, types: &[Option<DataType>]) -> Result<Prepared> {
         self.check_length(sql)?;
         let view = self.view()?;
-        let key = self.plan_key(sql, &view).map(|plan| ReadKey {
+        let key = self.plan_key(sql, &view).map(|plan| StatementKey {
             plan,
             types: types.to_vec(),
         });
         drop(view);
         if let Some(key) = &key
-            && let Some(described) = self.cached_plans().read(key)
+            && let Some(described) = self.cached_plans().statement(key)
         {
             return Ok(Prepared::new(self.clone(), described));
         }
         let statement = statement::read(self, sql).await?;
         let large = statement.is_large();
         let (session, types) = (self.clone(), types.to_vec());
-        let read = async move { described(&session, statement, &types).await };
-        let described = Arc::new(self.planned(large, read).await?);
+        let read = async move { describe(&session, statement, &types).await };
+        let described = self.planned(large, read).await;
+        let described = Arc::new(described.map_err(|error| self.perhaps_left_out(error))?);
         if let Some(key) = key
-            && described.is_of(&key.plan)
+            && described.is_valid_for(&key.plan)
         {
-            self.cached_plans().put_read(key, &described);
+            self.cached_plans().put_statement(key, &described);
         }
         Ok(Prepared::new(self.clone(), described))
+    }
+
+    /// The error of a statement: a name that is not found while parts of the data are left out may
+    /// be in one of these.
+    pub(crate) fn perhaps_left_out(&self, error: Error) -> Error {
+        if !matches!(error.kind(), Code::UnknownTable | Code::UnknownColumn) {
+            return error;
+        }
+        let Ok(view) = self.view() else {
+            return error;
+        };
+        let left_out = view.left_out();
+        if left_out.is_empty() {
+            return error;
+        }
+        Error::elsewhere(format!(
+            "{}; it may be in {left_out}, which cannot be read",
+            error.message
+        ))
     }
 }

@@ -124,7 +124,7 @@ impl Code {
     /// The code of the server's other front ends for the same error.
     #[must_use]
     pub const fn same_as(self) -> &'static str {
-        use headwater_ask::Kind;
+        use headwater_ask::QueryErrorKind;
         match self {
             Code::SyntaxError
             | Code::UnknownFunction
@@ -140,23 +140,23 @@ impl Code {
             | Code::OutOfRange
             | Code::DivisionByZero
             | Code::TypeMismatch
-            | Code::InvalidParameters => Kind::Query,
+            | Code::InvalidParameters => QueryErrorKind::Query,
             Code::UnknownTable
             | Code::UnknownColumn
             | Code::UnknownIndex
             | Code::UnknownSnapshot
             | Code::UnknownWatch
-            | Code::SnapshotGone => Kind::NotFound,
-            Code::Invalid | Code::Refused => Kind::Invalid,
-            Code::UnsupportedStatement | Code::Unsupported => Kind::Unsupported,
-            Code::Forbidden | Code::ReadOnly => Kind::Access,
-            Code::TooLarge | Code::TooManyRows | Code::MemoryLimit => Kind::Limit,
-            Code::TimeLimit => Kind::Timeout,
-            Code::Busy => Kind::Busy,
-            Code::Closed => Kind::Closed,
-            Code::Elsewhere => Kind::Elsewhere,
-            Code::Full => Kind::Full,
-            Code::Io | Code::Corrupt | Code::Internal | Code::Foreign => Kind::Internal,
+            | Code::SnapshotGone => QueryErrorKind::NotFound,
+            Code::Invalid | Code::Refused => QueryErrorKind::Invalid,
+            Code::UnsupportedStatement | Code::Unsupported => QueryErrorKind::Unsupported,
+            Code::Forbidden | Code::ReadOnly => QueryErrorKind::Access,
+            Code::TooLarge | Code::TooManyRows | Code::MemoryLimit => QueryErrorKind::Limit,
+            Code::TimeLimit => QueryErrorKind::Timeout,
+            Code::Busy => QueryErrorKind::Busy,
+            Code::Closed => QueryErrorKind::Closed,
+            Code::Elsewhere => QueryErrorKind::Elsewhere,
+            Code::Full => QueryErrorKind::Full,
+            Code::Io | Code::Corrupt | Code::Internal | Code::Foreign => QueryErrorKind::Internal,
         }
         .as_str()
     }
@@ -352,8 +352,8 @@ fn of_missing(message: &str) -> Error {
     if !is_subquery {
         return Error::unsupported(message);
     }
-    Error::unsupported("a subquery that depends on the rows of the query around it in this way")
-        .with_hint("let it depend by equal columns only (`u.id = t.id`), or write a join, DISTINCT ON or a window")
+    Error::unsupported("a correlated subquery of this form")
+        .with_hint("correlate it by equal columns only (`u.id = t.id`), or write a join, DISTINCT ON or a window")
 }
 
 fn of_arrow(error: &arrow::error::ArrowError) -> Error {
@@ -401,8 +401,8 @@ fn of_regular_expression(text: &str) -> Option<Error> {
     }
     let why = text.lines().find_map(|line| line.strip_prefix("error: "));
     let why = why.map(|why| format!(": {why}")).unwrap_or_default();
-    let message = format!("the regular expression cannot be read{why}");
-    let hint = r"signs such as ( [ { * + ? | . that stand for themselves need a \ before them";
+    let message = format!("the regular expression is not valid{why}");
+    let hint = r"put a \ before ( [ { * + ? | . that are meant literally";
     Some(Error::invalid_expression(message).with_hint(hint))
 }
 
@@ -412,8 +412,9 @@ fn of_internal(message: &str) -> Error {
         return of_signature(message);
     }
     let first = message.lines().next().unwrap_or_default();
-    Error::internal(format!("the statement could not be computed: {first}"))
-        .with_hint("this is a mistake of the program, not of the statement: written in another way it may be answered")
+    Error::internal(format!("internal error: {first}")).with_hint(
+        "this is a bug in Headwater, not an error in the statement: another form of it may work",
+    )
 }
 
 /// Error for an existing function with arguments of wrong types.
@@ -432,7 +433,7 @@ fn of_signature(message: &str) -> Error {
             after("but received ", &[' ', '(']).map(|found| format!(", found {}", in_words(found)))
         });
     Error::type_mismatch(format!(
-        "`{name}` takes no arguments of these types{}",
+        "`{name}` does not accept arguments of these types{}",
         given.unwrap_or_default()
     ))
     .with_hint("convert them with CAST, for example CAST(x AS DOUBLE)")
@@ -501,12 +502,12 @@ fn of_schema(error: &SchemaError) -> Error {
             with_suggestion(error, &field.name, &names)
         }
         SchemaError::AmbiguousReference { field } => Error::ambiguous_column(format!(
-            "`{}` may be a column of several tables: write the table before it",
+            "column reference `{}` is ambiguous: write the table before it",
             field.name
         )),
         SchemaError::DuplicateQualifiedField { name, .. }
         | SchemaError::DuplicateUnqualifiedField { name } => {
-            Error::ambiguous_column(format!("two columns are called `{name}`"))
+            Error::ambiguous_column(format!("two columns are named `{name}`"))
         }
     }
 }
@@ -608,7 +609,7 @@ mod tests {
         for text in [parsed, &debug] {
             let error = of_regular_expression(text);
             let told = error.as_ref().map(|e| (e.code, e.message.as_str()));
-            let message = "the regular expression cannot be read: unclosed group";
+            let message = "the regular expression is not valid: unclosed group";
             assert_eq!(told, Some(("invalid_regular_expression", message)));
         }
         let large = of_regular_expression("Compiled regex exceeds size limit of 10485760 bytes.");

@@ -17,6 +17,7 @@
     reason = "its deadlines, measurements and files are of a process, not of a database"
 )]
 
+mod aggregates;
 mod answer;
 mod asof;
 mod cancel;
@@ -27,10 +28,12 @@ mod decimal;
 mod descriptions;
 mod entry;
 mod error;
+mod extension;
 mod functions;
 mod gapfill;
 mod guards;
 mod leaf_plan;
+mod left_out;
 mod limits;
 mod names;
 mod nodes;
@@ -38,8 +41,8 @@ mod parameters;
 mod parsed;
 mod pattern;
 mod placeholders;
+mod plan_cache;
 mod planner;
-mod plans;
 mod prepared;
 mod pyramid;
 mod rewrites;
@@ -60,26 +63,30 @@ pub mod value_texts;
 mod view;
 mod zones;
 
-pub use answer::{Answer, Done, Made, Stored, done_row};
+pub use aggregates::is_aggregate;
+pub use answer::{Answer, ObjectKind, Outcome, Stored, done_row};
 pub use catalog::{CATALOG, SCHEMA};
-pub use columns::{TIME, field_type, tag_type, time_type};
+pub use columns::{tag_type, time_type};
 pub use complexity::{Counted, measure_least};
 pub use decimal::{Decimal, decimal};
 pub use descriptions::{IndexDescription, ViewDescription};
 pub use error::{CODES, Code, Error, Result};
+pub use extension::Extension;
 pub use guards::Counting;
 pub use headwater_ask::{Access, Unrestricted};
 pub use headwater_wire::zone::Zone;
+pub use left_out::LeftOut;
 pub use limits::Limits;
 pub use parameters::Parameters;
 pub use placeholders::parameters_in;
 pub use prepared::Prepared;
+pub use rewrites::first_select;
 pub use rewrites::names::{column_name, type_name};
-pub use session::{ColumnDescription, ColumnKind, Extension, Query, Session, TableDescription};
-pub use slots::{Holder, Owner, Slot, Slots, Taken};
+pub use session::{ColumnDescription, ColumnKind, Query, Session, TableDescription};
+pub use slots::{Holder, NoSlot, Owner, Slot, Slots};
 pub use source::Snapshots;
 pub use statement::{CopyIn, Look, Watch};
-pub use statement_texts::{Placed, is_obvious, statements};
+pub use statement_texts::{StatementText, is_obvious, statements};
 pub use threads::Threads;
 
 pub use arrow;

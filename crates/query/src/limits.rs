@@ -1,4 +1,5 @@
-//! Limits of statements: memory, time, rows.
+//! Limits of statements: memory, time, rows. The settings `sql.*` of a server set them; time is
+//! enforced in `session` and `guards/statement`, memory in `guards`, rows in `answer`.
 //!
 //! Invariants: a statement never reserves more than [`Limits::memory`], all statements together
 //! never more than [`Limits::all_memory`]; a statement's reservations end with its pool. Operators
@@ -56,7 +57,7 @@ pub(crate) struct AllMemory {
     limit: usize,
     used: AtomicUsize,
     /// Bytes in use by statements, as counted by the allocator.
-    held: AtomicI64,
+    allocated: AtomicI64,
     /// Number of statements with memory in use.
     running: AtomicUsize,
 }
@@ -66,7 +67,7 @@ impl AllMemory {
         AllMemory {
             limit,
             used: AtomicUsize::new(0),
-            held: AtomicI64::new(0),
+            allocated: AtomicI64::new(0),
             running: AtomicUsize::new(0),
         }
     }
@@ -84,13 +85,13 @@ impl AllMemory {
     }
 
     /// Adds to the memory in use; `bytes` may be negative.
-    pub(crate) fn hold(&self, bytes: i64) {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn add_allocated(&self, bytes: i64) {
+        self.allocated.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Memory in use by all statements together, and their number.
-    pub(crate) fn held(&self) -> (usize, usize) {
-        let held = usize::try_from(self.held.load(Ordering::Relaxed)).unwrap_or(0);
+    pub(crate) fn allocated(&self) -> (usize, usize) {
+        let held = usize::try_from(self.allocated.load(Ordering::Relaxed)).unwrap_or(0);
         (held, self.running.load(Ordering::Relaxed))
     }
 
@@ -113,15 +114,15 @@ fn try_add(used: &AtomicUsize, additional: usize, limit: usize) -> bool {
 pub(crate) struct StatementMemory {
     limit: usize,
     used: AtomicUsize,
-    all: Arc<AllMemory>,
+    all_memory: Arc<AllMemory>,
 }
 
 impl StatementMemory {
-    pub(crate) fn new(limit: usize, all: Arc<AllMemory>) -> StatementMemory {
+    pub(crate) fn new(limit: usize, all_memory: Arc<AllMemory>) -> StatementMemory {
         StatementMemory {
             limit,
             used: AtomicUsize::new(0),
-            all,
+            all_memory,
         }
     }
 }
@@ -139,18 +140,20 @@ impl MemoryPool for StatementMemory {
 
     fn grow(&self, _: &MemoryReservation, additional: usize) {
         self.used.fetch_add(additional, Ordering::Relaxed);
-        self.all.used.fetch_add(additional, Ordering::Relaxed);
+        self.all_memory
+            .used
+            .fetch_add(additional, Ordering::Relaxed);
     }
 
     fn shrink(&self, _: &MemoryReservation, shrink: usize) {
         self.used.fetch_sub(shrink, Ordering::Relaxed);
-        self.all.used.fetch_sub(shrink, Ordering::Relaxed);
+        self.all_memory.used.fetch_sub(shrink, Ordering::Relaxed);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
         let refused = |whose: &str, limit: usize| {
             DataFusionError::ResourcesExhausted(format!(
-                "{whose} would need more than the {} MiB allowed ({} wanted {additional} bytes more): read a shorter range, fewer columns, or group coarser",
+                "{whose} would need more than the {} MiB allowed ({} requested {additional} more bytes): read a shorter range, fewer columns, or group more coarsely",
                 limit >> 20,
                 reservation.consumer().name()
             ))
@@ -158,9 +161,9 @@ impl MemoryPool for StatementMemory {
         if !try_add(&self.used, additional, self.limit) {
             return Err(refused("the statement", self.limit));
         }
-        if !try_add(&self.all.used, additional, self.all.limit) {
+        if !try_add(&self.all_memory.used, additional, self.all_memory.limit) {
             self.used.fetch_sub(additional, Ordering::Relaxed);
-            return Err(refused("all statements together", self.all.limit));
+            return Err(refused("all statements together", self.all_memory.limit));
         }
         Ok(())
     }

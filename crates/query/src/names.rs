@@ -12,7 +12,11 @@ pub(crate) fn table_name(name: &ast::ObjectName) -> Result<String> {
         match part.as_ident() {
             Some(ident) if ident.quote_style.is_some() => parts.push(ident.value.clone()),
             Some(ident) => parts.push(ident.value.to_lowercase()),
-            None => return Err(Error::syntax(format!("`{name}` is no name of a table"))),
+            None => {
+                return Err(Error::syntax(format!(
+                    "`{name}` is not the name of a table"
+                )));
+            }
         }
     }
     if let [schema, table] = parts.as_slice() {

@@ -6,12 +6,14 @@ use crate::gapfill::{self, GapFill};
 use crate::pattern::{self, Pattern};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::{DFSchema, Result};
+use datafusion::common::{DFSchema, DataFusionError, Result};
 use datafusion::execution::SessionState;
 use datafusion::execution::context::QueryPlanner;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNode};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::sanity_checker::SanityCheckPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use std::sync::Arc;
@@ -30,7 +32,7 @@ impl QueryPlanner for Planner {
         let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(Nodes)]);
         let planned = planner.create_physical_plan(plan, session).await;
         match (&planned, session.as_any().downcast_ref::<SessionState>()) {
-            (Err(refused), Some(state)) if refused.to_string().contains(UNORDERED) => {
+            (Err(refused), Some(state)) if is_refused_by_check(refused) => {
                 let mut state = state.clone();
                 let options = state.config_mut().options_mut();
                 options.optimizer.repartition_sorts = false;
@@ -41,10 +43,17 @@ impl QueryPlanner for Planner {
     }
 }
 
-/// Message of the planner's last check for a plan whose rows it considers unordered. The check
-/// loses track of a key that a condition makes constant when it sorts parts and merges them, and
-/// refuses its own plan; it does not when rows are sorted in one step.
-const UNORDERED: &str = "does not satisfy order requirements";
+/// Whether the planner's last check refused the plan. The check loses track of a key that a
+/// condition makes constant when it sorts parts and merges them, and refuses its own plan; it does
+/// not when rows are sorted in one step.
+fn is_refused_by_check(error: &DataFusionError) -> bool {
+    match error {
+        DataFusionError::Context(step, of) => {
+            step == SanityCheckPlan::new().name() || is_refused_by_check(of)
+        }
+        _ => false,
+    }
+}
 
 /// The planner of our own nodes.
 struct Nodes;

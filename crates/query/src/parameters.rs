@@ -46,7 +46,7 @@ impl Parameters {
     pub(crate) fn in_types(self, types: &[DataType], zone: &Zone) -> Result<Parameters> {
         if self.values.len() != types.len() {
             return Err(Error::parameters(format!(
-                "the statement has {} parameters, {} values were given",
+                "the statement has {} parameters, but {} values were given",
                 types.len(),
                 self.values.len()
             )));
@@ -65,7 +65,7 @@ impl Parameters {
             }
             in_type(&value, wanted, zone).map_err(|error| {
                 Error::parameters(format!(
-                    "parameter ${} is wanted as {wanted}: {}",
+                    "parameter ${} must be of type {wanted}: {}",
                     at + 1,
                     Error::from(error).message
                 ))
@@ -83,7 +83,7 @@ impl Parameters {
         let wanted = planned.max(written);
         if wanted != self.values.len() {
             return Err(Error::parameters(format!(
-                "the statement has {wanted} parameters, {} values were given",
+                "the statement has {wanted} parameters, but {} values were given",
                 self.values.len()
             )));
         }
@@ -189,7 +189,7 @@ fn check_endless(at: usize, value: &ScalarValue, wanted: &DataType) -> Result<()
             at + 1
         ),
     );
-    Err(error.with_hint("leave the condition out, or send the last instant that is meant"))
+    Err(error.with_hint("leave the condition out, or send a finite instant"))
 }
 
 /// Casts a value to another type.
@@ -227,7 +227,7 @@ fn check_list(at: usize, value: &ScalarValue) -> Result<()> {
         return Ok(());
     }
     Err(Error::parameters(format!(
-        "parameter ${} is wanted as a list, found a value of type {}",
+        "parameter ${} must be a list, found a value of type {}",
         at + 1,
         type_name(&value.data_type())
     ))

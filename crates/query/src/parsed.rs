@@ -17,7 +17,7 @@ pub(crate) struct Parsed {
     /// Text of the statement, unchanged.
     pub(crate) text: String,
     pub(crate) weight: Weight,
-    pub(crate) kind: Kind,
+    pub(crate) kind: StatementKind,
     /// Names of the columns of the answer.
     pub(crate) labels: Labels,
     /// Parameters as the statement writes them.
@@ -26,21 +26,21 @@ pub(crate) struct Parsed {
 
 impl Parsed {
     /// Drops everything but the text of a large statement, which is then parsed again when it runs.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn drop_if_large(&mut self) {
         if self.weight.is_much() {
-            self.kind = Kind::Text;
+            self.kind = StatementKind::Text;
         }
     }
 
     /// Whether it must be parsed again.
-    pub(crate) fn is_forgotten(&self) -> bool {
-        matches!(self.kind, Kind::Text)
+    pub(crate) fn is_text_only(&self) -> bool {
+        matches!(self.kind, StatementKind::Text)
     }
 
     /// Memory of the cached statement, approximately.
     pub(crate) fn bytes(&self) -> usize {
         match self.kind {
-            Kind::Text => self.text.len(),
+            StatementKind::Text => self.text.len(),
             _ => self.text.len() + self.weight.bytes(),
         }
     }
@@ -58,7 +58,7 @@ impl Parsed {
     /// The query of the statement.
     pub(crate) fn query(&self) -> Result<Parse> {
         match &self.kind {
-            Kind::Select(parsed) => Ok(parsed.clone()),
+            StatementKind::Select(parsed) => Ok(parsed.clone()),
             _ => Err(Error::internal(
                 "a statement that is no query was run as one",
             )),
@@ -68,7 +68,7 @@ impl Parsed {
 
 /// Kinds of statements.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum StatementKind {
     /// Only the text, which is parsed again when the statement runs.
     Text,
     /// `SELECT`, `VALUES`, `WITH`.

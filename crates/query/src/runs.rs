@@ -22,16 +22,16 @@ pub(crate) struct Runs {
     converter: RowConverter,
     /// The rest of the last batch, not in a run yet.
     rest: Option<RecordBatch>,
-    held: Vec<RecordBatch>,
-    held_rows: usize,
+    buffered: Vec<RecordBatch>,
+    buffered_rows: usize,
     /// True if a part of the run was returned, and the last part was not.
-    begun: bool,
+    is_continued: bool,
     key: Option<OwnedRow>,
     reserved: MemoryReservation,
 }
 
 /// Rows of a run.
-pub(crate) struct Part {
+pub(crate) struct RunRows {
     pub(crate) rows: RecordBatch,
     /// True if the run ends with these rows.
     pub(crate) ends: bool,
@@ -61,9 +61,9 @@ impl Runs {
             schema,
             keys,
             rest: None,
-            held: Vec::new(),
-            held_rows: 0,
-            begun: false,
+            buffered: Vec::new(),
+            buffered_rows: 0,
+            is_continued: false,
             key: None,
         })
     }
@@ -76,29 +76,29 @@ impl Runs {
 
     /// The next rows of a run: `least` or somewhat more, or its remaining rows, possibly none.
     /// `None` after the last run.
-    pub(crate) async fn next_part(&mut self, least: usize) -> Result<Option<Part>> {
+    pub(crate) async fn next_part(&mut self, least: usize) -> Result<Option<RunRows>> {
         self.reserved.free();
         loop {
-            if self.held_rows >= least {
-                return self.part(false).map(Some);
+            if self.buffered_rows >= least {
+                return self.flush(false).map(Some);
             }
             let batch = match self.rest.take() {
                 Some(rest) => rest,
                 None => match self.input.next().await {
                     Some(batch) => batch?,
-                    None if self.held.is_empty() && !self.begun => return Ok(None),
-                    None => return self.part(true).map(Some),
+                    None if self.buffered.is_empty() && !self.is_continued => return Ok(None),
+                    None => return self.flush(true).map(Some),
                 },
             };
-            if batch.num_rows() > 0 && self.take(batch)? {
-                return self.part(true).map(Some);
+            if batch.num_rows() > 0 && self.push(batch)? {
+                return self.flush(true).map(Some);
             }
         }
     }
 
     /// Adds the rows that continue the run; true when rows of another run follow, which are
     /// retained.
-    fn take(&mut self, batch: RecordBatch) -> Result<bool> {
+    fn push(&mut self, batch: RecordBatch) -> Result<bool> {
         let rows = batch.num_rows();
         let (own, next) = if self.keys.is_empty() {
             (rows, None)
@@ -124,22 +124,22 @@ impl Runs {
             let own = batch.slice(0, own);
             // Concatenation briefly needs twice the memory.
             self.reserved.try_grow(bytes(&own).saturating_mul(2))?;
-            self.held_rows += own.num_rows();
-            self.held.push(own);
+            self.buffered_rows += own.num_rows();
+            self.buffered.push(own);
         }
         self.rest = next;
         Ok(self.rest.is_some())
     }
 
     /// The rows gathered so far.
-    fn part(&mut self, ends: bool) -> Result<Part> {
+    fn flush(&mut self, ends: bool) -> Result<RunRows> {
         if ends {
             self.key = None;
         }
-        self.begun = !ends;
-        let rows = concat_batches(&self.schema, &self.held)?;
-        self.held.clear();
-        self.held_rows = 0;
-        Ok(Part { rows, ends })
+        self.is_continued = !ends;
+        let rows = concat_batches(&self.schema, &self.buffered)?;
+        self.buffered.clear();
+        self.buffered_rows = 0;
+        Ok(RunRows { rows, ends })
     }
 }

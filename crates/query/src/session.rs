@@ -5,19 +5,20 @@
 //! Concurrency: a session may run several statements at once; each has its own memory, deadline and
 //! cancellation.
 
-use crate::answer::{self, Answer, Done, Limited, too_slow};
+use crate::answer::{self, Answer, Limited, Outcome, too_slow};
 use crate::asof::{self, PlanAsOf};
 use crate::catalog::{CATALOG, Catalog, Catalogs, SCHEMA};
 use crate::complexity;
 use crate::error::{Code, Error, Result, nearest};
+use crate::extension::Extension;
 use crate::gapfill::{self, FillGaps};
 use crate::guards::{self, GuardRule, MayGoOn};
 use crate::limits::{AllMemory, Limits, StatementMemory};
 use crate::nodes;
 use crate::parameters::Parameters;
 use crate::pattern::{self, FilterPartitions};
+use crate::plan_cache::{PlanCache, PlanKey};
 use crate::planner::{self, Planners, Simple};
-use crate::plans::{PlanKey, Plans};
 use crate::pyramid::UsePyramid;
 use crate::rewrites::names;
 use crate::rules::arguments::Arguments;
@@ -39,23 +40,20 @@ use crate::table::NewestOfMany;
 use crate::view::{Role, TableCache, View};
 use crate::zones::{self, CompareInZone, InZone};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use datafusion::catalog::SchemaProvider;
 use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerRule};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
-use datafusion::sql::sqlparser::ast;
 use headwater::{Database, Reader};
 use headwater_ask::Access;
-use headwater_wire::zone::Zone;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fmt;
@@ -67,6 +65,8 @@ use tokio::time::Instant;
 #[derive(Clone)]
 pub struct Query {
     pub(crate) shared: Arc<Shared>,
+    /// Snapshots that are read instead of those of the source.
+    snapshots: Option<Arc<dyn Snapshots>>,
 }
 
 pub(crate) struct Shared {
@@ -74,38 +74,11 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     memory: Arc<AllMemory>,
     tables: Arc<TableCache>,
-    plans: Plans,
+    plans: PlanCache,
     planners: Planners,
     /// Template of every statement's state.
     state: SessionState,
     simple: Simple,
-}
-
-/// Additions of a front end to its sessions: names that its clients expect.
-pub trait Extension: Send + Sync + fmt::Debug {
-    /// Checks a statement, and may change it, before it is planned.
-    ///
-    /// # Errors
-    /// The error that the client gets instead of an answer.
-    fn rewrite(&self, statement: &mut ast::Statement) -> Result<()>;
-
-    /// Schemas besides `public`. A schema `information_schema` replaces the built-in one.
-    fn schemas(&self) -> Vec<(String, Arc<dyn SchemaProvider>)>;
-
-    /// Functions besides the built-in ones.
-    fn functions(&self) -> Vec<Arc<ScalarUDF>>;
-
-    /// The key by which sessions share plans: extensions with equal keys give the same names the
-    /// same meaning in every session, except functions that are not immutable and tables of their
-    /// own schemas. `None` = plans are not cached.
-    fn shared(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// The session's time zone, if the front end stores it. `None` = the zone of `SET`.
-    fn zone(&self) -> Option<Zone> {
-        None
-    }
 }
 
 /// Kinds of columns of a table.
@@ -171,10 +144,11 @@ impl Query {
     fn over(source: Source, limits: Limits) -> Query {
         let state = base_state(&limits);
         Query {
+            snapshots: None,
             shared: Arc::new(Shared {
                 source,
                 memory: Arc::new(AllMemory::new(limits.all_memory)),
-                plans: Plans::new(limits.plans),
+                plans: PlanCache::new(limits.plans),
                 planners: Planners::new(),
                 tables: Arc::new(TableCache::new(limits.names)),
                 limits,
@@ -182,6 +156,13 @@ impl Query {
                 state,
             }),
         }
+    }
+
+    /// The same database, with its caches, whose statements read these snapshots.
+    #[must_use]
+    pub fn with_snapshots(mut self, snapshots: Arc<dyn Snapshots>) -> Query {
+        self.snapshots = Some(snapshots);
+        self
     }
 
     /// Opens a session. All statements of one text, or of one connection, belong to one session, so
@@ -220,7 +201,7 @@ impl Query {
     /// Number of stream names in memory for statements and their tables: now, and the maximum since
     /// the start. For a table with more streams than [`Limits::names`] only pages are in memory.
     #[must_use]
-    pub fn names_held(&self) -> (usize, usize) {
+    pub fn names_loaded(&self) -> (usize, usize) {
         self.shared.tables.names().counted()
     }
 
@@ -230,6 +211,7 @@ impl Query {
     /// When the database is closed or its catalog cannot be read.
     pub fn tables(&self, access: &Arc<dyn Access>) -> Result<Vec<TableDescription>> {
         let view = self.view(Arc::clone(access))?;
+        view.snapshot().require_whole()?;
         let mut tables = Vec::new();
         for name in view.table_names()? {
             let Some(table) = view.table(&name)? else {
@@ -259,7 +241,8 @@ impl Query {
     }
 
     fn view(&self, access: Arc<dyn Access>) -> Result<View> {
-        let snapshot = self.source().snapshot()?;
+        let given = self.snapshots.as_ref().map(|given| given.snapshot());
+        let snapshot = given.unwrap_or_else(|| self.source().snapshot())?;
         let own = self.clone();
         let past = Arc::new(move |name: &str| own.source().snapshot_named(name));
         let view = View::new(snapshot, access, Arc::clone(&self.shared.tables));
@@ -318,7 +301,7 @@ fn base_state(limits: &Limits) -> SessionState {
     ];
     rules.extend(Analyzer::new().rules);
     rules.push(Arc::new(FillGaps {
-        time_bucket: crate::functions::time_bucket(zones::CLOCKS),
+        time_bucket: crate::functions::time_bucket(zones::ZONE_FUNCTIONS),
     }));
     rules.push(Arc::new(PlanAsOf));
     rules.push(Arc::new(DistinctOrder));
@@ -347,7 +330,7 @@ fn base_state(limits: &Limits) -> SessionState {
     planners.insert(0, Arc::new(ComparedTruths));
     let functions = builder.scalar_functions().get_or_insert_default();
     functions.push(zones::timezone());
-    functions.push(crate::functions::time_bucket(zones::CLOCKS));
+    functions.push(crate::functions::time_bucket(zones::ZONE_FUNCTIONS));
     functions.extend(gapfill::functions());
     functions.push(asof::nearest());
     guards::register(&mut builder);
@@ -478,11 +461,16 @@ impl Session {
 
     /// The session's current view of the database.
     pub(crate) fn view(&self) -> Result<View> {
-        self.query.view(Arc::clone(&self.access))
+        let view = self.query.view(Arc::clone(&self.access))?;
+        let allows = self.extension.as_ref().map(|own| own.allows_partial());
+        Ok(match allows {
+            Some(true) => view.without_unreadable(),
+            _ => view,
+        })
     }
 
     /// The cache of plans and parsed statements of all sessions.
-    pub(crate) fn cached_plans(&self) -> &Plans {
+    pub(crate) fn cached_plans(&self) -> &PlanCache {
         &self.query.shared.plans
     }
 
@@ -494,13 +482,13 @@ impl Session {
         parameters: &Parameters,
     ) -> Result<Option<Answer>> {
         let key = self.plan_key(sql, view);
-        let Some(key) = key.and_then(|key| key.with(parameters.values())) else {
+        let Some(key) = key.and_then(|key| key.with_parameters(parameters.values())) else {
             return Ok(None);
         };
         match self.query.shared.plans.get(&key) {
             None => Ok(None),
             Some(plan) => self
-                .rows(&self.begin_with(Arc::clone(view))?, plan, Done::Select)
+                .rows(&self.begin_with(Arc::clone(view))?, plan, Outcome::Select)
                 .map(Some),
         }
     }
@@ -526,6 +514,9 @@ impl Session {
         if let Some(zone) = self.extension.as_ref().and_then(|own| own.zone()) {
             settings.zone = zone;
         }
+        if let Some(used) = self.extension.as_ref().and_then(|own| own.uses_pyramid()) {
+            settings.use_pyramid = used;
+        }
         settings
     }
 
@@ -538,7 +529,7 @@ impl Session {
         plan: &Arc<dyn ExecutionPlan>,
     ) {
         let key = self.plan_key(sql, &running.view);
-        if let Some(key) = key.and_then(|key| key.with(parameters)) {
+        if let Some(key) = key.and_then(|key| key.with_parameters(parameters)) {
             self.query.shared.plans.put(key, plan);
         }
     }
@@ -598,7 +589,7 @@ impl Session {
         &self,
         running: &Running,
         plan: Arc<dyn ExecutionPlan>,
-        done: Done,
+        outcome: Outcome,
     ) -> Result<Answer> {
         let schema = plan.schema();
         let renamed = names::without_marks(&schema);
@@ -613,7 +604,8 @@ impl Session {
         Ok(Answer {
             schema: renamed.unwrap_or(schema),
             rows: Box::pin(limited),
-            done,
+            outcome,
+            left_out: running.view.left_out().clone(),
         })
     }
 
@@ -633,8 +625,10 @@ impl Session {
         let config = config.with_batch_size(guards::batch_rows(plan));
         // Planned expressions have resolved functions. Only the catalog, which lists them, needs
         // all of them, and copying them takes longer than a small statement.
-        let lists_functions = plan.exists(|part| Ok(part.name() == "StreamingTableExec"))?;
-        if lists_functions {
+        let reads_catalog = plan.exists(|part| Ok(part.name() == "StreamingTableExec"))?;
+        if reads_catalog {
+            // The lists of the catalog cannot say that a copy which cannot be read has more tables.
+            running.view.snapshot().require_whole()?;
             let context = TaskContext::from(state).with_runtime(runtime);
             return Ok(context.with_session_config(config));
         }

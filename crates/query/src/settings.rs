@@ -45,7 +45,7 @@ pub(crate) const NAMES: [(&str, &str); 2] = [
     ),
     (
         "timezone",
-        "by whose clocks text without an offset is read, and days, parts of times and date_trunc are meant",
+        "time zone of timestamps without an offset, of days, of parts of times and of date_trunc",
     ),
 ];
 
@@ -100,7 +100,7 @@ fn switch(name: &str, value: &str) -> Result<bool> {
         "on" | "true" | "yes" | "1" => Ok(true),
         "off" | "false" | "no" | "0" => Ok(false),
         _ => Err(Error::invalid_value(format!(
-            "`{name}` is on or off, found `{value}`"
+            "`{name}` must be on or off, found `{value}`"
         ))),
     }
 }

@@ -7,8 +7,8 @@
 //!
 //! Invariants: a slot is released when it is dropped; there are never more slots than the setting
 //! allows. Concurrency: one short lock; every released slot wakes the waiting statements. Failure:
-//! a statement without a slot in time gets [`Taken`]: all slots are taken, or its own owner has too
-//! many.
+//! a statement without a slot in time gets [`NoSlot`]: all slots are taken, or its own owner has
+//! too many.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -39,7 +39,7 @@ pub struct Holder {
     /// Instant since which no rows of its answer have been read.
     stalled: Mutex<Option<Instant>>,
     over: AtomicBool,
-    ended: Notify,
+    notify: Notify,
 }
 
 impl Holder {
@@ -56,7 +56,7 @@ impl Holder {
     /// Completes when another statement needs the slot.
     pub async fn over(&self) {
         loop {
-            let ended = self.ended.notified();
+            let ended = self.notify.notified();
             if self.over.load(Ordering::Acquire) {
                 return;
             }
@@ -66,29 +66,29 @@ impl Holder {
 
     fn end(&self) {
         self.over.store(true, Ordering::Release);
-        self.ended.notify_waiters();
+        self.notify.notify_waiters();
     }
 }
 
 /// Reason for which a slot is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum NoSlot {
     /// All slots are taken; the number is the maximum.
-    All(usize),
+    Full(usize),
     /// The number of running statements of the same owner, and the maximum of all owners.
-    Own(usize, usize),
+    OwnerLimit(usize, usize),
 }
 
-impl std::fmt::Display for Taken {
+impl std::fmt::Display for NoSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Taken::All(max) => write!(
+            NoSlot::Full(max) => write!(
                 f,
                 "{max} statements are running, the most that the setting sql.statements_max allows"
             ),
-            Taken::Own(own, max) => write!(
+            NoSlot::OwnerLimit(own, max) => write!(
                 f,
-                "{own} statements of this token or front end are running: of the {max} that the setting sql.statements_max allows, the rest is kept for others"
+                "{own} statements of this token or front end are running: the rest of the {max} that the setting sql.statements_max allows is reserved for others"
             ),
         }
     }
@@ -96,7 +96,7 @@ impl std::fmt::Display for Taken {
 
 #[derive(Debug, Default)]
 struct State {
-    held: HashMap<Owner, usize>,
+    by_owner: HashMap<Owner, usize>,
     holders: Vec<Arc<Holder>>,
 }
 
@@ -111,25 +111,25 @@ pub struct Slots {
 /// A slot of a running statement; released on drop.
 #[derive(Debug)]
 pub struct Slot {
-    places: Arc<Slots>,
+    slots: Arc<Slots>,
     /// State of the statement.
     pub holder: Arc<Holder>,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.places.state.lock();
+        let mut state = self.slots.state.lock();
         state
             .holders
             .retain(|holder| !Arc::ptr_eq(holder, &self.holder));
-        if let Some(held) = state.held.get_mut(&self.holder.owner) {
+        if let Some(held) = state.by_owner.get_mut(&self.holder.owner) {
             *held -= 1;
             if *held == 0 {
-                state.held.remove(&self.holder.owner);
+                state.by_owner.remove(&self.holder.owner);
             }
         }
         drop(state);
-        self.places.freed.notify_waiters();
+        self.slots.freed.notify_waiters();
     }
 }
 
@@ -147,8 +147,8 @@ impl Slots {
     /// Takes a slot; waits for one at most `wait`.
     ///
     /// # Errors
-    /// [`Taken`] when a slot does not become available in time.
-    pub async fn take(self: &Arc<Self>, owner: &Owner, wait: Duration) -> Result<Slot, Taken> {
+    /// [`NoSlot`] when a slot does not become available in time.
+    pub async fn acquire(self: &Arc<Self>, owner: &Owner, wait: Duration) -> Result<Slot, NoSlot> {
         let end = Instant::now() + wait;
         loop {
             let freed = self.freed.notified();
@@ -170,36 +170,36 @@ impl Slots {
         }
     }
 
-    fn try_take(self: &Arc<Self>, owner: &Owner) -> Result<Slot, Taken> {
+    fn try_take(self: &Arc<Self>, owner: &Owner) -> Result<Slot, NoSlot> {
         let mut state = self.state.lock();
         let free = self.max.saturating_sub(state.holders.len());
         if free == 0 {
-            return Err(Taken::All(self.max));
+            return Err(NoSlot::Full(self.max));
         }
-        let own = state.held.get(owner).copied().unwrap_or(0);
+        let own = state.by_owner.get(owner).copied().unwrap_or(0);
         if own >= 2 * free {
-            return Err(Taken::Own(own, self.max));
+            return Err(NoSlot::OwnerLimit(own, self.max));
         }
-        *state.held.entry(owner.clone()).or_default() += 1;
+        *state.by_owner.entry(owner.clone()).or_default() += 1;
         let holder = Arc::new(Holder {
             owner: owner.clone(),
             stalled: Mutex::new(None),
             over: AtomicBool::new(false),
-            ended: Notify::new(),
+            notify: Notify::new(),
         });
         state.holders.push(Arc::clone(&holder));
         Ok(Slot {
-            places: Arc::clone(self),
+            slots: Arc::clone(self),
             holder,
         })
     }
 
     /// Ends the statement whose client has not read for the longest time.
-    fn end_stalled(&self, owner: &Owner, taken: Taken, now: Instant) {
+    fn end_stalled(&self, owner: &Owner, taken: NoSlot, now: Instant) {
         let state = self.state.lock();
         let stalled = state.holders.iter().filter_map(|holder| {
             let since = (*holder.stalled.lock())?;
-            let is_his = matches!(taken, Taken::All(_)) || holder.owner == *owner;
+            let is_his = matches!(taken, NoSlot::Full(_)) || holder.owner == *owner;
             let is_over = holder.over.load(Ordering::Relaxed);
             (is_his && !is_over && now >= since + STALLED).then_some((since, holder))
         });
@@ -225,34 +225,34 @@ mod tests {
         let mut held = Vec::new();
         for (owner, wanted) in [("a", 11), ("b", 4), ("c", 1)] {
             let mut got = 0;
-            while let Ok(place) = places.take(&token(owner), Duration::ZERO).await {
+            while let Ok(place) = places.acquire(&token(owner), Duration::ZERO).await {
                 held.push(place);
                 got += 1;
             }
             assert_eq!(got, wanted, "{owner}");
         }
-        let none = places.take(&token("d"), Duration::ZERO).await;
-        assert_eq!(none.unwrap_err(), Taken::All(16));
+        let none = places.acquire(&token("d"), Duration::ZERO).await;
+        assert_eq!(none.unwrap_err(), NoSlot::Full(16));
         held.truncate(11);
-        let own = places.take(&token("a"), Duration::ZERO).await;
-        assert_eq!(own.unwrap_err(), Taken::Own(11, 16));
+        let own = places.acquire(&token("a"), Duration::ZERO).await;
+        assert_eq!(own.unwrap_err(), NoSlot::OwnerLimit(11, 16));
         held.clear();
-        assert!(places.state.lock().held.is_empty());
+        assert!(places.state.lock().by_owner.is_empty());
         let only = Slots::new(1);
-        assert!(only.take(&token("a"), Duration::ZERO).await.is_ok());
+        assert!(only.acquire(&token("a"), Duration::ZERO).await.is_ok());
     }
 
     #[tokio::test]
     async fn who_waits_gets_the_place_of_who_does_not_read() {
         let places = Slots::new(1);
-        let place = places.take(&token("a"), Duration::ZERO).await.unwrap();
+        let place = places.acquire(&token("a"), Duration::ZERO).await.unwrap();
         place.holder.stalls();
         let holder = Arc::clone(&place.holder);
         let gives_back = tokio::spawn(async move {
             place.holder.over().await;
             drop(place);
         });
-        let got = places.take(&token("b"), Duration::from_secs(60)).await;
+        let got = places.acquire(&token("b"), Duration::from_secs(60)).await;
         assert!(got.is_ok());
         gives_back.await.unwrap();
         // A late call completes at once.
@@ -261,7 +261,7 @@ mod tests {
         let own = got.unwrap();
         own.holder.stalls();
         own.holder.goes_on();
-        let refused = places.take(&token("b"), 2 * STALLED).await;
-        assert_eq!(refused.unwrap_err(), Taken::All(1));
+        let refused = places.acquire(&token("b"), 2 * STALLED).await;
+        assert_eq!(refused.unwrap_err(), NoSlot::Full(1));
     }
 }

@@ -4,7 +4,7 @@ use crate::{Error, Result, Session};
 
 /// A statement and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct StatementText {
     /// The statement, without separators.
     pub text: String,
     /// Line of its first character, from 1.
@@ -13,7 +13,7 @@ pub struct Placed {
     pub column: u32,
 }
 
-impl Placed {
+impl StatementText {
     /// Moves an error of this statement to its position in the whole text.
     #[must_use]
     pub fn locate(&self, error: Error) -> Error {
@@ -31,7 +31,7 @@ impl Placed {
 ///
 /// # Errors
 /// `syntax_error` when a text or a comment in it does not end.
-pub fn statements(sql: &str) -> Result<Vec<Placed>> {
+pub fn statements(sql: &str) -> Result<Vec<StatementText>> {
     if let Some(only) = is_one(sql) {
         return Ok(vec![only]);
     }
@@ -44,7 +44,7 @@ pub fn statements(sql: &str) -> Result<Vec<Placed>> {
         for c in rest.get(..skipped).unwrap_or_default().chars() {
             advance(c, &mut line, &mut column);
         }
-        let statement = Placed { text, line, column };
+        let statement = StatementText { text, line, column };
         for c in statement.text.chars() {
             advance(c, &mut line, &mut column);
         }
@@ -57,7 +57,7 @@ pub fn statements(sql: &str) -> Result<Vec<Placed>> {
 /// The statement of a text that obviously has only one: it does not contain separators, and begins
 /// with a word. Errors within are reported when it is parsed. Costs one scan of the text.
 #[must_use]
-pub(crate) fn is_one(sql: &str) -> Option<Placed> {
+pub(crate) fn is_one(sql: &str) -> Option<StatementText> {
     let text = sql.trim();
     let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
     if !begins || text.contains(';') {
@@ -67,7 +67,7 @@ pub(crate) fn is_one(sql: &str) -> Option<Placed> {
     for c in sql.chars().take_while(|c| c.is_whitespace()) {
         advance(c, &mut line, &mut column);
     }
-    Some(Placed {
+    Some(StatementText {
         text: text.to_owned(),
         line,
         column,

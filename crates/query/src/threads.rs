@@ -66,10 +66,12 @@ impl Threads {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T> {
         let Some(runtime) = &self.runtime else {
-            return Err(Error::closed("statements are no longer run"));
+            return Err(Error::closed(
+                "the server is shutting down: no more statements are run",
+            ));
         };
         let ran = runtime.spawn(work).await;
-        ran.map_err(|why| Error::internal(format!("what was to be computed ended: {why}")))
+        ran.map_err(|why| Error::internal(format!("the statement was aborted: {why}")))
     }
 
     /// Lets a statement run on these threads: `run` is [`Session::run`](crate::Session::run) or
@@ -82,7 +84,9 @@ impl Threads {
         run: impl Future<Output = Result<Answer>> + Send + 'static,
     ) -> Result<Answer> {
         let Some(runtime) = &self.runtime else {
-            return Err(Error::closed("statements are no longer run"));
+            return Err(Error::closed(
+                "the server is shutting down: no more statements are run",
+            ));
         };
         let (begun, beginning) = oneshot::channel();
         let (sender, receiver) = mpsc::channel(BATCHES_WAITING);
@@ -91,7 +95,8 @@ impl Threads {
             let Answer {
                 schema,
                 mut rows,
-                done,
+                outcome,
+                left_out,
             } = match run.await {
                 Ok(answer) => answer,
                 Err(error) => {
@@ -100,7 +105,7 @@ impl Threads {
                     return;
                 }
             };
-            if begun.send(Ok((schema, done))).is_err() {
+            if begun.send(Ok((schema, outcome, left_out))).is_err() {
                 return;
             }
             while let Some(batch) = rows.next().await {
@@ -114,7 +119,7 @@ impl Threads {
             handle: runtime.spawn(cancel.clone().scope(work)),
             cancel,
         };
-        let (schema, done) = beginning.await.map_err(|_| panicked())??;
+        let (schema, outcome, left_out) = beginning.await.map_err(|_| panicked())??;
         let rows = Rows {
             schema: SchemaRef::clone(&schema),
             receiver,
@@ -124,7 +129,8 @@ impl Threads {
         Ok(Answer {
             schema,
             rows: Box::pin(rows),
-            done,
+            outcome,
+            left_out,
         })
     }
 }
@@ -138,7 +144,7 @@ impl Drop for Threads {
 }
 
 fn panicked() -> Error {
-    Error::internal("the statement panicked; what it said stands in the log")
+    Error::internal("the statement panicked; the log says more")
 }
 
 /// A statement that is cancelled when its client disconnects.
@@ -200,7 +206,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
     use super::*;
-    use crate::Done;
+    use crate::Outcome;
     use arrow::array::{ArrayRef, Int64Array};
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
     use std::sync::Arc;
@@ -222,7 +228,8 @@ mod tests {
         Answer {
             rows: Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), rows)),
             schema,
-            done: Done::Select,
+            outcome: Outcome::Select,
+            left_out: crate::LeftOut::default(),
         }
     }
 

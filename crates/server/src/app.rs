@@ -5,19 +5,21 @@ use crate::component::Components;
 use crate::databases::DatabaseNames;
 use crate::error::ApiError;
 use crate::ingest::Ingest;
-use crate::inventory::Inventory;
 use crate::live::Hub;
 use crate::metrics::Metrics;
-use crate::notices::Notices;
-use crate::request::{found, no_snapshot};
+use crate::read_scope::ReadScope;
+use crate::request::{no_snapshot, ok_if_found};
+use crate::rights_state::RightsState;
 use crate::settings::Settings;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use axum::http::StatusCode;
 use headwater::{
-    ClosedRange, Database, ErrorKind, Level, Reader, Snapshot, StreamHandle, StreamName, Timestamp,
+    ClosedRange, Database, ErrorKind, Level, Reader, Snapshot, StreamHandle, Timestamp,
 };
-use headwater_fleet::{Fleet, NodeStatus, Relays, Uplink};
+use headwater_cluster::inventory::Inventory;
+use headwater_cluster::notices::Notices;
+use headwater_cluster::{EdgeCopies, NodeStatus, Peers, Relays, Uplink};
 use headwater_shell::Shell;
 use std::sync::Arc;
 
@@ -25,7 +27,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct App {
     /// The database; if read-only, its state at the start: see [`App::db`].
-    pub(crate) opened: Database,
+    pub(crate) opened_db: Database,
     /// Reader of a database that another process owns.
     pub(crate) reader: Option<Reader>,
     /// Names of databases.
@@ -50,11 +52,15 @@ pub(crate) struct App {
     /// Sends notices of changes to other nodes.
     pub(crate) notices: Arc<Notices>,
     /// The edges of a cloud node and their copies.
-    pub(crate) fleet: Option<Arc<Fleet>>,
+    pub(crate) fleet: Option<Arc<EdgeCopies>>,
     /// Relays of a cloud's edges to another cloud.
     pub(crate) relays: Option<Arc<Relays>>,
+    /// Peer of a cloud.
+    pub(crate) peers: Option<Arc<Peers>>,
     /// Connection of an edge to its cloud.
     pub(crate) uplink: Option<Arc<Uplink>>,
+    /// The list of rights.
+    pub(crate) rights: RightsState,
     /// The parts that run in addition to requests, with their state.
     pub(crate) components: Components<App>,
 }
@@ -64,16 +70,17 @@ impl App {
     pub(crate) fn db(&self) -> Database {
         match &self.reader {
             Some(reader) => reader.database(),
-            None => self.opened.clone(),
+            None => self.opened_db.clone(),
         }
     }
 
-    /// Snapshot of the database, and of a cloud's copies of its edges.
+    /// Snapshot of the database, and of a cloud's copies of its edges, as the request may read it
+    /// ([`crate::read_scope`]).
     pub(crate) fn snapshot(&self) -> headwater::Result<Snapshot> {
         let own = self.db().snapshot()?;
         match &self.fleet {
             None => Ok(own),
-            Some(fleet) => fleet.across(own),
+            Some(fleet) => Ok(ReadScope::current().of_snapshot(fleet.across(own)?)),
         }
     }
 
@@ -98,42 +105,17 @@ impl App {
     pub(crate) fn until<'a>(
         &self,
         snapshot: &Snapshot,
-        asked: impl IntoIterator<Item = (&'a StreamName, ClosedRange)>,
-    ) -> Result<Option<Timestamp>, ApiError> {
-        // Streams that were dropped meanwhile have no newer data.
-        let handle = |(stream, range)| Ok(found(snapshot.handle(stream))?.map(|of| (of, range)));
-        if !self.is_behind() {
-            return Ok(None);
-        }
-        let handles = asked
-            .into_iter()
-            .filter_map(|part| handle(part).transpose());
-        let handles = handles.collect::<Result<Vec<_>, ApiError>>()?;
-        self.until_of(
-            snapshot,
-            handles.iter().map(|(handle, range)| (handle, *range)),
-        )
-    }
-
-    /// True while newer versions of copies are in transit.
-    fn is_behind(&self) -> bool {
-        self.fleet.as_ref().is_some_and(|fleet| fleet.is_behind())
-    }
-
-    /// As [`App::until`], of streams that were looked up.
-    pub(crate) fn until_of<'a>(
-        &self,
-        snapshot: &Snapshot,
         read: impl IntoIterator<Item = (&'a StreamHandle, ClosedRange)>,
     ) -> Result<Option<Timestamp>, ApiError> {
-        if !self.is_behind() {
+        if !self.fleet.as_ref().is_some_and(|fleet| fleet.is_behind()) {
             return Ok(None);
         }
         let mut until: Option<Timestamp> = None;
         for (handle, range) in read {
             // The coarsest level: an answer exists already, so all levels that it needs are
             // present.
-            let parts = found(handle.coverage(snapshot, range, Some(Level::MAX)))?;
+            // Streams that were dropped meanwhile have no newer data.
+            let parts = ok_if_found(handle.coverage(snapshot, range, Some(Level::MAX)))?;
             for part in parts.iter().flatten().filter(|part| part.is_older) {
                 let before = part.range.first.previous().unwrap_or(Timestamp::MIN);
                 let of_part = part.until.unwrap_or(before);
@@ -146,7 +128,7 @@ impl App {
     /// Accepts tickets for this database from now on, signed with keys of a setting or keys that
     /// arrive with a token.
     pub(crate) fn take_tickets(&self) -> headwater::Result<()> {
-        let (identity, incarnation) = headwater_fleet::database_of(&self.db())?;
+        let (identity, incarnation) = headwater_cluster::database_of(&self.db())?;
         let audience = Audience {
             identity,
             incarnation,
@@ -162,6 +144,13 @@ impl App {
             role: self.settings.sync.role.name().to_owned(),
             cloud: self.uplink.as_ref().map(|u| u.status()).transpose()?,
             edges: self.fleet.as_ref().map(|fleet| fleet.status()),
+            identity: self
+                .fleet
+                .as_ref()
+                .map(|fleet| format!("{:016x}", fleet.node())),
+            peer: self.peers.as_ref().map(|peers| peers.status()),
+            rights: Some(self.rights.status(self.shell.guard())),
+            fetched: self.fleet.as_ref().map(|fleet| fleet.fetch_status()),
             relays: match &self.relays {
                 Some(relays) => relays.status()?,
                 None => Vec::new(),
@@ -175,11 +164,12 @@ impl App {
         call: impl FnOnce(&App) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let app = Arc::clone(self);
-        let span = tracing::Span::current();
-        match tokio::task::spawn_blocking(move || span.in_scope(|| call(&app))).await {
+        let (span, scope) = (tracing::Span::current(), ReadScope::of_task());
+        let call = move || scope.read(|| span.in_scope(|| call(&app)));
+        match tokio::task::spawn_blocking(call).await {
             Ok(result) => result,
             Err(error) => {
-                tracing::error!(%error, "a request panicked");
+                tracing::error!(%error, "a request handler panicked");
                 Err(ApiError::internal())
             }
         }

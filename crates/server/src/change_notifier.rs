@@ -5,8 +5,8 @@
 //! worker, which refreshes away from the runtime. Failure: a failed refresh is logged, and retried.
 
 use crate::app::App;
-use crate::inventory::{REFRESH_EVERY, Sources};
-use headwater_protocol::notice::{Kind, Notice};
+use headwater_cluster::inventory::{REFRESH_EVERY, Sources};
+use headwater_protocol::notice::{Notice, NoticeKind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,11 +32,11 @@ async fn refresh(app: &Arc<App>) -> Option<Notice> {
             fleet: app.fleet.as_deref(),
             env: app.shell.env(),
         };
-        app.inventory.newest(sources)
+        Ok(app.inventory.newest(sources)?)
     });
     match refreshed.await {
         Ok((database, epoch, version)) => Some(Notice {
-            kind: Kind::Changed,
+            kind: NoticeKind::Changed,
             identity: database.identity,
             incarnation: database.incarnation,
             epoch,
@@ -54,7 +54,7 @@ async fn publish(app: Arc<App>) {
     let notices = &app.notices;
     let mut published: Option<Notice> = None;
     loop {
-        notices.until_wanted().await;
+        notices.until_waited_for().await;
         let Some(mut notice) = refresh(&app).await else {
             tokio::time::sleep(AFTER_FAILURE).await;
             continue;

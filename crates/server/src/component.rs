@@ -6,8 +6,10 @@
 //! values that a component consumes at its start are under a lock until then. Failure: a component
 //! that cannot open ends the start with its error; workers log errors and retry.
 
+use futures_util::future::BoxFuture;
 use headwater_shell::Work;
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
@@ -30,10 +32,32 @@ pub(crate) trait Component<A>: Any + fmt::Debug + Send + Sync {
         None
     }
 
-    /// Becomes the reason for stopping the node when a component demands that itself.
-    fn ended(&self) -> Option<watch::Receiver<Option<String>>> {
+    /// Name and value of the component's member in the report of `/api/v1/storage`.
+    fn report(&self, _app: &A) -> Option<(&'static str, Value)> {
         None
     }
+
+    /// Connection over which other components publish messages.
+    #[allow(dead_code, reason = "used by optional components")]
+    fn publisher(&self) -> Option<&dyn MessagePublisher> {
+        None
+    }
+
+    /// Becomes the reason for stopping the node when a component demands that itself.
+    fn stop_reason(&self) -> Option<watch::Receiver<Option<String>>> {
+        None
+    }
+}
+
+/// Connection to a message broker.
+#[allow(dead_code, reason = "used by optional components")]
+pub(crate) trait MessagePublisher: Send + Sync {
+    /// True while connected.
+    fn is_connected(&self) -> bool;
+
+    /// Sends a message: true after the broker has acknowledged it, false when the connection ended
+    /// earlier.
+    fn publish<'a>(&'a self, topic: &'a str, payload: String) -> BoxFuture<'a, bool>;
 }
 
 /// The components of a node, in the order in which they begin.
@@ -108,8 +132,22 @@ impl<A: 'static> Components<A> {
         self.0.iter().find_map(|component| component.address())
     }
 
+    /// Value that a component reports under this name.
+    pub(crate) fn report(&self, name: &str, app: &A) -> Option<Value> {
+        let reports = self.0.iter().filter_map(|component| component.report(app));
+        reports
+            .into_iter()
+            .find_map(|(of, value)| (of == name).then_some(value))
+    }
+
+    /// Connection of the first component that publishes messages.
+    #[allow(dead_code, reason = "used by optional components")]
+    pub(crate) fn publisher(&self) -> Option<&dyn MessagePublisher> {
+        self.0.iter().find_map(|component| component.publisher())
+    }
+
     /// Stop reasons of the components that have one.
-    pub(crate) fn ended(&self) -> Option<watch::Receiver<Option<String>>> {
-        self.0.iter().find_map(|component| component.ended())
+    pub(crate) fn stop_reasons(&self) -> Option<watch::Receiver<Option<String>>> {
+        self.0.iter().find_map(|component| component.stop_reason())
     }
 }

@@ -15,7 +15,7 @@ use crate::settings::{Apart, Settings};
 use crate::start_error::StartError;
 use axum::http::StatusCode;
 use headwater::Database;
-use headwater_ask::{Databases, Error, Kind, Names, Result, Space};
+use headwater_ask::{Databases, Error, Names, QueryErrorKind, Result, Space};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl DatabaseNames {
             (None, Apart::Together) => (Names::together(), None),
             (None, how) => {
                 let apart = how == Apart::Apart;
-                (kept(&db, apart, settings.read_only)?, Some(apart))
+                (read_names(&db, apart, settings.read_only)?, Some(apart))
             }
         };
         Ok(DatabaseNames {
@@ -96,7 +96,7 @@ impl DatabaseNames {
     /// When the names cannot be read, or have an unknown format.
     pub(crate) fn reload(&self, db: &Database) -> std::result::Result<(), StartError> {
         if let Some(apart) = self.apart {
-            *self.names.write() = Arc::new(kept(db, apart, true)?);
+            *self.names.write() = Arc::new(read_names(db, apart, true)?);
         }
         Ok(())
     }
@@ -104,13 +104,13 @@ impl DatabaseNames {
     /// True when [`DatabaseNames::to_write`] may wait for a disk: this client's write creates the
     /// name, or the name has no stored rows yet.
     pub(crate) fn may_wait(&self, name: &str, access: &Access) -> bool {
-        self.is_made_by(name, access) || self.young.lock().contains_key(name)
+        self.may_create(name, access) || self.young.lock().contains_key(name)
     }
 
     /// True when a write of this client creates the name.
-    fn is_made_by(&self, name: &str, access: &Access) -> bool {
+    fn may_create(&self, name: &str, access: &Access) -> bool {
         let names = self.names();
-        names.is_new(name) && access.any_behind(Action::Write, &names.beginning(name))
+        names.is_new(name) && access.any_with_prefix(Action::Write, &names.beginning(name))
     }
 
     /// Target of a write under a name. A new name is created if the client may write under it;
@@ -142,7 +142,7 @@ impl DatabaseNames {
     /// name.
     fn begin_write(self: &Arc<Self>, name: &str, access: &Access) -> Result<Option<FirstWrite>> {
         let _turn = self.changing.lock();
-        let made = self.is_made_by(name, access);
+        let made = self.may_create(name, access);
         if made {
             self.replace(&mut |names| names.add(name))?;
         }
@@ -177,7 +177,7 @@ impl DatabaseNames {
         });
         if let Err(error) = taken_back {
             tracing::warn!(
-                "nothing is stored under the name {name:?}, which stays all the same: {error}"
+                "the database name {name:?} was registered for a write that failed and cannot be removed: {error}"
             );
         }
         self.young.lock().remove(name);
@@ -211,15 +211,20 @@ impl Databases for DatabaseNames {
 }
 
 /// Names in the note. Without a note: separate, if `apart` says so or the database is new.
-fn kept(db: &Database, apart: bool, read_only: bool) -> std::result::Result<Names, StartError> {
+fn read_names(
+    db: &Database,
+    apart: bool,
+    read_only: bool,
+) -> std::result::Result<Names, StartError> {
     let failed = |source| StartError::Names { source };
     let note = db.note(NOTE).map_err(|error| failed(error.into()))?;
     let known = match note {
         None => None,
         Some(note) => {
-            let text = String::from_utf8(note).map_err(|_| "they are no UTF-8".to_owned());
+            let text =
+                String::from_utf8(note).map_err(|_| "the database names are not UTF-8".to_owned());
             let names = text.and_then(|text| Names::parse(&text));
-            Some(names.map_err(|why| failed(Error::new(Kind::Internal, why)))?)
+            Some(names.map_err(|why| failed(Error::new(QueryErrorKind::Internal, why)))?)
         }
     };
     let names = match known {
@@ -239,8 +244,12 @@ fn kept(db: &Database, apart: bool, read_only: bool) -> std::result::Result<Name
 
 fn refused(error: Error) -> ApiError {
     match error.kind() {
-        Kind::NotFound => ApiError::new(StatusCode::NOT_FOUND, "E_NOT_FOUND", error.to_string()),
-        Kind::Invalid => ApiError::new(StatusCode::BAD_REQUEST, "E_NAME", error.to_string()),
+        QueryErrorKind::NotFound => {
+            ApiError::new(StatusCode::NOT_FOUND, "E_NOT_FOUND", error.to_string())
+        }
+        QueryErrorKind::Invalid => {
+            ApiError::new(StatusCode::BAD_REQUEST, "E_NAME", error.to_string())
+        }
         _ => error.into(),
     }
 }

@@ -3,8 +3,6 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use headwater_shell::ErrorAnswer;
-#[cfg(feature = "sql")]
-use serde_json::json;
 use std::ops::{Deref, DerefMut};
 
 /// Answer that is not a success: status, stable code, message, and details for programs.
@@ -86,23 +84,24 @@ impl From<headwater::Error> for ApiError {
 
 impl From<headwater_ask::Error> for ApiError {
     fn from(error: headwater_ask::Error) -> ApiError {
-        use headwater_ask::Kind;
+        use headwater_ask::QueryErrorKind;
         let (status, retry_after) = match error.kind() {
-            Kind::Query | Kind::Unsupported | Kind::Invalid | Kind::Limit => {
-                (StatusCode::BAD_REQUEST, None)
-            }
-            Kind::Access | Kind::ReadOnly => (StatusCode::FORBIDDEN, None),
-            Kind::NotFound => (StatusCode::NOT_FOUND, None),
-            Kind::Timeout | Kind::Cancelled | Kind::Elsewhere => {
+            QueryErrorKind::Query
+            | QueryErrorKind::Unsupported
+            | QueryErrorKind::Invalid
+            | QueryErrorKind::Limit => (StatusCode::BAD_REQUEST, None),
+            QueryErrorKind::Access | QueryErrorKind::ReadOnly => (StatusCode::FORBIDDEN, None),
+            QueryErrorKind::NotFound => (StatusCode::NOT_FOUND, None),
+            QueryErrorKind::Timeout | QueryErrorKind::Cancelled | QueryErrorKind::Elsewhere => {
                 (StatusCode::SERVICE_UNAVAILABLE, None)
             }
-            Kind::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
-            Kind::Closed => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
-            Kind::Full => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),
+            QueryErrorKind::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
+            QueryErrorKind::Closed => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
+            QueryErrorKind::Full => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),
             _ => (StatusCode::INTERNAL_SERVER_ERROR, None),
         };
         if status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::error!(%error, "a question failed");
+            tracing::error!(%error, "a query failed");
         }
         let mut answer = ApiError::new(status, error.kind().as_str(), error.message());
         answer.retry_after = retry_after;
@@ -110,36 +109,6 @@ impl From<headwater_ask::Error> for ApiError {
     }
 }
 
-#[cfg(feature = "sql")]
-impl From<headwater_query::Error> for ApiError {
-    fn from(error: headwater_query::Error) -> ApiError {
-        use headwater_query::Code;
-        let (status, retry_after) = match error.kind() {
-            Code::Forbidden | Code::ReadOnly => (StatusCode::FORBIDDEN, None),
-            Code::TimeLimit | Code::Elsewhere => (StatusCode::SERVICE_UNAVAILABLE, None),
-            Code::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(1)),
-            Code::Closed => (StatusCode::SERVICE_UNAVAILABLE, Some(10)),
-            Code::Full => (StatusCode::INSUFFICIENT_STORAGE, Some(60)),
-            Code::Io | Code::Corrupt | Code::Internal => (StatusCode::INTERNAL_SERVER_ERROR, None),
-            _ => (StatusCode::BAD_REQUEST, None),
-        };
-        if status == StatusCode::INTERNAL_SERVER_ERROR {
-            tracing::error!(%error, "a statement failed");
-        }
-        let mut answer = ApiError::new(status, error.code, error.message);
-        answer.retry_after = retry_after;
-        let details = &mut answer.details;
-        details.insert("sqlstate".to_owned(), json!(error.sqlstate));
-        if let Some(hint) = error.hint {
-            details.insert("hint".to_owned(), json!(hint));
-        }
-        if let Some((line, column)) = error.at {
-            details.insert("line".to_owned(), json!(line));
-            details.insert("column".to_owned(), json!(column));
-        }
-        answer
-    }
-}
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -153,7 +122,7 @@ mod tests {
     #[test]
     fn every_kind_of_refused_question_is_in_the_manual_with_its_status() {
         let page = page();
-        for kind in headwater_ask::Kind::ALL {
+        for kind in headwater_ask::QueryErrorKind::ALL {
             let error = ApiError::from(headwater_ask::Error::new(kind, ""));
             let (code, status) = (kind.as_str(), error.status.as_u16().to_string());
             let told = page.lines().any(|line| {
@@ -164,22 +133,6 @@ mod tests {
                 place.is_some_and(|at| statuses.split(", ").nth(at) == Some(status.as_str()))
             });
             assert!(told, "{code} {status}");
-        }
-    }
-
-    #[cfg(feature = "sql")]
-    #[test]
-    fn every_code_of_sql_is_in_the_manual_with_the_one_it_is_the_same_as() {
-        let page = page();
-        for (code, (word, sqlstate)) in headwater_query::Code::ALL
-            .iter()
-            .zip(headwater_query::CODES)
-        {
-            let error = ApiError::from(headwater_query::Error::new(word, sqlstate, ""));
-            let (status, same) = (error.status.as_u16(), code.same_as());
-            let line = format!("| `{word}` | `{same}` | {status} |");
-            assert!(page.lines().any(|l| l == line), "{line}");
-            assert_eq!((code.as_str(), error.code), (*word, *word));
         }
     }
 }

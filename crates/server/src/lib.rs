@@ -20,31 +20,37 @@
 )]
 
 mod app;
-#[cfg(feature = "mqtt")]
-mod broker;
-mod broker_login;
+mod built;
+mod bus_lists;
+mod bus_rights;
+mod bus_values;
 mod change_notifier;
+mod columnar;
 mod component;
 mod components;
+mod conflict_report;
+mod database_server;
 mod databases;
-mod dispatcher;
+mod dispatching;
 mod error;
 mod fetch_missing;
 mod ingest;
-mod inventory;
-mod key_file;
 mod live;
+mod live_copies;
 mod metrics;
-mod notices;
-mod points;
+mod page_placeholder;
+mod partial;
+mod propagation;
 mod query_access;
+mod read_scope;
 mod refresh;
 mod request;
-mod revocation;
+mod rights_state;
+mod room;
 mod routes;
+mod select_into;
 mod serve;
 pub mod settings;
-mod single;
 mod start_error;
 mod tile_cache;
 mod tile_costs;
@@ -52,14 +58,14 @@ mod tile_costs;
 // Rights are checked by the shell, and used in every module.
 use headwater_shell::access;
 
-#[cfg(feature = "bucket")]
-pub use components::bucket::ROSTER as BUCKET_ROSTER;
+pub use database_server::endpoints;
+pub use headwater_cluster::notices::{
+    ListsApplied, apply_broker_lists, broker_lists, broker_rules,
+};
 pub use headwater_protocol::notice::whitelist_text as broker_list_text;
-pub use headwater_shell::access::{rules, tokens};
+pub use headwater_shell::access::{rights, rules, tokens};
 pub use headwater_shell::{Endpoint, Needs};
-pub use notices::{ListsApplied, apply_broker_lists, broker_lists, broker_rules};
 pub use routes::manage::shown_snapshots;
 pub use serve::{Server, serve};
 pub use settings::{Settings, begin_logging};
-pub use single::endpoints;
 pub use start_error::StartError;

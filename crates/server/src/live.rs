@@ -15,7 +15,7 @@ use headwater::{Column, Refused, StreamName, StreamRows};
 use headwater_wire::channel::Channel;
 use headwater_wire::json::{push_integer_text, push_str, push_u64, push_value};
 use parking_lot::{Mutex, RwLock};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
@@ -43,11 +43,11 @@ struct Watch {
 /// Watched values of a batch.
 #[derive(Debug)]
 pub(crate) struct News {
-    parts: Vec<Part>,
+    parts: Vec<WatchedValues>,
 }
 
 #[derive(Debug)]
-struct Part {
+struct WatchedValues {
     stream: StreamName,
     field: String,
     /// Index of the entry in the batch.
@@ -63,6 +63,19 @@ impl Hub {
         self.listeners.load(Ordering::Relaxed)
     }
 
+    /// Fields of each watched stream.
+    pub(crate) fn watched(&self) -> HashMap<StreamName, BTreeSet<String>> {
+        if self.listeners.load(Ordering::Acquire) == 0 {
+            return HashMap::new();
+        }
+        let watched = self.watched.read();
+        let watched = watched.iter().map(|(stream, watches)| {
+            let fields = watches.iter().map(|watch| watch.field.clone());
+            (stream.clone(), fields.collect())
+        });
+        watched.collect()
+    }
+
     /// Selects the watched values of a batch; `None` when the batch has no watched values.
     pub(crate) fn select(&self, entries: &[StreamRows]) -> Option<News> {
         if self.listeners.load(Ordering::Acquire) == 0 {
@@ -76,7 +89,7 @@ impl Hub {
             };
             for (field, column) in &rows.fields {
                 if watches.iter().any(|w| w.field == *field) {
-                    parts.push(Part {
+                    parts.push(WatchedValues {
                         stream: rows.name.clone(),
                         field: field.clone(),
                         entry,
@@ -101,7 +114,7 @@ impl Hub {
             let watched = self.watched.read();
             for watch in watched.get(&part.stream).into_iter().flatten() {
                 if watch.field == part.field {
-                    watch.listener.tell(&watch.name, &text, values);
+                    watch.listener.send_text(&watch.name, &text, values);
                 }
             }
         }
@@ -140,7 +153,7 @@ impl Hub {
     }
 }
 
-impl Part {
+impl WatchedValues {
     /// `"time":[…],"value":[…]` and the number of values; `None` when no values remain.
     fn text(&self, refused: &HashSet<(usize, usize)>) -> Option<(Bytes, usize)> {
         let mut times = b"\"time\":[".to_vec();
@@ -182,7 +195,7 @@ struct Queue {
 }
 
 impl Listener {
-    fn tell(&self, name: &Arc<[u8]>, text: &Bytes, values: usize) {
+    fn send_text(&self, name: &Arc<[u8]>, text: &Bytes, values: usize) {
         let mut queue = self.queue.lock();
         queue.values += values;
         queue.bytes += text.len();
@@ -215,7 +228,7 @@ impl Subscription {
     }
 
     /// All pending values, as server-sent events; `None` when no values are pending.
-    pub(crate) fn take(&self) -> Option<Vec<u8>> {
+    pub(crate) fn take_pending(&self) -> Option<Vec<u8>> {
         let queue = std::mem::take(&mut *self.listener.queue.lock());
         if queue.events.is_empty() && queue.missed == 0 {
             return None;
@@ -273,7 +286,7 @@ mod tests {
     }
 
     fn text(subscription: &Subscription) -> String {
-        String::from_utf8(subscription.take().unwrap_or_default()).unwrap()
+        String::from_utf8(subscription.take_pending().unwrap_or_default()).unwrap()
     }
 
     #[test]

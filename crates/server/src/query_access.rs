@@ -6,17 +6,6 @@ use headwater::{FieldType, Snapshot};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Owner of the statements that this access allows, through this front end.
-#[cfg(feature = "sql")]
-pub(crate) fn owner(access: &Access, door: &'static str) -> headwater_query::Owner {
-    match access {
-        Access::Open { .. } => headwater_query::Owner::FrontEnd(door),
-        Access::Token { grant, .. } | Access::Ticket { grant, .. } => {
-            headwater_query::Owner::Token(grant.id.clone())
-        }
-    }
-}
-
 /// Rules of a token, as every language checks them.
 #[derive(Debug)]
 pub(crate) struct QueryAccess(pub(crate) Access);
@@ -59,11 +48,15 @@ impl headwater_ask::Access for QueryAccess {
         snapshot: &Snapshot,
         table: &str,
     ) -> headwater::Result<Option<BTreeSet<String>>> {
-        if self.0.tells_all_fields(table) {
+        if self.0.shows_all_fields(table) {
             return Ok(None);
         }
         let told = self.0.fields(snapshot, table)?.unwrap_or_default();
         Ok(Some(told.into_iter().map(|(name, _)| name).collect()))
+    }
+
+    fn reads_everything(&self) -> bool {
+        self.0.all(Action::Read)
     }
 
     fn all(&self) -> bool {
@@ -76,12 +69,12 @@ impl headwater_ask::Access for QueryAccess {
         self.0.reads_all()
     }
 
-    fn asks(&self) -> bool {
+    fn may_query(&self) -> bool {
         self.0.any(Action::Read)
     }
 
-    fn writes_some_behind(&self, beginning: &str) -> bool {
-        self.0.any_behind(Action::Write, beginning)
+    fn writes_some_with_prefix(&self, beginning: &str) -> bool {
+        self.0.any_with_prefix(Action::Write, beginning)
     }
 
     /// Equal rules see the same rows.
@@ -90,6 +83,9 @@ impl headwater_ask::Access for QueryAccess {
         for rule in self.0.rules()? {
             // Writing to a string cannot fail.
             let _ = writeln!(key, "{rule}");
+        }
+        for veto in self.0.vetoes() {
+            let _ = writeln!(key, "not {veto}");
         }
         Some(key)
     }

@@ -24,14 +24,14 @@ pub(crate) async fn run(app: Arc<App>, reader: Reader, every: Duration) {
             reader.refresh()?;
             let names = app.databases.reload(&reader.database());
             if let Err(error) = names {
-                tracing::warn!(%error, "the names of databases cannot be refreshed: the last ones stay in force");
+                tracing::warn!(%error, "the database names cannot be refreshed: the last ones read stay in force");
             }
             Ok(())
         });
         if let Err(error) = refreshed.await {
             tracing::warn!(
                 ?error,
-                "the database cannot be refreshed: answers are of its last state"
+                "the database cannot be refreshed: answers show the last state read"
             );
         }
     }

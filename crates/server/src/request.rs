@@ -3,37 +3,52 @@
 //! Invariant: an object that may not be read is answered exactly as an absent one; texts of the
 //! engine that list names are not sent.
 
-use crate::access::Access;
 use crate::error::ApiError;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
-use headwater::{ErrorKind, FieldType, Filter, Snapshot, StreamName, Timestamp};
+use futures_util::stream;
+use headwater::{ErrorKind, FieldType, Filter, StreamName, Timestamp};
 pub(crate) use headwater_ask::Deadline;
 use headwater_io::{Clock as _, SystemClock};
+use headwater_shell::ErrorAnswer;
 use headwater_wire::channel::Channel;
 use headwater_wire::query::{Query, QueryError};
-use serde_json::json;
+use http_body_util::BodyExt;
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
-pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) use headwater_shell::{JSON, NO_CACHE};
 pub(crate) const CSV: HeaderValue = HeaderValue::from_static("text/csv; charset=utf-8");
 /// Maximum conditions of a request.
 const FILTERS_MAX: usize = 32;
-/// Answers are specific to the client, and change with the data.
-pub(crate) const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache");
+
+/// Maximum bytes of a too large body that are still read.
+const DRAIN_BYTES: usize = 16 << 20;
+/// Time limit of that.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Reads on for a while and discards it: a client that is still sending when the connection is
+/// closed may never see the answer.
+pub(crate) async fn drain(mut body: Body) {
+    let mut left = DRAIN_BYTES;
+    let rest = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    // A client that sends slower or more does without the answer.
+    let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
+}
 
 impl From<QueryError> for ApiError {
     fn from(error: QueryError) -> ApiError {
-        let mut answer = ApiError::new(StatusCode::BAD_REQUEST, "E_PARAMETER", error.to_string());
-        if let QueryError::Unknown { name, .. }
-        | QueryError::Missing { name, .. }
-        | QueryError::Value { name, .. }
-        | QueryError::Twice(name) = error
-        {
-            answer.details.insert("parameter".to_owned(), json!(name));
-        }
-        answer
+        ErrorAnswer::from(error).into()
     }
 }
 
@@ -94,7 +109,7 @@ pub(crate) fn not_found(what: &str, name: &impl std::fmt::Display) -> ApiError {
     ApiError::new(
         StatusCode::NOT_FOUND,
         "E_NOT_FOUND",
-        format!("there is no {what} `{name}`; GET /api/v1/streams lists what there is"),
+        format!("there is no {what} `{name}`; GET /api/v1/streams lists tables and streams"),
     )
 }
 
@@ -122,18 +137,34 @@ pub(crate) fn too_much(message: String) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "E_LIMIT", message)
 }
 
+/// Maximum channels of a request.
+const CHANNELS_MAX: usize = 64;
+
+/// The requested channels, at least one, each with its text.
+pub(crate) fn channels(query: &Query) -> Result<Vec<(String, Channel)>, ApiError> {
+    at_most(query.all("channel").count(), CHANNELS_MAX, "channels")?;
+    let channels = query
+        .all("channel")
+        .map(|text| Ok((text.to_owned(), parse_channel(text)?)))
+        .collect::<Result<Vec<_>, ApiError>>()?;
+    if channels.is_empty() {
+        query.required("channel", "table,tag=value.field, at least once")?;
+    }
+    Ok(channels)
+}
+
 /// Checks the number of requested items.
 pub(crate) fn at_most(count: usize, max: usize, what: &str) -> Result<(), ApiError> {
     if count <= max {
         return Ok(());
     }
     Err(too_much(format!(
-        "{count} {what} asked for, at most {max} are answered at once"
+        "{count} {what} requested; at most {max} are allowed per request"
     )))
 }
 
 /// `Some` for a visible object; `None` for an absent one; other errors are returned.
-pub(crate) fn found<T>(result: headwater::Result<T>) -> Result<Option<T>, ApiError> {
+pub(crate) fn ok_if_found<T>(result: headwater::Result<T>) -> Result<Option<T>, ApiError> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -141,22 +172,47 @@ pub(crate) fn found<T>(result: headwater::Result<T>) -> Result<Option<T>, ApiErr
     }
 }
 
-/// The type of a channel's field; `None` when stream or field are absent, or the client may not see
-/// them.
-pub(crate) fn channel_type(
-    snapshot: &Snapshot,
-    access: &Access,
-    channel: &Channel,
-) -> Result<Option<FieldType>, ApiError> {
-    Ok(access.field_type(snapshot, &channel.stream, &channel.field)?)
-}
-
 /// Answer with a body.
 pub(crate) fn answer(content_type: HeaderValue, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(Body::from(body.into()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
-    headers.insert(CACHE_CONTROL, ASK_AGAIN);
+    headers.insert(CACHE_CONTROL, NO_CACHE);
+    response
+}
+
+/// Interval of keep-alive comments of an answer of events.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Asks proxies not to buffer events, with the value `no`.
+const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Times of keep-alive comments: the first at once, which shows the client that it is subscribed.
+pub(crate) fn keep_alive() -> Interval {
+    let mut ticks = interval(KEEP_ALIVE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// Answer of server-sent events, until `next` returns `None`.
+pub(crate) fn event_stream<
+    T: Send + 'static,
+    F: Future<Output = Option<(Bytes, T)>> + Send + 'static,
+>(
+    tail: T,
+    mut next: impl FnMut(T) -> F + Send + 'static,
+) -> Response {
+    let events = stream::unfold(tail, move |tail| {
+        let next = next(tail);
+        async move {
+            next.await
+                .map(|(bytes, tail)| (Ok::<_, Infallible>(bytes), tail))
+        }
+    });
+    let mut response = answer(HeaderValue::from_static("text/event-stream"), Bytes::new());
+    *response.body_mut() = Body::from_stream(events);
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
     response
 }
 

@@ -4,22 +4,24 @@
 //! may take long; then it opens the database. A stop refuses new connections, waits for running
 //! requests, and closes the database with everything durable.
 
-use crate::access::tokens::{Guard, TokenFile};
+use crate::access::guard::Guard;
+use crate::access::tokens::TokenFile;
 use crate::app::App;
 use crate::component::Components;
 use crate::components::{self, Opening, Reserved};
+use crate::database_server::DatabaseServer;
 use crate::databases::DatabaseNames;
-use crate::dispatcher::Dispatcher;
 use crate::ingest::{Ingest, Limits};
-use crate::inventory::Inventory;
 use crate::metrics::Metrics;
-use crate::notices::{NoticeMetrics, Notices};
+use crate::rights_state::RightsState;
 use crate::settings::{NodeRole, Settings};
-use crate::single::Single;
 use crate::start_error::StartError;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::{Database, Reader};
+use headwater_cluster::dispatcher::Dispatcher;
+use headwater_cluster::inventory::Inventory;
+use headwater_cluster::notices::{NoticeMetrics, Notices};
 use headwater_io::Env;
 use headwater_shell::{Bound, Listener};
 use std::net::SocketAddr;
@@ -38,7 +40,7 @@ pub struct Server {
 #[derive(Debug)]
 enum Served {
     /// A database.
-    Single(Box<Single>),
+    Database(Box<DatabaseServer>),
     /// Redirects queries to the nodes that answer them.
     Dispatcher(Dispatcher),
 }
@@ -66,12 +68,12 @@ impl Server {
 
     async fn start_with(settings: Settings, open: Option<Database>) -> Result<Server, StartError> {
         let env = Env::system();
-        let mut reserved = Reserved::take(&settings, &env).await?;
+        let mut reserved = Reserved::reserve(&settings, &env).await?;
         let tokens = TokenFile::of_database(settings.db()).with_clock(Arc::clone(&env.clock));
         let front_ends: Vec<SocketAddr> = settings.postgres_addr.into_iter().collect();
         let listener = Listener::bind(settings.shell(), env.clone(), tokens, &front_ends).await?;
         if settings.sync.role == NodeRole::Dispatcher {
-            let (bound, dispatcher) = Dispatcher::begin(&settings, listener)?;
+            let (bound, dispatcher) = crate::dispatching::begin(&settings, listener)?;
             return Ok(Server {
                 bound,
                 role: Served::Dispatcher(dispatcher),
@@ -87,19 +89,27 @@ impl Server {
         let live = Arc::default();
         let limits = Limits::of(&settings);
         let ingest = Ingest::start(db.clone(), Arc::clone(&live), limits, &env)?;
+        let rights = RightsState::open(&settings)?;
         let mut opening = Opening {
             settings: &settings,
             env: &env,
             db: db.clone(),
             reader: reader.clone(),
+            receiver: rights.receiver.clone(),
             fleet: None,
             relays: None,
+            peers: None,
             uplink: None,
         };
         let components = components::open(reserved, &mut opening).await?;
         let (fleet, relays, uplink) = (opening.fleet, opening.relays, opening.uplink);
+        let peers = opening.peers;
         let metrics = Metrics::default();
-        let notices = Notices::open(&settings, NoticeMetrics::default())?;
+        let notices = Notices::open(
+            &settings.notices,
+            Some(settings.db()),
+            NoticeMetrics::default(),
+        )?;
         let bound = listener.shell(|registry| {
             metrics.register(registry);
             notices.metrics.register(registry);
@@ -108,7 +118,7 @@ impl Server {
         let app = App {
             memory: headwater_ask::Memory::new(settings.query_memory, settings.query_memory_all),
             databases: Arc::new(DatabaseNames::open(db.clone(), &settings)?),
-            opened: db,
+            opened_db: db,
             reader,
             shell: Arc::clone(bound.shell()),
             metrics,
@@ -119,7 +129,9 @@ impl Server {
             notices,
             fleet,
             relays,
+            peers,
             uplink,
+            rights,
             components: components.clone(),
             tiles: TileCache::new(settings.tile_cache),
             tile_costs: TileCosts::new(),
@@ -133,20 +145,19 @@ impl Server {
         }
         Ok(Server {
             bound,
-            role: Served::Single(Box::new(Single { app: Arc::new(app) })),
+            role: Served::Database(Box::new(DatabaseServer { app: Arc::new(app) })),
             components,
         })
     }
 
-    /// The database, and the stats of the broker.
-    #[cfg(all(test, feature = "mqtt"))]
-    pub(crate) fn of_messages(&self) -> (Database, Arc<components::mqtt::BrokerMetrics>) {
-        let Served::Single(single) = &self.role else {
-            unreachable!("no dispatcher takes messages");
-        };
-        let broker = self.components.get::<components::mqtt::Broker>();
-        let stats = broker.map(|broker| Arc::clone(&broker.stats));
-        (single.app.opened.clone(), stats.unwrap_or_default())
+    /// State of a node; a dispatcher has none.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "used by tests of optional components")]
+    pub(crate) fn app(&self) -> Option<&Arc<App>> {
+        match &self.role {
+            Served::Database(server) => Some(&server.app),
+            Served::Dispatcher(_) => None,
+        }
     }
 
     /// The address for HTTP.
@@ -174,17 +185,17 @@ impl Server {
     /// When the database cannot be closed, or another node has acquired this node's group of copies
     /// in a bucket: then the server has stopped by itself.
     pub async fn run(self, stop: watch::Receiver<bool>) -> Result<(), StartError> {
-        let ended = self.components.ended();
+        let ended = self.components.stop_reasons();
         let stop = match &ended {
             None => stop,
             Some(ended) => or_ended(stop, ended.clone()),
         };
         match self.role {
-            Served::Single(single) => self.bound.serve(*single, stop).await,
-            Served::Dispatcher(dispatcher) => self.bound.serve(dispatcher, stop).await,
+            Served::Database(server) => self.bound.serve(*server, stop).await,
+            Served::Dispatcher(dispatcher) => Ok(self.bound.serve(dispatcher, stop).await?),
         }?;
         if let Some(why) = ended.and_then(|ended| ended.borrow().clone()) {
-            return Err(StartError::Bucket(why));
+            return Err(headwater_cluster::StartError::Bucket(why).into());
         }
         Ok(())
     }
@@ -272,6 +283,3 @@ fn report(settings: &Settings, addr: SocketAddr, db: &Database, guard: &Guard) {
         "the database is open"
     );
 }
-
-#[cfg(all(test, feature = "mqtt"))]
-mod tests;

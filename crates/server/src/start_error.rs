@@ -1,6 +1,5 @@
 //! Reason why a server does not start.
 
-#[cfg(feature = "sql")]
 use std::net::SocketAddr;
 
 /// Reason why a server did not start, or could not stop cleanly.
@@ -20,7 +19,7 @@ pub enum StartError {
     },
     /// The files of the database may not be written.
     #[error(
-        "the database {dir}: {source}; what lies where nothing can be written is served with --read-only"
+        "the database {dir}: {source}; use --read-only to serve a database that cannot be written"
     )]
     Unwritable {
         /// Directory of the database.
@@ -29,15 +28,14 @@ pub enum StartError {
         source: headwater::Error,
     },
     /// The names of databases cannot be read or stored.
-    #[error("the names of databases, which InfluxDB's clients use: {source}")]
+    #[error("cannot read or store the database names of InfluxDB clients: {source}")]
     Names {
         /// Cause of the failure.
         source: headwater_ask::Error,
     },
     /// The address for clients of PostgreSQL cannot be listened on.
-    #[cfg(feature = "sql")]
     #[error(
-        "cannot listen on {addr} for clients of PostgreSQL: {source}; name another with --postgres-addr"
+        "cannot listen on {addr} for PostgreSQL clients: {source}; choose another address with --postgres-addr"
     )]
     ListenPostgres {
         /// The requested address.
@@ -45,25 +43,22 @@ pub enum StartError {
         /// Error of the operating system.
         source: std::io::Error,
     },
-    /// Stored state of other nodes cannot be read.
-    #[error("other nodes: {0}")]
-    Fleet(#[from] headwater_fleet::FleetError),
-    /// The bucket of a cloud cannot be used, or its lease is lost.
-    #[error("the bucket: {0}")]
-    Bucket(String),
+    /// The node's part in a cluster cannot start, or its lease of a bucket is lost.
+    #[error(transparent)]
+    Cluster(#[from] headwater_cluster::StartError),
     /// The lake cannot be used at its configured location.
-    #[error("the lake: {0}")]
+    #[error("cannot use the lake: {0}")]
     Lake(String),
-    /// A dispatcher cannot start with these settings.
-    #[error("dispatch: {0}")]
-    Dispatch(String),
-    /// Notices cannot be published or received with these settings.
-    #[error("notices: {0}")]
-    Notices(String),
     /// Messages cannot be received from a broker with these settings.
-    #[error("mqtt: {0}")]
+    #[error("cannot connect to a broker with the mqtt settings: {0}")]
     Mqtt(String),
     /// The system refused a resource that serving needs.
-    #[error("serving failed: {0}")]
+    #[error("cannot start a thread or connection of the server: {0}")]
     Serve(#[from] std::io::Error),
+}
+
+impl From<headwater_cluster::ClusterError> for StartError {
+    fn from(error: headwater_cluster::ClusterError) -> StartError {
+        StartError::Cluster(error.into())
+    }
 }

@@ -22,7 +22,7 @@ const KEY_BYTES_MAX: usize = 4_096;
 
 /// Part of an answer: a range of a stream at a version.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct VersionedRange {
     pub(crate) stream: StreamName,
     /// The stream as the answer was read; `None` where the channel is absent.
     pub(crate) handle: Option<StreamHandle>,
@@ -32,7 +32,7 @@ pub(crate) struct Shown {
     pub(crate) status: TileStatus,
 }
 
-impl Shown {
+impl VersionedRange {
     /// The stream and the range that were read; `None` where the channel is absent.
     pub(crate) fn read(&self) -> Option<(&StreamHandle, ClosedRange)> {
         Some((self.handle.as_ref()?, self.range))
@@ -42,7 +42,7 @@ impl Shown {
 /// Answer with its dependencies.
 #[derive(Debug)]
 pub(crate) struct CacheEntry {
-    pub(crate) shown: Vec<Shown>,
+    pub(crate) shown: Vec<VersionedRange>,
     pub(crate) etag: Option<HeaderValue>,
     pub(crate) body: Bytes,
     pub(crate) content_type: HeaderValue,
@@ -58,7 +58,7 @@ struct Weigh;
 
 impl Weighter<Box<str>, Arc<CacheEntry>> for Weigh {
     fn weight(&self, key: &Box<str>, entry: &Arc<CacheEntry>) -> u64 {
-        let shown = entry.shown.len() * (size_of::<Shown>() + 64);
+        let shown = entry.shown.len() * (size_of::<VersionedRange>() + 64);
         (key.len() + entry.body.len() + shown + 256) as u64
     }
 }
@@ -87,7 +87,7 @@ impl TileCache {
     /// Cache key of a request's answer.
     pub(crate) fn key(access: &Access, uri: &Uri) -> Option<String> {
         let path = uri.path_and_query()?.as_str();
-        let asker = access.kept_for();
+        let asker = access.cache_key();
         // No path has a line feed.
         (path.len() <= KEY_BYTES_MAX).then(|| [asker.as_str(), path].join("\n"))
     }
@@ -112,7 +112,7 @@ impl TileCache {
 }
 
 /// The tag of an answer; `None` when a part of it does not have a version.
-pub(crate) fn etag_of(shown: &[Shown]) -> Option<HeaderValue> {
+pub(crate) fn etag_of(shown: &[VersionedRange]) -> Option<HeaderValue> {
     // The versions are already keyed hashes: the hasher only combines them.
     let mut hasher = DefaultHasher::new();
     for shown in shown {

@@ -46,7 +46,7 @@ impl TileCosts {
         }
         hasher.write_i32(level.get());
         TileCost {
-            figure: self.kinds.get(hasher.finish() as usize % KINDS),
+            metric: self.kinds.get(hasher.finish() as usize % KINDS),
         }
     }
 }
@@ -54,17 +54,17 @@ impl TileCosts {
 /// The measurement of a kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileCost<'a> {
-    figure: Option<&'a AtomicU32>,
+    metric: Option<&'a AtomicU32>,
 }
 
 impl TileCost<'_> {
     pub(crate) fn is_quick(self) -> bool {
-        self.figure
+        self.metric
             .is_some_and(|figure| figure.load(Ordering::Relaxed) <= QUICK_US)
     }
 
     pub(crate) fn learn(self, took: Duration) {
-        let Some(figure) = self.figure else { return };
+        let Some(figure) = self.metric else { return };
         // The largest number stands for an unknown kind.
         let took = u32::try_from(took.as_micros()).map_or(UNKNOWN - 1, |us| us.min(UNKNOWN - 1));
         let next = match figure.load(Ordering::Relaxed) {

@@ -28,7 +28,7 @@ const KINDS: [&str; 4] = [
 ];
 
 /// True when a client accepts gzip: the weight 0 excludes it.
-pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT_ENCODING).iter();
     accepted
         .filter_map(|value| value.to_str().ok())
@@ -180,10 +180,10 @@ mod tests {
     fn who_does_not_take_gzip_gets_none() {
         let takes = |value: &'static str| {
             let value = HeaderValue::from_static(value);
-            takes_gzip(&HeaderMap::from_iter([(ACCEPT_ENCODING, value)]))
+            accepts_gzip(&HeaderMap::from_iter([(ACCEPT_ENCODING, value)]))
         };
         assert!(takes("gzip") && takes("br;q=1, GZIP;q=0.5") && takes("deflate, gzip"));
         assert!(!takes("identity") && !takes("gzip;q=0") && !takes("gzip;q=0.000") && !takes(""));
-        assert!(!takes_gzip(&HeaderMap::new()));
+        assert!(!accepts_gzip(&HeaderMap::new()));
     }
 }

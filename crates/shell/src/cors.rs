@@ -16,10 +16,10 @@ const HEADERS: HeaderValue = HeaderValue::from_static(
 );
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "etag, retry-after, x-request-id, x-headwater-version, x-headwater-warning, \
-     x-headwater-repeated, x-headwater-until",
+     x-headwater-repeated, x-headwater-until, x-headwater-live-lag",
 );
 /// Time for which a browser may cache the permission: an hour.
-const KEPT: HeaderValue = HeaderValue::from_static("3600");
+const MAX_AGE: HeaderValue = HeaderValue::from_static("3600");
 
 /// Parses an origin as browsers send it: a scheme, a name, optionally a port, without a trailing
 /// path.
@@ -60,7 +60,7 @@ pub(crate) fn preflight() -> Response {
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HEADERS);
-    headers.insert(header::ACCESS_CONTROL_MAX_AGE, KEPT);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, MAX_AGE);
     response
 }
 

@@ -1,9 +1,10 @@
 //! The common form of refusals.
 
 use axum::Json;
-use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use headwater_wire::query::QueryError;
 use serde_json::{Map, Value, json};
 
 /// An answer that is not a success: status, stable code, message, and details for programs.
@@ -20,6 +21,11 @@ pub struct ErrorAnswer {
     /// After how many seconds to try again, where that helps.
     pub retry_after: Option<u32>,
 }
+
+/// Content type of answers in JSON.
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Cache control of answers that are specific to the client, and change with the data.
+pub const NO_CACHE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 /// Code of an answer, for the layers between a handler and its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +70,21 @@ impl ErrorAnswer {
         body.insert("code".to_owned(), json!(self.code));
         body.insert("message".to_owned(), json!(self.message));
         Value::Object(body)
+    }
+}
+
+impl From<QueryError> for ErrorAnswer {
+    fn from(error: QueryError) -> ErrorAnswer {
+        let mut answer =
+            ErrorAnswer::new(StatusCode::BAD_REQUEST, "E_PARAMETER", error.to_string());
+        if let QueryError::Unknown { name, .. }
+        | QueryError::Missing { name, .. }
+        | QueryError::Value { name, .. }
+        | QueryError::Repeated(name) = error
+        {
+            answer.details.insert("parameter".to_owned(), json!(name));
+        }
+        answer
     }
 }
 

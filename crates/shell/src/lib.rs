@@ -8,8 +8,10 @@
 //! From bottom to top: `error` the form in which a request is refused; `private` files that only
 //! their owner may read; `patient` connections that are closed when clients stop reading;
 //! `compress` compression of answers; `cors` pages of other origins; `route` the needs of a route;
-//! `settings` of these parts; `tls` certificates; [`access`] tokens, rules and names; [`logging`];
-//! `metrics`; `shell` the state that all requests share; `listen` connections; `middleware` the
+//! `tls` certificates; [`access`] tokens, lists of rights, rules and names; `settings` of these
+//! parts; [`logging`];
+//! `metrics`; `shell` the state that all requests share; `leftover` request bodies that
+//! were not read; `listen` connections; `middleware` the
 //! steps before and after a route; `role` the served part; `standard` routes of every server; `run`
 //! start and stop, which `notify` reports to systemd.
 //!
@@ -28,6 +30,7 @@ pub mod access;
 mod compress;
 mod cors;
 mod error;
+mod leftover;
 mod listen;
 pub mod logging;
 mod metrics;
@@ -42,14 +45,17 @@ mod settings;
 mod shell;
 mod standard;
 mod tls;
+mod validity;
 
 pub use cors::parse_origin;
-pub use error::{AnsweredCode, ErrorAnswer};
+pub use error::{AnsweredCode, ErrorAnswer, JSON, NO_CACHE};
+pub use metrics::encode_alone;
 pub use private::replace_private;
 pub use role::{FrontEnd, Role, Work, Worker};
-pub use route::{Endpoint, Needs, Route};
+pub use route::{Endpoint, Needs, Prepare, Route};
 pub use run::{Bound, Listener, StartError, run_until_signal};
 pub use settings::{LogFormat, LogRequests, ShellSettings};
 pub use shell::Shell;
 pub use standard::standard_endpoints;
 pub use tls::{Certificate, TlsError};
+pub use validity::{Validity, date_of_header, fingerprint, instant_text};

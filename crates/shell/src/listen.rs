@@ -65,12 +65,12 @@ impl Listening {
             let taken = tokio::select! {
                 biased;
                 () = &mut stopped => break,
-                taken = self.take(&places) => taken,
+                taken = self.accept(&places) => taken,
             };
             let (stream, place) = match taken {
                 Ok(taken) => taken,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be taken");
+                    tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
@@ -93,8 +93,8 @@ impl Listening {
                     None => connection.serve(stream).await,
                     Some(tls) => match tokio::time::timeout(wait, tls.accept(stream)).await {
                         Ok(Ok(stream)) => connection.serve(stream).await,
-                        Ok(Err(error)) => tracing::debug!(%error, "no agreement on TLS"),
-                        Err(_) => tracing::debug!("no agreement on TLS in time"),
+                        Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
+                        Err(_) => tracing::debug!("the TLS handshake timed out"),
                     },
                 }
                 open.dec();
@@ -109,7 +109,7 @@ impl Listening {
             .is_ok()
     }
 
-    async fn take(
+    async fn accept(
         &self,
         places: &Arc<Semaphore>,
     ) -> std::io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {

@@ -2,6 +2,7 @@
 
 use crate::settings::LogFormat;
 use headwater_io::{Clock as _, SystemClock};
+use headwater_wire::instant::Rfc3339;
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -12,12 +13,7 @@ struct Clock;
 
 impl FormatTime for Clock {
     fn format_time(&self, w: &mut Writer<'_>) -> std::fmt::Result {
-        let ns = i128::from(SystemClock::new().now().as_nanos());
-        match jiff::Timestamp::from_nanosecond(ns) {
-            Ok(now) => write!(w, "{now:.3}"),
-            // No number of nanoseconds that fits into 64 bits is out of range.
-            Err(_) => w.write_str("-"),
-        }
+        write!(w, "{:.3}", Rfc3339(SystemClock::new().now()))
     }
 }
 

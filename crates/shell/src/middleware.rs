@@ -10,16 +10,17 @@
 //! panics is answered 500 and logged; the server continues.
 
 use crate::access::Access;
+use crate::access::guard::Denied;
 use crate::access::host::{Stranger, is_named_once};
 use crate::access::rules::Action;
 use crate::access::ticket::TICKET_PREFIX;
 use crate::access::token::{Carried, carried, carried_in_address};
-use crate::access::tokens::Denied;
-use crate::compress::{packed, takes_gzip};
+use crate::compress::{accepts_gzip, packed};
 use crate::cors::{is_preflight, open_to, preflight, welcome};
 use crate::error::ErrorAnswer;
+use crate::leftover::Leftover;
 use crate::metrics::Observed;
-use crate::route::{Endpoint, Needs, Route};
+use crate::route::{Endpoint, Needs, Prepare, Route};
 use crate::settings::LogRequests;
 use crate::shell::Shell;
 use axum::Router;
@@ -71,38 +72,46 @@ const SECURITY: [(HeaderName, HeaderValue); 6] = [
 
 /// Properties of a route for the middleware; defaults for paths without a route.
 #[derive(Clone)]
-struct Gate {
+struct RouteState {
     shell: Arc<Shell>,
     endpoint: Option<Arc<(Endpoint, Observed)>>,
+    prepare: Option<Prepare>,
 }
 
 /// The service made of routes and of paths without a route, each behind the same middleware.
 pub(crate) fn router(shell: &Arc<Shell>, routes: Vec<Route>) -> Router {
     let mut router = Router::new();
-    for Route { endpoint, handler } in routes {
+    for route in routes {
+        let Route {
+            endpoint,
+            handler,
+            prepare,
+        } = route;
         let path = endpoint.path;
         let observed = shell.metrics.observe(&endpoint);
-        let gate = Gate {
+        let gate = RouteState {
             shell: Arc::clone(shell),
             endpoint: Some(Arc::new((endpoint, observed))),
+            prepare,
         };
         router = router.route(path, handler.layer(from_fn_with_state(gate, pass)));
     }
-    let gate = Gate {
+    let gate = RouteState {
         shell: Arc::clone(shell),
         endpoint: None,
+        prepare: None,
     };
     let nothing = axum::routing::any(async || {
         ErrorAnswer::new(
             StatusCode::NOT_FOUND,
             "E_NO_ROUTE",
-            "there is nothing at this path; /api/openapi.json lists what there is",
+            "there is no route at this path; /api/openapi.json lists the routes",
         )
     });
     router.fallback_service(nothing.layer(from_fn_with_state(gate, pass)).with_state(()))
 }
 
-async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+async fn pass(State(gate): State<RouteState>, mut request: Request, next: Next) -> Response {
     let clock = &gate.shell.env().clock;
     let begun = clock.monotonic();
     let id = request_id(&gate.shell, request.headers());
@@ -111,12 +120,16 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
     let path = (gate.shell.settings.log_requests != LogRequests::None)
         .then(|| request.uri().path().to_owned());
     let origin = welcome(&gate.shell.settings.cors_origins, request.headers());
-    let takes_gzip = takes_gzip(request.headers());
+    let takes_gzip = accepts_gzip(request.headers());
+    let leftover = Leftover::share(&mut request);
     let mut response = if origin.is_some() && is_preflight(&method, request.headers()) {
         preflight()
     } else {
         within(&gate, request, next).instrument(span.clone()).await
     };
+    if let Some(leftover) = leftover {
+        leftover.discard().await;
+    }
     let status = response.status();
     let took = clock.monotonic().saturating_sub(begun);
     if method != Method::HEAD {
@@ -154,14 +167,14 @@ async fn pass(State(gate): State<Gate>, request: Request, next: Next) -> Respons
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the steps from the name to the handler.
-async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
+async fn within(gate: &RouteState, mut request: Request, next: Next) -> Response {
     let shell = &gate.shell;
-    let needs = gate.endpoint.as_ref().map_or(Needs::Nothing, |e| e.0.needs);
+    let needs = gate.endpoint.as_ref().map_or(Needs::Public, |e| e.0.needs);
     if !is_named_once(request.version(), request.headers()) {
         return ErrorAnswer::new(
             StatusCode::BAD_REQUEST,
             "E_HOST",
-            "expected one header `Host`, with a name and perhaps a port, as HTTP/1.1 asks for",
+            "expected one header `Host`, with a name and an optional port, as HTTP/1.1 requires",
         )
         .into_response();
     }
@@ -174,11 +187,11 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
     {
         return strange(stranger).into_response();
     }
-    if needs != Needs::Nothing {
+    if needs != Needs::Public {
         let endpoint = gate.endpoint.as_ref();
         let in_address = endpoint.is_some_and(|e| e.0.token_in_address);
         let token = match carried(request.headers()) {
-            Carried::Nothing if in_address => carried_in_address(request.uri()),
+            Carried::Missing if in_address => carried_in_address(request.uri()),
             carried => carried,
         };
         let ticket = ticket_of(&mut request, &token);
@@ -193,15 +206,28 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
         };
     }
     let _permit = match needs {
-        Needs::Nothing | Needs::Token => None,
+        Needs::Public | Needs::Token => None,
         Needs::Read | Needs::Write | Needs::Manage => match shell.permit() {
             Ok(permit) => Some(permit),
             Err(error) => return error.into_response(),
         },
     };
-    let allowed = shell.settings.request_timeout;
-    let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
-    let response = match tokio::time::timeout(allowed + GRACE, handler).await {
+    if let Some(prepare) = gate.prepare
+        && let Err(error) = prepare(&mut request)
+    {
+        return error.into_response();
+    }
+    let response = handled(shell.settings.request_timeout, next.run(request)).await;
+    match response.status() {
+        StatusCode::METHOD_NOT_ALLOWED => other_method(&response),
+        _ => response,
+    }
+}
+
+/// The answer of a handler, or the refusal where it panics or takes too long.
+async fn handled(allowed: Duration, handler: impl Future<Output = Response>) -> Response {
+    let handler = AssertUnwindSafe(handler).catch_unwind();
+    match tokio::time::timeout(allowed + GRACE, handler).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {
             // The panic itself was written to stderr already.
@@ -211,14 +237,10 @@ async fn within(gate: &Gate, mut request: Request, next: Next) -> Response {
         Err(_) => ErrorAnswer::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "E_TIMEOUT",
-            format!("no answer within {allowed:?} (the setting request.timeout); the request may or may not have been carried out"),
+            format!("no answer within {allowed:?} (setting request.timeout); the request may or may not have been carried out"),
         )
         .retry_after(1)
         .into_response(),
-    };
-    match response.status() {
-        StatusCode::METHOD_NOT_ALLOWED => other_method(&response),
-        _ => response,
     }
 }
 
@@ -232,7 +254,7 @@ fn ticket_of(request: &mut Request, token: &Carried) -> Option<String> {
     });
     match token {
         Carried::Token(token) if token.starts_with(TICKET_PREFIX) => Some(token.clone()),
-        Carried::Nothing => in_address,
+        Carried::Missing => in_address,
         // A token has more rights than a ticket.
         Carried::Token(_) | Carried::Garbled => None,
     }
@@ -263,7 +285,7 @@ fn admit_ticket(
     route: &str,
 ) -> Result<Access, ErrorAnswer> {
     if matches!(needs, Needs::Write | Needs::Manage) {
-        let message = "a ticket is for reading: nothing is changed by it";
+        let message = "a ticket is read-only: it does not allow changes";
         return Err(ErrorAnswer::new(StatusCode::FORBIDDEN, "E_ACCESS", message));
     }
     let admitted = shell.guard().admit_ticket(ticket, route);
@@ -277,10 +299,10 @@ fn denied(denied: Denied) -> ErrorAnswer {
             "E_TOKEN",
             "a token is needed: send `Authorization: Bearer TOKEN`; `headwater token create` makes one",
         ),
-        Denied::Wrong => ("E_TOKEN", "this token is not valid, or is no longer"),
+        Denied::Wrong => ("E_TOKEN", "this token is not valid, or no longer valid"),
         Denied::Ticket => (
             "E_TICKET",
-            "this ticket does not hold here, or does no longer: ask the dispatcher again",
+            "this ticket is not valid here, or no longer valid: send the request to the dispatcher again",
         ),
     };
     ErrorAnswer::new(StatusCode::UNAUTHORIZED, code, message)
@@ -290,7 +312,7 @@ fn denied(denied: Denied) -> ErrorAnswer {
 fn admit(shell: &Shell, needs: Needs, token: &Carried) -> Result<Access, ErrorAnswer> {
     let access = shell.guard().admit(token).map_err(denied)?;
     let (action, word) = match needs {
-        Needs::Nothing | Needs::Token => return Ok(access),
+        Needs::Public | Needs::Token => return Ok(access),
         Needs::Read => (Action::Read, "read"),
         Needs::Write => (Action::Write, "write"),
         Needs::Manage => (Action::Manage, "manage"),
@@ -302,13 +324,16 @@ fn admit(shell: &Shell, needs: Needs, token: &Carried) -> Result<Access, ErrorAn
         return Err(ErrorAnswer::new(
             StatusCode::FORBIDDEN,
             "E_READ_ONLY",
-            "this server lets nobody change anything (the setting read_only)",
+            "this server is read-only (setting read_only)",
         ));
     }
     Err(ErrorAnswer::new(
         StatusCode::FORBIDDEN,
         "E_ACCESS",
-        format!("no rule of this token allows to {word} anything"),
+        format!(
+            "this token may not {word} anything: none of its rules allows it; use a token with such \
+             a rule (`headwater token create`)"
+        ),
     ))
 }
 
@@ -327,11 +352,11 @@ fn strange(stranger: Stranger) -> ErrorAnswer {
     let (code, message) = match stranger {
         Stranger::Host => (
             "E_HOST",
-            "without tokens this server only answers to names of this machine, such as 127.0.0.1 or localhost, and to those in the setting `hosts`",
+            "without tokens this server answers only to names of this machine, such as 127.0.0.1 or localhost, and to those in the setting `hosts`",
         ),
         Stranger::Origin => (
             "E_ORIGIN",
-            "without tokens this server does not answer pages that come from elsewhere",
+            "without tokens this server does not answer pages of other origins",
         ),
     };
     ErrorAnswer::new(StatusCode::FORBIDDEN, code, message)
@@ -342,7 +367,7 @@ fn other_method(response: &Response) -> Response {
     let mut answer = ErrorAnswer::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "E_METHOD",
-        "this path is there, but not for this method; the header Allow names those it has",
+        "this path does not allow this method; the header Allow lists those it allows",
     )
     .into_response();
     if let Some(allow) = response.headers().get(header::ALLOW) {

@@ -58,7 +58,7 @@ impl<S> Patient<S> {
             if now >= *since + self.limit || *self.stopping.borrow() {
                 return Poll::Ready(Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    "the client took nothing of its answer for too long",
+                    "the client read nothing of its answer for too long",
                 )));
             }
             timer.as_mut().reset(now + look);

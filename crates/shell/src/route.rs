@@ -1,5 +1,7 @@
 //! A route: its path, its needs, and its handler.
 
+use crate::error::ErrorAnswer;
+use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -8,7 +10,7 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// No token; a present token is not checked.
-    Nothing,
+    Public,
     /// A valid token, with any rights.
     Token,
     /// A token that may read at least one stream. Unreadable streams are answered like absent ones.
@@ -31,7 +33,14 @@ pub struct Endpoint {
     /// True when a token is accepted in the address, as the password `p` of clients that do not
     /// send a header.
     pub token_in_address: bool,
+    /// True when its answers are made of stored rows, so that warnings about rows are added to
+    /// them.
+    pub answers_rows: bool,
 }
+
+/// Check of a request before its handler, which may change it. Cheaper than a layer, which boxes
+/// each request's work.
+pub type Prepare = fn(&mut Request) -> Result<(), ErrorAnswer>;
 
 /// A route of a role whose handlers share an `S`.
 #[derive(Debug)]
@@ -40,6 +49,8 @@ pub struct Route<S = ()> {
     pub endpoint: Endpoint,
     /// Handler of the path.
     pub handler: MethodRouter<S>,
+    /// Called for each admitted request.
+    pub prepare: Option<Prepare>,
 }
 
 impl<S: Clone + Send + Sync + 'static> Route<S> {
@@ -55,8 +66,10 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
                 path,
                 needs,
                 token_in_address: false,
+                answers_rows: needs == Needs::Read,
             },
             handler: on(MethodFilter::GET, handler),
+            prepare: None,
         }
     }
 
@@ -72,8 +85,10 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
                 path,
                 needs,
                 token_in_address: false,
+                answers_rows: needs == Needs::Read,
             },
             handler: on(MethodFilter::POST, handler),
+            prepare: None,
         }
     }
 
@@ -84,11 +99,20 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         self
     }
 
+    /// The same route, with answers made of stored rows although it needs no right to read: its
+    /// handler checks rights itself.
+    #[must_use]
+    pub fn with_rows(mut self) -> Route<S> {
+        self.endpoint.answers_rows = true;
+        self
+    }
+
     /// The same route with the state that its handlers share.
     pub fn with_state(self, state: S) -> Route {
         Route {
             endpoint: self.endpoint,
             handler: self.handler.with_state(state),
+            prepare: self.prepare,
         }
     }
 }

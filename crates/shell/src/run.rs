@@ -4,7 +4,8 @@
 //! which may take long. A stop refuses new connections, and ends requests and listeners, then the
 //! background work, then the role.
 
-use crate::access::tokens::{Guard, TokenError, TokenFile};
+use crate::access::guard::Guard;
+use crate::access::tokens::{TokenError, TokenFile};
 use crate::listen::Listening;
 use crate::metrics::Metrics;
 use crate::middleware;
@@ -32,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(500);
 #[non_exhaustive]
 pub enum StartError {
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}; name another with --http-addr, for example --http-addr {}:0 for any free port", addr.ip())]
+    #[error("cannot listen on {addr}: {source}; choose another address with --http-addr, for example --http-addr {}:0 for any free port", addr.ip())]
     Listen {
         /// The configured address.
         addr: SocketAddr,
@@ -41,12 +42,12 @@ pub enum StartError {
     },
     /// Other machines could use the server without tokens.
     #[error(
-        "{0} can be reached from other machines, and there are no tokens: make one with `headwater token create`, listen on 127.0.0.1, or say --allow-open if everyone may read and write everything"
+        "{0} can be reached from other machines, and there are no tokens: make one with `headwater token create`, listen on 127.0.0.1, or use --allow-open if everyone may read and write everything"
     )]
     Open(SocketAddr),
     /// Other machines could read the traffic.
     #[error(
-        "{0} can be reached from other machines, and there is no TLS: set tls.cert and tls.key, listen on 127.0.0.1, or say --allow-plaintext if others may read what is sent, tokens too, or a proxy does TLS"
+        "{0} can be reached from other machines, and there is no TLS: set tls.cert and tls.key, listen on 127.0.0.1, or use --allow-plaintext if others may read all traffic including tokens, or if a proxy does TLS"
     )]
     Plaintext(SocketAddr),
     /// A certificate or key cannot be used.
@@ -94,7 +95,9 @@ impl Listener {
         front_ends: &[SocketAddr],
     ) -> Result<Listener, StartError> {
         let addr = settings.http_addr;
-        let guard = Guard::new(tokens)?.read_only(settings.read_only);
+        let guard = Guard::new(tokens)?
+            .read_only(settings.read_only)
+            .with_rights(settings.rights.clone());
         let certificate = match (&settings.tls_cert, &settings.tls_key) {
             (Some(cert), Some(key)) => Some(Arc::new(Certificate::read(cert, key)?)),
             _ => None,
@@ -136,7 +139,11 @@ impl Listener {
     /// Creates the shell; `register` adds the metrics of its role.
     #[must_use]
     pub fn shell(self, register: impl FnOnce(&mut Registry)) -> Bound {
-        let metrics = Metrics::new(&self.env, register);
+        let metrics = Metrics::new(
+            &self.env,
+            (self.certificate.as_ref(), &self.guard),
+            register,
+        );
         let (stop, stopping) = watch::channel(false);
         let shell = Shell::new(
             self.settings,
@@ -201,7 +208,7 @@ impl Bound {
         let role = Arc::new(role);
         let workers: Vec<_> = workers.into_iter().map(tokio::spawn).collect();
         let front_ends: Vec<_> = front_ends.into_iter().map(tokio::spawn).collect();
-        let keeper = tokio::spawn(keep(Arc::clone(&shell)));
+        let keeper = tokio::spawn(reload_secrets(Arc::clone(&shell)));
         let mut routes = standard::routes(&shell, &role);
         routes.extend(role.routes(&shell));
         let listening = Listening {
@@ -213,7 +220,7 @@ impl Bound {
             let (served, front_ends) = tokio::join!(listening.run(), join_all(front_ends));
             let front_ends = front_ends.into_iter().map(|ended| {
                 ended.unwrap_or_else(|error| {
-                    tracing::error!(%error, "a door did not end in order");
+                    tracing::error!(%error, "a front end did not shut down cleanly");
                     false
                 })
             });
@@ -224,20 +231,20 @@ impl Bound {
                 // An error means that the sender was dropped, which is a stop too.
                 let _ = stop.wait_for(|stop| *stop).await;
                 notify("STOPPING=1");
-                tracing::info!("stopping: no more connections are taken");
+                tracing::info!("shutting down: no more connections are accepted");
                 stopping.send_replace(true);
             };
             tokio::join!(served, wait).0
         };
         if !ended {
-            tracing::warn!("requests were cut off when the time for the end was up");
+            tracing::warn!("requests were aborted at the end of the shutdown timeout");
         }
         keeper.abort();
         role.requests_ended();
         // Received data is processed before the role closes.
         for ended in join_all(workers).await {
             if let Err(error) = ended {
-                tracing::error!(%error, "work in the background did not end in order");
+                tracing::error!(%error, "background work did not shut down cleanly");
             }
         }
         tokio::task::spawn_blocking(move || role.close())
@@ -247,7 +254,7 @@ impl Bound {
 }
 
 /// Looks for changed tokens and certificates, now and then and on SIGHUP.
-async fn keep(shell: Arc<Shell>) {
+async fn reload_secrets(shell: Arc<Shell>) {
     let mut hangup = match signal(SignalKind::hangup()) {
         Ok(hangup) => hangup,
         Err(error) => {
@@ -263,12 +270,14 @@ async fn keep(shell: Arc<Shell>) {
         let shell = Arc::clone(&shell);
         let looked = tokio::task::spawn_blocking(move || {
             shell.guard().refresh();
+            shell.guard().report_age();
             if let Some(certificate) = shell.certificate() {
                 certificate.refresh(asked);
+                certificate.report_expiry(shell.env().clock.now());
             }
         });
         if let Err(error) = looked.await {
-            tracing::error!(%error, "looking for changed tokens and certificates failed");
+            tracing::error!(%error, "checking for changed tokens and certificates failed");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Settings of the shell, as plain values. The program reads them from its own sources.
 
+use crate::access::rights::RightsPolicy;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,6 +53,8 @@ pub struct ShellSettings {
     pub shutdown_timeout: Duration,
     /// Requests that are logged.
     pub log_requests: LogRequests,
+    /// Use of lists of rights that other nodes send.
+    pub rights: RightsPolicy,
     /// The certificates of TLS, in PEM; `None` = no TLS.
     pub tls_cert: Option<PathBuf>,
     /// Private key of the certificates.
@@ -74,6 +77,7 @@ impl Default for ShellSettings {
             header_timeout: Duration::from_secs(75),
             shutdown_timeout: Duration::from_secs(10),
             log_requests: LogRequests::Failed,
+            rights: RightsPolicy::default(),
             tls_cert: None,
             tls_key: None,
         }

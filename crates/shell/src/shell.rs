@@ -2,8 +2,8 @@
 //!
 //! Concurrency: shared by all tasks; no method waits.
 
+use crate::access::guard::Guard;
 use crate::access::host::Names;
-use crate::access::tokens::Guard;
 use crate::error::ErrorAnswer;
 use crate::metrics::Metrics;
 use crate::settings::ShellSettings;
@@ -117,15 +117,23 @@ impl Shell {
         })
     }
 
+    /// Number of requests that are being worked on, those that wait for news included.
+    #[must_use]
+    pub fn requests_running(&self) -> u32 {
+        let free = self.requests.available_permits();
+        let running = self.settings.requests_max.saturating_sub(free);
+        u32::try_from(running).unwrap_or(u32::MAX)
+    }
+
     /// Records the status of a write, and logs a full disk once when it fills up, and once when
     /// space is available again: clients keep sending meanwhile.
     pub(crate) fn note_write(&self, status: StatusCode) {
         match self.full.note(status) {
             None => {}
-            Some(Disk::Full) => tracing::warn!(
-                "the disk is full: writes are answered 507 until there is room, which is said then"
-            ),
-            Some(Disk::HasRoom { refused }) => {
+            Some(Disk::Full) => {
+                tracing::warn!("the disk is full: writes are answered 507 until there is room")
+            }
+            Some(Disk::HasSpace { refused }) => {
                 tracing::info!(
                     refused,
                     "there is room on the disk again: writes are stored"
@@ -145,7 +153,7 @@ impl Shell {
 #[derive(Debug, PartialEq, Eq)]
 enum Disk {
     Full,
-    HasRoom {
+    HasSpace {
         /// Writes that were refused meanwhile.
         refused: u64,
     },
@@ -165,7 +173,7 @@ impl FullDisk {
             return None;
         }
         let refused = self.0.swap(0, Ordering::Relaxed);
-        (refused > 0).then_some(Disk::HasRoom { refused })
+        (refused > 0).then_some(Disk::HasSpace { refused })
     }
 }
 
@@ -183,7 +191,7 @@ mod tests {
             [note(507), note(400), note(503), note(507)],
             [None, None, None, None]
         );
-        assert_eq!(note(204), Some(Disk::HasRoom { refused: 3 }));
+        assert_eq!(note(204), Some(Disk::HasSpace { refused: 3 }));
         assert_eq!(note(204), None);
         assert_eq!(note(507), Some(Disk::Full));
     }

@@ -1,7 +1,9 @@
 //! Routes of every server: liveness, readiness, and metrics.
 
+use crate::access::Access;
+use crate::access::rules::Action;
 use crate::error::ErrorAnswer;
-use crate::metrics::plain;
+use crate::metrics::{nameless, plain};
 use crate::role::Role;
 use crate::route::{Endpoint, Needs, Route};
 use crate::shell::Shell;
@@ -51,10 +53,10 @@ pub(crate) fn routes<R: Role>(shell: &Arc<Shell>, role: &Arc<R>) -> Vec<Route> {
 
 fn all<R: Role>() -> Vec<Route<Served<R>>> {
     vec![
-        Route::get("/health", Needs::Nothing, health::<R>),
-        Route::get("/ready", Needs::Nothing, ready::<R>),
-        Route::get("/-/healthy", Needs::Nothing, health::<R>),
-        Route::get("/-/ready", Needs::Nothing, ready::<R>),
+        Route::get("/health", Needs::Public, health::<R>),
+        Route::get("/ready", Needs::Public, ready::<R>),
+        Route::get("/-/healthy", Needs::Public, health::<R>),
+        Route::get("/-/ready", Needs::Public, ready::<R>),
         Route::get("/metrics", Needs::Token, metrics::<R>),
     ]
 }
@@ -75,7 +77,7 @@ async fn ready<R: Role>(State(served): State<Served<R>>) -> Result<Json<Value>, 
         return Err(ErrorAnswer::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "E_STOPPING",
-            "the server is stopping",
+            "the server is shutting down",
         )
         .retry_after(10));
     }
@@ -84,19 +86,24 @@ async fn ready<R: Role>(State(served): State<Served<R>>) -> Result<Json<Value>, 
     Ok(Json(Value::Object(answer)))
 }
 
-/// Metrics for Prometheus and other readers of its formats.
+/// Metrics for Prometheus and other readers of its formats. Names of other nodes are for tokens
+/// that may read or manage everything.
 async fn metrics<R: Role>(
     State(served): State<Served<R>>,
+    access: Access,
     headers: HeaderMap,
 ) -> Result<impl IntoResponse, ErrorAnswer> {
     let fetching = tokio::spawn(Arc::clone(&served.role).refresh_stats());
     match tokio::time::timeout(WAIT, fetching).await {
         // On time or not, the present metrics are reported; the fetch continues in the background.
         Ok(Ok(())) | Err(_) => {}
-        Ok(Err(error)) => tracing::error!(%error, "fetching figures panicked"),
+        Ok(Err(error)) => tracing::error!(%error, "reading metrics panicked"),
     }
     let text = served.shell.metrics.text();
-    let text = text.map_err(|_| ErrorAnswer::internal())?;
+    let mut text = text.map_err(|_| ErrorAnswer::internal())?;
+    if !access.reads_all() && !access.all(Action::Manage) {
+        text = nameless(&text);
+    }
     // A client that does not name the newer format may not know it: some readers fail at its first
     // line.
     let mut accepted = headers.get_all(ACCEPT).iter();

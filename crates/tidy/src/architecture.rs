@@ -18,7 +18,7 @@ pub struct Modules {
 /// The modules in a module, as a table has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
-    /// The module they are in; none for the crate.
+    /// The module they are in, by its path from the root; none for the crate.
     pub parent: Option<String>,
     /// The modules from the ground up, each with its contents.
     pub modules: Vec<(String, String)>,
@@ -38,7 +38,7 @@ pub fn crates() -> Vec<Modules> {
 }
 
 /// Rows that begin with a name in back-quotes are modules; a heading of the second level that is a
-/// name in back-quotes begins the table of that module.
+/// name or a path in back-quotes, such as `read` or `read::index`, begins the table of that module.
 #[must_use]
 pub fn of(folder: &str, page: &str) -> Modules {
     let mut tables = vec![Table::default()];

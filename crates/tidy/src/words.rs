@@ -66,14 +66,19 @@ pub fn openings(source: &str) -> Vec<Offence> {
     out
 }
 
-/// Names that say nothing, as `docs/glossary.md` lists them under "Names that say nothing".
+/// Heading in `docs/glossary.md` of names that no type and no module has.
+pub const SAY_NOTHING: &str = "Names that say nothing";
+/// Heading of names that no type has alone.
+pub const NEED_A_NOUN: &str = "Names that need a noun";
+
+/// Names that `docs/glossary.md` lists under a heading.
 ///
 /// # Panics
 /// When the page has no such list.
 #[must_use]
-pub fn refused_names(glossary: &str) -> Vec<String> {
-    let section = glossary.split_once("## Names that say nothing\n");
-    let (_, section) = section.expect("the glossary lists the names that say nothing");
+pub fn refused_names(glossary: &str, heading: &str) -> Vec<String> {
+    let section = glossary.split_once(&format!("## {heading}\n"));
+    let (_, section) = section.unwrap_or_else(|| panic!("the glossary lists: {heading}"));
     let section = section.split("\n## ").next().unwrap_or_default();
     let names = section.split('`').skip(1).step_by(2);
     names.map(str::to_owned).collect()
@@ -82,6 +87,22 @@ pub fn refused_names(glossary: &str) -> Vec<String> {
 /// Types and modules of a source with one of these names, in any case.
 #[must_use]
 pub fn names(source: &str, refused: &[String]) -> Vec<Offence> {
+    named(source, refused, &KEYWORDS)
+}
+
+/// Types of a source with one of these names, in any case. The name of an associated type is the
+/// one of its trait, and is no offence.
+#[must_use]
+pub fn types(source: &str, refused: &[String]) -> Vec<Offence> {
+    let lines = source.lines().map(|line| match line.trim_start() {
+        associated if associated.starts_with("type ") && associated != line => "",
+        _ => line,
+    });
+    let types = lines.collect::<Vec<_>>().join("\n");
+    named(&types, refused, &TYPES)
+}
+
+fn named(source: &str, refused: &[String], keywords: &[&str]) -> Vec<Offence> {
     let mut out = Vec::new();
     for (number, line) in source.lines().enumerate() {
         let mut words = line.trim_start().split([' ', '<', '(', '{', ';', ':', '=']);
@@ -90,10 +111,10 @@ pub fn names(source: &str, refused: &[String]) -> Vec<Offence> {
             // `pub(in a::b)` has its words before the keyword.
             word = words
                 .by_ref()
-                .find(|word| KEYWORDS.contains(word))
+                .find(|word| keywords.contains(word))
                 .unwrap_or_default();
         }
-        if !KEYWORDS.contains(&word) {
+        if !keywords.contains(&word) {
             continue;
         }
         let name = words.next().unwrap_or_default();
@@ -108,3 +129,5 @@ pub fn names(source: &str, refused: &[String]) -> Vec<Offence> {
 }
 
 const KEYWORDS: [&str; 6] = ["struct", "enum", "trait", "type", "union", "mod"];
+/// The keywords of types.
+const TYPES: [&str; 5] = ["struct", "enum", "trait", "type", "union"];

@@ -281,7 +281,7 @@ fn is_exact(value: &Value) -> bool {
 
 /// A row whose value has another type than the field had before in the batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("field `{field}` holds {expected} in this batch, found {found}")]
+#[error("field `{field}` has type {expected} in this batch, found {found}")]
 pub struct MixedTypes {
     /// The field.
     pub field: String,

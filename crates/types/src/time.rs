@@ -60,12 +60,6 @@ impl Timestamp {
             None => None,
         }
     }
-
-    /// Seconds since 1970 UTC as a float; exact to about 0.2 µs for present-day instants.
-    #[must_use]
-    pub fn as_seconds_f64(self) -> f64 {
-        self.0 as f64 / 1e9
-    }
 }
 
 impl fmt::Debug for Timestamp {

@@ -75,25 +75,25 @@ pub fn decode_definitions(bytes: &[u8]) -> Result<Vec<Definition>, DecodeError> 
     let body = bytes.len().saturating_sub(4);
     let (body, crc) = bytes.split_at(body);
     if Cursor::new(crc).u32("a checksum")? != crc32c(body) {
-        return Err(Cursor::new(body).fail("bytes that fit their checksum"));
+        return Err(Cursor::new(body).expected("bytes that match their checksum"));
     }
     let mut from = Cursor::new(body);
     if from.u8("a version")? != VERSION {
-        return Err(from.fail("version 1"));
+        return Err(from.expected("version 1"));
     }
-    let count = from.varint_up_to(WATCHES_MAX, "how many watches there are")?;
+    let count = from.varint_up_to(WATCHES_MAX, "the number of watches")?;
     let mut all = Vec::new();
     for _ in 0..count {
         all.push(Definition {
             id: from.u64("an id")?,
             name: text(&mut from, "a name")?,
-            owner: match from.u8("whether there is an owner")? {
+            owner: match from.u8("the flag of an owner")? {
                 0 => None,
                 1 => Some(text(&mut from, "an owner")?),
-                _ => return Err(from.fail("0 or 1")),
+                _ => return Err(from.expected("0 or 1")),
             },
-            created_ns: from.i64("when a watch was made")?,
-            since_ns: from.i64("since when it looks")?,
+            created_ns: from.i64("the creation time of a watch")?,
+            since_ns: from.i64("the start time of a watch")?,
             table: text(&mut from, "a table")?,
             rights: text(&mut from, "rights")?,
             statement: text(&mut from, "a statement")?,

@@ -69,7 +69,7 @@ pub struct Delivery {
 impl Delivery {
     /// The number up to which every event is delivered, a dead letter or lost.
     #[must_use]
-    pub fn done(&self) -> u64 {
+    pub fn delivered_up_to(&self) -> u64 {
         self.done
     }
 
@@ -184,12 +184,12 @@ impl Delivery {
 
     pub(crate) fn decode(from: &mut Cursor<'_>) -> Result<Delivery, DecodeError> {
         let mut delivery = Delivery {
-            done: from.varint("up to where it is delivered")?,
-            lost: from.varint("how many were lost")?,
+            done: from.varint("the last delivered event")?,
+            lost: from.varint("the number of lost events")?,
             ..Delivery::default()
         };
         let most = u64::try_from(DEAD_MAX).unwrap_or(u64::MAX);
-        for _ in 0..from.varint_up_to(most, "how many dead letters there are")? {
+        for _ in 0..from.varint_up_to(most, "the number of dead letters")? {
             let dead = Dead::decode(from)?;
             delivery.dead.insert(dead.event.sequence, dead);
         }

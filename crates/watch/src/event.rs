@@ -27,7 +27,7 @@ pub struct Key {
 
 /// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum EventKind {
     /// A match, or a stream that has had no rows for the duration of the watch.
     Match,
     /// A reported match is no longer true: rows arrived late, were replaced or deleted.
@@ -36,22 +36,22 @@ pub enum Kind {
     Return,
 }
 
-impl Kind {
+impl EventKind {
     /// Name of the kind.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Match => "match",
-            Kind::Retraction => "retraction",
-            Kind::Return => "return",
+            EventKind::Match => "match",
+            EventKind::Retraction => "retraction",
+            EventKind::Return => "return",
         }
     }
 
     fn byte(self) -> u8 {
         match self {
-            Kind::Match => 1,
-            Kind::Retraction => 2,
-            Kind::Return => 3,
+            EventKind::Match => 1,
+            EventKind::Retraction => 2,
+            EventKind::Return => 3,
         }
     }
 }
@@ -62,7 +62,7 @@ pub struct Event {
     /// Counts the events of a watch, from 1.
     pub sequence: u64,
     /// Kind of the event.
-    pub kind: Kind,
+    pub kind: EventKind,
     /// The match that the event reports.
     pub key: Key,
     /// Version of the match, from 1.
@@ -72,7 +72,7 @@ pub struct Event {
     /// Position at which the search continued after the match.
     pub next: Position,
     /// Time of the report, by the wall clock.
-    pub told_ns: i64,
+    pub reported_ns: i64,
     /// Result row of the statement, as a JSON object.
     pub row: String,
 }
@@ -101,17 +101,17 @@ impl Event {
         out.put_varint(u64::from(self.version));
         out.put_i64(self.last_ns);
         put_position(out, self.next);
-        out.put_i64(self.told_ns);
+        out.put_i64(self.reported_ns);
         out.put_prefixed(self.row.as_bytes());
     }
 
     pub(crate) fn decode(from: &mut Cursor<'_>) -> Result<Event, DecodeError> {
         let sequence = from.varint("the number of an event")?;
         let kind = match from.u8("a kind of event")? {
-            1 => Kind::Match,
-            2 => Kind::Retraction,
-            3 => Kind::Return,
-            _ => return Err(from.fail("1, 2 or 3: a kind of event")),
+            1 => EventKind::Match,
+            2 => EventKind::Retraction,
+            3 => EventKind::Return,
+            _ => return Err(from.expected("1, 2 or 3: a kind of event")),
         };
         Ok(Event {
             sequence,
@@ -123,7 +123,7 @@ impl Event {
             version: small(from, "a version")?,
             last_ns: from.i64("the time of a last row")?,
             next: position(from)?,
-            told_ns: from.i64("when an event was told")?,
+            reported_ns: from.i64("the time of an event's report")?,
             row: text(from, "a row")?,
         })
     }
@@ -133,13 +133,13 @@ pub(crate) fn text(from: &mut Cursor<'_>, what: &'static str) -> Result<String, 
     let text = from.text(what)?;
     match u64::try_from(text.len()).is_ok_and(|len| len <= TEXT_MAX) {
         true => Ok(text.to_owned()),
-        false => Err(from.fail("a shorter text")),
+        false => Err(from.expected("a shorter text")),
     }
 }
 
 pub(crate) fn small(from: &mut Cursor<'_>, what: &'static str) -> Result<u32, DecodeError> {
     let number = from.varint(what)?;
-    u32::try_from(number).map_err(|_| from.fail("a number of 32 bits"))
+    u32::try_from(number).map_err(|_| from.expected("a number of 32 bits"))
 }
 
 pub(crate) fn put_position(out: &mut Vec<u8>, position: Position) {

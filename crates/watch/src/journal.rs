@@ -33,7 +33,7 @@ pub struct Behind {
 
 impl Journal {
     /// A journal without events, which starts after this number.
-    pub(crate) fn begun_at(newest: u64) -> Journal {
+    pub(crate) fn starting_after(newest: u64) -> Journal {
         Journal {
             newest,
             ..Journal::default()
@@ -96,7 +96,7 @@ impl Journal {
             ..Journal::default()
         };
         let most = u64::try_from(EVENTS_MAX).unwrap_or(u64::MAX);
-        for _ in 0..from.varint_up_to(most, "how many events are kept")? {
+        for _ in 0..from.varint_up_to(most, "the number of retained events")? {
             journal.push(Event::decode(from)?);
         }
         Ok(journal)

@@ -30,9 +30,9 @@ mod store;
 
 pub use definition::{Definition, decode_definitions, encode_definitions, rights_of};
 pub use delivery::{ATTEMPTS_MAX, DEAD_MAX, Dead, Delivery, Failure, Next};
-pub use event::{Event, Key, Kind, Position, id_of};
+pub use event::{Event, EventKind, Key, Position, id_of};
 pub use journal::{Behind, EVENTS_MAX, Journal};
 pub use persisted::{Change, Persisted};
 pub use signature::{hex, sign};
 pub use state::{Begin, Bounds, MATCHES_MAX, Match, Round, State, Step, TooMany};
-pub use store::{Decoded, Opened, Store, decode};
+pub use store::{Decoded, OpenWatch, Store, decode};

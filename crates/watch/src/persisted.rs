@@ -67,7 +67,7 @@ impl Persisted {
     }
 
     /// Whether a decoded change can follow on this state.
-    pub(crate) fn takes(&self, change: &Change) -> bool {
+    pub(crate) fn can_apply(&self, change: &Change) -> bool {
         match change {
             Change::Step(step) => step.follows(&self.state),
             Change::Delivered(sequence) => *sequence <= self.state.sequence(),
@@ -79,7 +79,7 @@ impl Persisted {
     /// Continues with numbers that were never reported, when the last reported number is unknown.
     pub(crate) fn leap(&mut self) {
         self.state.leap(LEAP);
-        self.journal = Journal::begun_at(self.state.sequence());
+        self.journal = Journal::starting_after(self.state.sequence());
         self.delivery.skip_to(self.state.sequence());
     }
 
@@ -134,7 +134,7 @@ impl Change {
             3 => Change::Delivered(from.varint("a number")?),
             4 => Change::Died(Dead::decode(&mut from)?),
             5 => Change::Buried(from.varint("a number")?),
-            _ => return Err(from.fail("2 to 5: a kind of change")),
+            _ => return Err(from.expected("2 to 5: a kind of change")),
         };
         from.finish()?;
         Ok(change)

@@ -11,7 +11,7 @@
 //! Concurrency: plain data, one owner. Failure: `TooMany` matches for the memory of one watch; no
 //! event is reported then.
 
-use crate::event::{Event, Key, Kind, Position, digest, position, put_position, small, text};
+use crate::event::{Event, EventKind, Key, Position, digest, position, put_position, small, text};
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -82,7 +82,7 @@ pub struct Round {
     /// True if rows have been absent for so long that the watch no longer waits for rows.
     pub is_quiet: bool,
     /// All matches from the state's [`Begin`] on.
-    pub found: Vec<Match>,
+    pub matches: Vec<Match>,
     /// For an absence: time of the newest row of each group.
     pub newest: BTreeMap<String, i64>,
 }
@@ -108,7 +108,7 @@ impl fmt::Display for TooMany {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "more than {MATCHES_MAX} matches are not settled: look for fewer, or shorten WITHIN, lateness or corrections"
+            "more than {MATCHES_MAX} matches can still change: use a more selective pattern, or shorten WITHIN, lateness or corrections"
         )
     }
 }
@@ -117,7 +117,7 @@ impl fmt::Display for TooMany {
 struct Entry {
     version: u32,
     /// True if the match is reported and not retracted.
-    told: bool,
+    is_reported: bool,
     digest: [u8; 32],
     last_ns: i64,
     next: Position,
@@ -167,7 +167,10 @@ impl State {
     /// Number of matches that are reported and neither retracted nor settled.
     #[must_use]
     pub fn live(&self) -> usize {
-        self.entries.values().filter(|entry| entry.told).count()
+        self.entries
+            .values()
+            .filter(|entry| entry.is_reported)
+            .count()
     }
 
     /// Position at which the next search begins.
@@ -191,25 +194,25 @@ impl State {
     /// [`TooMany`] matches.
     pub fn step(&self, bounds: Bounds, round: &Round) -> Result<Step, TooMany> {
         let watermark_ns = self.watermark_ns.max(round.watermark_ns);
-        let found: BTreeMap<&Key, &Match> = round.found.iter().map(|f| (&f.key, f)).collect();
+        let found: BTreeMap<&Key, &Match> = round.matches.iter().map(|f| (&f.key, f)).collect();
         assert_eq!(
             found.len(),
-            round.found.len(),
+            round.matches.len(),
             "at most one match begins at a row"
         );
         assert!(
             round
-                .found
+                .matches
                 .iter()
                 .all(|f| f.key.first.time_ns >= self.settled_ns),
             "what is settled is not looked for"
         );
-        let mut events = self.taken_back(bounds, round, &found);
+        let mut events = self.retractions(bounds, round, &found);
         let mut told = 0;
         for (key, found) in found {
             let entry = self.entries.get(key);
             let digest = digest(found.last_ns, &found.row);
-            if entry.is_some_and(|entry| entry.told && entry.digest == digest) {
+            if entry.is_some_and(|entry| entry.is_reported && entry.digest == digest) {
                 continue;
             }
             if found.decided_ns > watermark_ns && !round.is_quiet {
@@ -218,12 +221,12 @@ impl State {
             told += 1;
             events.push(Event {
                 sequence: 0,
-                kind: Kind::Match,
+                kind: EventKind::Match,
                 key: key.clone(),
                 version: entry.map_or(0, |entry| entry.version) + 1,
                 last_ns: found.last_ns,
                 next: found.next,
-                told_ns: round.now_ns,
+                reported_ns: round.now_ns,
                 row: found.row.clone(),
             });
         }
@@ -246,14 +249,14 @@ impl State {
 
     /// Retractions and returns: reported matches that no longer exist, or exist with another
     /// result.
-    fn taken_back(
+    fn retractions(
         &self,
         bounds: Bounds,
         round: &Round,
         found: &BTreeMap<&Key, &Match>,
     ) -> Vec<Event> {
         let mut events = Vec::new();
-        for (key, entry) in self.entries.iter().filter(|(_, entry)| entry.told) {
+        for (key, entry) in self.entries.iter().filter(|(_, entry)| entry.is_reported) {
             let same = |f: &&Match| digest(f.last_ns, &f.row) == entry.digest;
             if found.get(key).copied().filter(same).is_some() {
                 continue;
@@ -263,15 +266,15 @@ impl State {
             events.push(Event {
                 sequence: 0,
                 kind: if returned {
-                    Kind::Return
+                    EventKind::Return
                 } else {
-                    Kind::Retraction
+                    EventKind::Retraction
                 },
                 key: key.clone(),
                 version: entry.version,
                 last_ns: entry.last_ns,
                 next: entry.next,
-                told_ns: round.now_ns,
+                reported_ns: round.now_ns,
                 row: "null".to_owned(),
             });
         }
@@ -301,7 +304,7 @@ impl State {
     /// Applies a step.
     pub fn apply(&mut self, step: &Step) {
         for event in &step.events {
-            self.told(event);
+            self.apply_event(event);
         }
         assert!(
             step.watermark_ns >= self.watermark_ns && step.settled_ns >= self.settled_ns,
@@ -312,13 +315,14 @@ impl State {
         // Versions are removed only with persisted steps, so that every reader removes the same
         // ones.
         if !step.events.is_empty() {
-            let stays =
-                |key: &Key, entry: &mut Entry| entry.told || key.first.time_ns >= step.forget_ns;
+            let stays = |key: &Key, entry: &mut Entry| {
+                entry.is_reported || key.first.time_ns >= step.forget_ns
+            };
             self.entries.retain(stays);
         }
     }
 
-    fn told(&mut self, event: &Event) {
+    fn apply_event(&mut self, event: &Event) {
         assert_eq!(
             event.sequence,
             self.sequence + 1,
@@ -327,29 +331,32 @@ impl State {
         self.sequence = event.sequence;
         let known = self.entries.get_mut(&event.key);
         match (event.kind, known) {
-            (Kind::Match, known) => {
+            (EventKind::Match, known) => {
                 let version = known.map_or(0, |known| {
-                    assert!(!known.told, "a match is taken back before another is told");
+                    assert!(
+                        !known.is_reported,
+                        "a match is taken back before another is told"
+                    );
                     known.version
                 });
                 assert_eq!(event.version, version + 1, "versions follow each other");
                 let entry = Entry {
                     version: event.version,
-                    told: true,
+                    is_reported: true,
                     digest: digest(event.last_ns, &event.row),
                     last_ns: event.last_ns,
                     next: event.next,
                 };
                 self.entries.insert(event.key.clone(), entry);
             }
-            (Kind::Retraction | Kind::Return, Some(known)) => {
+            (EventKind::Retraction | EventKind::Return, Some(known)) => {
                 assert!(
-                    known.told && known.version == event.version,
+                    known.is_reported && known.version == event.version,
                     "what is taken back was told"
                 );
-                known.told = false;
+                known.is_reported = false;
             }
-            (Kind::Retraction | Kind::Return, None) => {
+            (EventKind::Retraction | EventKind::Return, None) => {
                 unreachable!("what is taken back was told")
             }
         }
@@ -371,7 +378,7 @@ impl State {
             let Some(entry) = self.entries.remove(&key) else {
                 unreachable!("its key was just seen")
             };
-            if entry.told && entry.next > begin {
+            if entry.is_reported && entry.next > begin {
                 let resume = self.resume.entry(key.partition).or_insert(entry.next);
                 *resume = (*resume).max(entry.next);
             }
@@ -393,7 +400,7 @@ impl State {
             out.put_prefixed(key.partition.as_bytes());
             put_position(out, key.first);
             out.put_varint(u64::from(entry.version));
-            out.push(u8::from(entry.told));
+            out.push(u8::from(entry.is_reported));
             out.extend_from_slice(&entry.digest);
             out.put_i64(entry.last_ns);
             put_position(out, entry.next);
@@ -404,28 +411,28 @@ impl State {
         let mut state = State::new(0);
         state.sequence = from.varint("the number of an event")?;
         state.watermark_ns = from.i64("a watermark")?;
-        state.settled_ns = from.i64("what is settled")?;
-        for _ in 0..from.varint_up_to(PARTITIONS_MAX, "how many partitions there are")? {
+        state.settled_ns = from.i64("the settled time")?;
+        for _ in 0..from.varint_up_to(PARTITIONS_MAX, "the number of partitions")? {
             let partition = text(from, "a partition")?;
             state.resume.insert(partition, position(from)?);
         }
         let most = u64::try_from(MATCHES_MAX).unwrap_or(u64::MAX);
-        for _ in 0..from.varint_up_to(most, "how many matches there are")? {
+        for _ in 0..from.varint_up_to(most, "the number of matches")? {
             let key = Key {
                 partition: text(from, "a partition")?,
                 first: position(from)?,
             };
             let version = small(from, "a version")?;
-            let told = match from.u8("whether it is told")? {
+            let is_reported = match from.u8("the flag of a reported match")? {
                 0 => false,
                 1 => true,
-                _ => return Err(from.fail("0 or 1")),
+                _ => return Err(from.expected("0 or 1")),
             };
             let mut digest = [0; 32];
             digest.copy_from_slice(from.take(32, "a hash")?);
             let entry = Entry {
                 version,
-                told,
+                is_reported,
                 digest,
                 last_ns: from.i64("the time of a last row")?,
                 next: position(from)?,
@@ -449,12 +456,12 @@ impl Step {
 
     pub(crate) fn decode(from: &mut Cursor<'_>) -> Result<Step, DecodeError> {
         let watermark_ns = from.i64("a watermark")?;
-        let settled_ns = from.i64("what is settled")?;
-        let forget_ns = from.i64("what is forgotten")?;
+        let settled_ns = from.i64("the settled time")?;
+        let forget_ns = from.i64("the forgotten time")?;
         let mut events = Vec::new();
         // A change is at most a retraction and a new report of each match.
         let most = u64::try_from(2 * MATCHES_MAX).unwrap_or(u64::MAX);
-        for _ in 0..from.varint_up_to(most, "how many events there are")? {
+        for _ in 0..from.varint_up_to(most, "the number of events")? {
             events.push(Event::decode(from)?);
         }
         Ok(Step {
@@ -476,19 +483,19 @@ impl Step {
             sequence = next;
             let before = known.get(&event.key).copied().or_else(|| {
                 let entry = state.entries.get(&event.key)?;
-                Some((entry.version, entry.told))
+                Some((entry.version, entry.is_reported))
             });
             let fits = match event.kind {
-                Kind::Match => {
+                EventKind::Match => {
                     let (version, told) = before.unwrap_or((0, false));
                     !told && Some(event.version) == version.checked_add(1)
                 }
-                Kind::Retraction | Kind::Return => before == Some((event.version, true)),
+                EventKind::Retraction | EventKind::Return => before == Some((event.version, true)),
             };
             if !fits || event.sequence != sequence {
                 return false;
             }
-            known.insert(&event.key, (event.version, event.kind == Kind::Match));
+            known.insert(&event.key, (event.version, event.kind == EventKind::Match));
         }
         self.watermark_ns >= state.watermark_ns && self.settled_ns >= state.settled_ns
     }

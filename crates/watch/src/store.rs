@@ -39,16 +39,16 @@ pub struct Store {
     /// Offset of the next change.
     len: u64,
     /// Length of the file when it was started.
-    begun: u64,
+    initial_len: u64,
 }
 
 /// A watch whose file is open.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenWatch {
     /// The file.
     pub store: Store,
     /// The persisted state.
-    pub kept: Persisted,
+    pub state: Persisted,
     /// Description of the damage, if any.
     pub damage: Option<String>,
 }
@@ -63,7 +63,7 @@ impl Store {
         dir: &Path,
         id: u64,
         new: impl FnOnce() -> Persisted,
-    ) -> io::Result<Opened> {
+    ) -> io::Result<OpenWatch> {
         files.create_dir_all(dir)?;
         let mut store = Store {
             files,
@@ -72,7 +72,7 @@ impl Store {
             generation: 0,
             file: None,
             len: 0,
-            begun: 0,
+            initial_len: 0,
         };
         let mut best: Option<Read> = None;
         let mut damage = None;
@@ -91,21 +91,21 @@ impl Store {
             }
         }
         let Some(read) = best else {
-            return Ok(Opened {
+            return Ok(OpenWatch {
                 store,
-                kept: new(),
+                state: new(),
                 damage,
             });
         };
-        let mut kept = read.kept;
+        let mut state = read.state;
         store.generation = read.generation;
-        store.begun = read.begun;
+        store.initial_len = read.initial_len;
         if let Some(why) = read.damage {
             // The next change starts a new file, so that no change follows damaged bytes.
-            kept.leap();
-            return Ok(Opened {
+            state.leap();
+            return Ok(OpenWatch {
                 store,
-                kept,
+                state,
                 damage: Some(why),
             });
         }
@@ -115,21 +115,21 @@ impl Store {
         }
         store.len = read.len;
         store.file = Some(read.file);
-        Ok(Opened {
+        Ok(OpenWatch {
             store,
-            kept,
+            state,
             damage: None,
         })
     }
 
-    /// Appends a change; `kept` is the state before it. The change is durable when this returns.
+    /// Appends a change; `state` is the state before it. The change is durable when this returns.
     ///
     /// # Errors
     /// When the device fails to write; the state is then unchanged.
     pub fn append(&mut self, kept: &Persisted, change: &Change) -> io::Result<()> {
-        let changes = self.len.saturating_sub(self.begun);
+        let changes = self.len.saturating_sub(self.initial_len);
         match &self.file {
-            Some(file) if changes <= REWRITE_BYTES.max(2 * self.begun) => {
+            Some(file) if changes <= REWRITE_BYTES.max(2 * self.initial_len) => {
                 let mut body = Vec::new();
                 change.encode(&mut body);
                 let record = framed(&body);
@@ -170,7 +170,7 @@ impl Store {
         let old = self.path(self.generation);
         self.generation = generation;
         self.len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        self.begun = self.len;
+        self.initial_len = self.len;
         self.file = Some(file);
         // The older file is no longer read: if its removal fails now, the next rewrite removes it.
         let _ = self.files.remove(&old);
@@ -202,16 +202,16 @@ impl Store {
         let len = file.len()?;
         let wrong = |why: &str| Ok(Err(format!("{}: {why}", path.display())));
         if len > FILE_BYTES_MAX {
-            return wrong("it is longer than a file of a watch");
+            return wrong("the file is longer than that of a watch can be");
         }
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
         file.read_exact_at(0, &mut bytes)?;
         Ok(decode(&bytes, self.id)
             .map(|read| Read {
                 generation: read.generation,
-                kept: read.kept,
+                state: read.state,
                 len: read.len,
-                begun: read.begun,
+                initial_len: read.initial_len,
                 damage: read.damage.map(|why| format!("{}: {why}", path.display())),
                 file,
             })
@@ -221,9 +221,9 @@ impl Store {
 
 struct Read {
     generation: u64,
-    kept: Persisted,
+    state: Persisted,
     len: u64,
-    begun: u64,
+    initial_len: u64,
     damage: Option<String>,
     file: Arc<dyn File>,
 }
@@ -234,10 +234,10 @@ pub struct Decoded {
     /// Generation; of the two files, the one with the greater generation is valid.
     pub generation: u64,
     /// The persisted state.
-    pub kept: Persisted,
+    pub state: Persisted,
     /// Length of the valid bytes.
     pub len: u64,
-    begun: u64,
+    initial_len: u64,
     /// Description of damage after the valid bytes; `None` also for a record torn by a crash.
     pub damage: Option<String>,
 }
@@ -259,15 +259,15 @@ pub fn decode(bytes: &[u8], id: u64) -> Result<Decoded, String> {
         other => return Err(format!("at 7: expected version {VERSION}, found {other:?}")),
     }
     if word(8) != Some(id) {
-        return Err("at 8: it is of another watch".to_owned());
+        return Err("at 8: the file belongs to another watch".to_owned());
     }
-    let generation = word(16).ok_or("at 16: it ends too early")?;
-    let (body, mut at) = record(bytes, HEAD_BYTES).ok_or("at 24: expected what is kept")?;
+    let generation = word(16).ok_or("at 16: the file is truncated")?;
+    let (body, mut at) = record(bytes, HEAD_BYTES).ok_or("at 24: expected the base record")?;
     let body = match body.split_first() {
         Some((&BASE, body)) => body,
-        _ => return Err("at 32: expected what is kept".to_owned()),
+        _ => return Err("at 32: expected the base record".to_owned()),
     };
-    let mut kept = Persisted::decode(body).map_err(|why| format!("at 32: {why}"))?;
+    let mut state = Persisted::decode(body).map_err(|why| format!("at 32: {why}"))?;
     let begun = at;
     let mut damage = None;
     while at < bytes.len() {
@@ -276,13 +276,13 @@ pub fn decode(bytes: &[u8], id: u64) -> Result<Decoded, String> {
             if is_torn(bytes, at) {
                 break;
             }
-            damage = Some(format!("at {at}: a change does not fit its checksum"));
+            damage = Some(format!("at {at}: a change does not match its checksum"));
             break;
         };
         match Change::decode(body) {
-            Ok(change) if kept.takes(&change) => kept.apply(&change),
+            Ok(change) if state.can_apply(&change) => state.apply(&change),
             Ok(_) => {
-                damage = Some(format!("at {at}: a change that does not follow"));
+                damage = Some(format!("at {at}: a change out of sequence"));
                 break;
             }
             Err(why) => {
@@ -295,9 +295,9 @@ pub fn decode(bytes: &[u8], id: u64) -> Result<Decoded, String> {
     let length = |len: usize| u64::try_from(len).unwrap_or(u64::MAX);
     Ok(Decoded {
         generation,
-        kept,
+        state,
         len: length(at),
-        begun: length(begun),
+        initial_len: length(begun),
         damage,
     })
 }

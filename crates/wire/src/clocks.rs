@@ -184,7 +184,7 @@ pub struct Begins {
 }
 
 impl Begins {
-    fn find(&mut self, at: Timestamp) {
+    fn enter_interval(&mut self, at: Timestamp) {
         let at_ns = at.as_nanos();
         let name = self.intervals.begin(at_ns).map(Timestamp::from_nanos);
         let wanted = name.filter(|name| self.from.is_none_or(|from| *name >= from));
@@ -207,7 +207,7 @@ impl Iterator for Begins {
         while self.names.len() < NAMES_AHEAD
             && let Some(at_ns) = self.cursor
         {
-            self.find(Timestamp::from_nanos(at_ns));
+            self.enter_interval(Timestamp::from_nanos(at_ns));
         }
         self.last = self.names.pop_first();
         self.last.map(Timestamp::as_nanos)

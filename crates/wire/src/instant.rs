@@ -27,7 +27,7 @@ pub enum InstantError {
     #[error("the time has no offset from UTC: add Z, or an offset such as +02:00")]
     NoOffset,
     /// A part of the date or time is out of its range.
-    #[error("there is no such {0}")]
+    #[error("the {0} is out of range")]
     NoSuch(&'static str),
     /// Outside the range of 64-bit nanoseconds.
     #[error("outside the range of instants, 1677-09-21 to 2262-04-11")]
@@ -79,7 +79,15 @@ pub fn format_instant(at: Timestamp) -> String {
     Rfc3339(at).to_string()
 }
 
-/// Formats an instant as [`format_instant`] does, without allocating a string.
+/// Formats an instant as [`format_instant`] does, without allocating a string; with a precision,
+/// with so many digits after the second, the others cut off.
+///
+/// ```
+/// use headwater_wire::instant::Rfc3339;
+/// use headwater_types::Timestamp;
+/// let at = Rfc3339(Timestamp::from_nanos(1_599_999_999));
+/// assert_eq!(format!("{at:.0} {at:.1}"), "1970-01-01T00:00:01Z 1970-01-01T00:00:01.5Z");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Rfc3339(pub Timestamp);
 
@@ -99,13 +107,16 @@ impl fmt::Display for Rfc3339 {
             at.minute(),
             at.second()
         )?;
-        if fraction == 0 {
-        } else if fraction % 1_000_000 == 0 {
-            write!(f, ".{:03}", fraction / 1_000_000)?;
-        } else if fraction % 1_000 == 0 {
-            write!(f, ".{:06}", fraction / 1_000)?;
-        } else {
-            write!(f, ".{fraction:09}")?;
+        let digits = match f.precision() {
+            Some(digits) => digits.min(FRACTION_DIGITS),
+            None if fraction == 0 => 0,
+            None if fraction % 1_000_000 == 0 => 3,
+            None if fraction % 1_000 == 0 => 6,
+            None => FRACTION_DIGITS,
+        };
+        if digits > 0 {
+            let shown = (digits..FRACTION_DIGITS).fold(fraction, |rest, _| rest / 10);
+            write!(f, ".{shown:0digits$}")?;
         }
         f.write_str("Z")
     }
@@ -296,6 +307,36 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn texts_at_the_ends_of_time_are_whole_and_a_precision_cuts_them_off() {
+        for (at, whole, second) in [
+            (
+                Timestamp::MIN,
+                "1677-09-21T00:12:43.145224192Z",
+                "1677-09-21T00:12:43Z",
+            ),
+            (
+                Timestamp::MAX,
+                "2262-04-11T23:47:16.854775807Z",
+                "2262-04-11T23:47:16Z",
+            ),
+            (
+                Timestamp::from_nanos(-1),
+                "1969-12-31T23:59:59.999999999Z",
+                "1969-12-31T23:59:59Z",
+            ),
+        ] {
+            assert_eq!(format_instant(at), whole);
+            assert_eq!(format!("{:.0}", Rfc3339(at)), second);
+            assert_eq!(format!("{:.12}", Rfc3339(at)), whole);
+        }
+        let at = Rfc3339(Timestamp::from_nanos(20_000_000));
+        assert_eq!(
+            format!("{at} {at:.1} {at:.3}"),
+            "1970-01-01T00:00:00.020Z 1970-01-01T00:00:00.0Z 1970-01-01T00:00:00.020Z"
+        );
     }
 
     proptest! {

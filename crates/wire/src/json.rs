@@ -99,6 +99,35 @@ pub fn push_sum(out: &mut Vec<u8>, sum: Option<Sum>) {
     }
 }
 
+/// Appends the end of a list of streams: their number, the number in each table, and the stream
+/// after which the list continues.
+pub fn push_streams_end(
+    out: &mut Vec<u8>,
+    total: u64,
+    tables: &[(String, u64)],
+    next: Option<&str>,
+) {
+    out.extend_from_slice(b"],\"total\":");
+    push_u64(out, total);
+    out.extend_from_slice(b",\"tables\":[");
+    for (index, (table, streams)) in tables.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"table\":");
+        push_str(out, table);
+        out.extend_from_slice(b",\"streams\":");
+        push_u64(out, *streams);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"],\"next\":");
+    match next {
+        Some(next) => push_str(out, next),
+        None => out.extend_from_slice(b"null"),
+    }
+    out.push(b'}');
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]

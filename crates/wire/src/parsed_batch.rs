@@ -4,7 +4,7 @@ use crate::refusal::{Fault, RefusalCounts, RefusedLine};
 use headwater_types::Batch;
 
 /// Maximum refused lines with text in one batch; further lines are only counted.
-const REFUSED_KEPT_MAX: usize = 1_000;
+const REFUSED_LISTED_MAX: usize = 1_000;
 
 /// The outcome of parsing a piece of input.
 ///
@@ -43,7 +43,7 @@ impl ParsedBatch {
     /// `original` are retained.
     pub fn refuse(&mut self, line: u64, fault: Fault, original: &[u8]) {
         self.refused_counts.add(fault.code);
-        if self.refused.len() < REFUSED_KEPT_MAX {
+        if self.refused.len() < REFUSED_LISTED_MAX {
             self.refused.push(RefusedLine::new(line, fault, original));
         }
     }

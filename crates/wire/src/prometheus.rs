@@ -33,11 +33,11 @@ const NANOS_PER_MILLI: i64 = 1_000_000;
 pub enum MessageError {
     /// Not a block of snappy.
     #[error(
-        "the body is not a block of snappy ({0}); streams of snappy, with a header, are something else"
+        "the body is not a snappy block ({0}); the snappy stream format, with a header, is not supported"
     )]
     Snappy(String),
     /// The unpacked body would exceed the limit.
-    #[error("unpacked, the body has {bytes} bytes; at most {max} are allowed")]
+    #[error("the decompressed body has {bytes} bytes; at most {max} are allowed")]
     TooLarge {
         /// The length stated in the block.
         bytes: usize,
@@ -45,7 +45,7 @@ pub enum MessageError {
         max: usize,
     },
     /// Not a message of this protocol.
-    #[error("the unpacked body is no WriteRequest of remote write 1.0: {what} at byte {at}")]
+    #[error("the decompressed body is not a WriteRequest of remote write 1.0: {what} at byte {at}")]
     Malformed {
         /// The wrong part.
         what: &'static str,
@@ -179,7 +179,7 @@ impl<'a> Series<'a> {
                 NAME => table = value,
                 "" => {
                     return Err(parse(format!(
-                        "a label has the value {} and no name",
+                        "a label with the value {} has no name",
                         shown(value.as_bytes())
                     )));
                 }
@@ -199,7 +199,7 @@ impl<'a> Series<'a> {
             .zip(tags.iter().skip(1))
             .find(|(a, b)| a.0 == b.0);
         if let Some(((name, _), _)) = twice {
-            return Err(parse(format!("label `{name}` comes twice")));
+            return Err(parse(format!("label `{name}` is repeated: give it once")));
         }
         let mut times = Vec::with_capacity(self.times_ms.len());
         let mut out_of_range = None;
@@ -283,7 +283,7 @@ fn sample(mut fields: Fields<'_>) -> Result<(i64, f64), MessageError> {
         match (number, value) {
             (1, Wire::Eight(bits)) => sample.1 = f64::from_bits(bits),
             (2, Wire::Varint(time)) => sample.0 = time as i64,
-            (1 | 2, _) => return Err(fields.malformed("a field of another kind")),
+            (1 | 2, _) => return Err(fields.malformed("a field of the wrong type")),
             _ => {}
         }
     }
@@ -304,14 +304,14 @@ impl<'a> Wire<'a> {
     fn message(self, of: &Fields<'_>) -> Result<Fields<'a>, MessageError> {
         match self {
             Wire::Bytes(bytes, start) => Ok(Fields { bytes, start }),
-            _ => Err(of.malformed("a field of another kind")),
+            _ => Err(of.malformed("a field of the wrong type")),
         }
     }
 
     fn text(self, of: &Fields<'_>) -> Result<&'a str, MessageError> {
         let text = match self {
             Wire::Bytes(bytes, _) => std::str::from_utf8(bytes).ok(),
-            _ => return Err(of.malformed("a field of another kind")),
+            _ => return Err(of.malformed("a field of the wrong type")),
         };
         text.ok_or_else(|| of.malformed("a label that is not UTF-8, just before or"))
     }
@@ -385,7 +385,7 @@ impl<'a> Fields<'a> {
                 self.take(4)?;
                 Wire::Four
             }
-            _ => return Err(self.malformed("a field of no kind that there is")),
+            _ => return Err(self.malformed("a field of an unknown type")),
         };
         Ok(Some((number, value)))
     }

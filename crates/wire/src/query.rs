@@ -24,7 +24,7 @@ pub enum QueryError {
     #[error("more than {PAIRS_MAX} parameters")]
     TooMany,
     /// No parameter has this name.
-    #[error("unknown parameter `{name}`; there are: {known}")]
+    #[error("unknown parameter `{name}`; known parameters: {known}")]
     Unknown {
         /// The name.
         name: String,
@@ -32,8 +32,8 @@ pub enum QueryError {
         known: String,
     },
     /// A name that is allowed once is repeated.
-    #[error("parameter `{0}` comes twice")]
-    Twice(String),
+    #[error("parameter `{0}` is repeated: give it once")]
+    Repeated(String),
     /// A required name is missing.
     #[error("parameter `{name}` is missing: {expected}")]
     Missing {
@@ -60,13 +60,13 @@ impl QueryError {
         QueryError::Value {
             name: name.to_owned(),
             reason: reason.into(),
-            found: cut(found),
+            found: shorten(found),
         }
     }
 }
 
 /// At most 100 characters of a text.
-fn cut(text: &str) -> String {
+fn shorten(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
@@ -97,8 +97,9 @@ impl Query {
                 return Err(QueryError::TooMany);
             }
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let decoded =
-                |text| percent_decode(text, true).ok_or_else(|| QueryError::Encoding(cut(part)));
+            let decoded = |text| {
+                percent_decode(text, true).ok_or_else(|| QueryError::Encoding(shorten(part)))
+            };
             pairs.push((decoded(name)?.into_owned(), decoded(value)?.into_owned()));
         }
         Ok(Query { pairs })
@@ -116,7 +117,7 @@ impl Query {
         {
             None => Ok(()),
             Some((name, _)) => Err(QueryError::Unknown {
-                name: cut(name),
+                name: shorten(name),
                 known: known.join(", "),
             }),
         }
@@ -138,7 +139,7 @@ impl Query {
         let mut values = self.all(name);
         match (values.next(), values.next()) {
             (value, None) => Ok(value),
-            _ => Err(QueryError::Twice(name.to_owned())),
+            _ => Err(QueryError::Repeated(name.to_owned())),
         }
     }
 
@@ -230,7 +231,7 @@ pub enum RelativeInstantError {
     Duration(#[from] DurationError),
     /// A bare number of nanoseconds soon after 1970, where data is removed.
     #[error(
-        "a number alone is nanoseconds since 1970, and {0} is {at}: where something is removed, write the instant as {year}-01-01, {year}-01-01T00:00:00Z, or now-30d",
+        "a number alone is nanoseconds since 1970, and {0} is {at}: to remove rows, write the instant as {year}-01-01, {year}-01-01T00:00:00Z, or now-30d",
         at = Rfc3339(Timestamp::from_nanos(*.0)),
         year = year_of(*.0)
     )]
@@ -363,7 +364,10 @@ mod tests {
                 known: "limit".into()
             })
         );
-        assert_eq!(query.one("limit"), Err(QueryError::Twice("limit".into())));
+        assert_eq!(
+            query.one("limit"),
+            Err(QueryError::Repeated("limit".into()))
+        );
         assert!(query.number::<i32>("level").is_err());
         assert!(query.required("stream", "a stream").is_err());
         let many = "a&".repeat(PAIRS_MAX + 1);

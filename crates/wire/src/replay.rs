@@ -101,7 +101,7 @@ impl Pace {
             "max" => Ok(Pace::Max),
             _ => match text.parse::<f64>() {
                 Ok(times) if times.is_finite() && times > 0.0 => Ok(Pace::Times(times)),
-                _ => Err("expected max, or how many seconds of the data pass in one: 1, 60, 0.5"),
+                _ => Err("expected max, or the seconds of data to replay per second: 1, 60, 0.5"),
             },
         }
     }

@@ -102,9 +102,9 @@ export class Client {
 }
 
 function caught(error: unknown): Outcome<never> {
-  if (error instanceof DOMException && error.name === "AbortError") return failure("ABORTED", "given up");
+  if (error instanceof DOMException && error.name === "AbortError") return failure("ABORTED", "cancelled");
   if (error instanceof SyntaxError) return failure("FORMAT", `the server's answer is not JSON: ${error.message}`);
-  return failure("NETWORK", "the server does not answer");
+  return failure("NETWORK", "the server is not reachable");
 }
 
 async function errorOf(response: Response): Promise<ApiError> {

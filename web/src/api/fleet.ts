@@ -31,7 +31,28 @@ export interface Edge {
   readonly version: string | undefined;
   readonly isVerifying: boolean;
   readonly verified: Compared | undefined;
+  readonly lag: Lag;
+  readonly conflicts: Conflicts | undefined;
   readonly error: string | undefined;
+}
+
+/** How far a copy is behind its edge, and why. */
+export interface Lag {
+  readonly seconds: number | undefined;
+  readonly cause: string | undefined;
+  /** Until when the edge has announced to be away. */
+  readonly until: Instant | undefined;
+  /** Seconds until the missing bytes are here, at the rate of the last hour. */
+  readonly secondsLeft: number | undefined;
+  /** Longest age in milliseconds of newest events when they arrived last. */
+  readonly liveMs: number | undefined;
+}
+
+/** Streams that another database has, too, in the same stretch of time. */
+export interface Conflicts {
+  readonly streams: number;
+  readonly hiddenRows: number;
+  readonly isComplete: boolean;
 }
 
 export interface Cloud {
@@ -76,7 +97,7 @@ export async function fetchFleet(client: Client, signal?: AbortSignal): Promise<
   const body = object(outcome.value);
   return body
     ? { ok: true, value: readFleet(body) }
-    : failure("FORMAT", "the answer about edges and clouds has an unknown form");
+    : failure("FORMAT", "the answer about edges and clouds has an unknown format");
 }
 
 /** Has something done: `pause`, `resume`, `verify`, of an edge where a cloud is asked. */
@@ -126,7 +147,29 @@ function readEdge(edge: Json): Edge | undefined {
     version: text(about?.["version"]),
     isVerifying: edge["is_verifying"] === true,
     verified: readCompared(edge["verified"]),
+    lag: readLag(object(edge["lag"])),
+    conflicts: readConflicts(object(edge["conflicts"])),
     error: text(edge["error"]),
+  };
+}
+
+function readLag(lag: Json | undefined): Lag {
+  return {
+    seconds: number(lag?.["seconds"]),
+    cause: text(lag?.["cause"]),
+    until: integer(lag?.["until_ns"]),
+    secondsLeft: number(lag?.["seconds_left"]),
+    liveMs: number(lag?.["live_ms"]),
+  };
+}
+
+function readConflicts(conflicts: Json | undefined): Conflicts | undefined {
+  const streams = number(conflicts?.["streams"]);
+  if (streams === undefined) return undefined;
+  return {
+    streams,
+    hiddenRows: number(conflicts?.["hidden_rows"]) ?? 0,
+    isComplete: conflicts?.["is_complete"] === true,
   };
 }
 

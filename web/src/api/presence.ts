@@ -49,7 +49,7 @@ export async function fetchPresence(
   const outcome = await client.json("api/v1/presence", query, signal ? { signal } : {});
   if (!outcome.ok) return outcome;
   const value = readPresence(outcome.value);
-  return value ? { ok: true, value } : failure("FORMAT", "the answer about what is here has an unknown form");
+  return value ? { ok: true, value } : failure("FORMAT", "the answer about local data has an unknown format");
 }
 
 export function readPresence(value: unknown): Presence | undefined {

@@ -47,7 +47,7 @@ export async function replayRows(
   try {
     for (;;) {
       const { done, value } = await reader.read();
-      if (signal.aborted) return failure("ABORTED", "given up");
+      if (signal.aborted) return failure("ABORTED", "cancelled");
       rest += done ? decoder.decode() : decoder.decode(value, { stream: true });
       const lines = rest.split("\n");
       rest = done ? "" : (lines.pop() ?? "");
@@ -65,7 +65,7 @@ export async function replayRows(
       if (done) return { ok: true, value: count };
     }
   } catch {
-    return signal.aborted ? failure("ABORTED", "given up") : failure("NETWORK", "the replay broke off");
+    return signal.aborted ? failure("ABORTED", "cancelled") : failure("NETWORK", "the replay was interrupted");
   }
 }
 
@@ -96,13 +96,13 @@ export function readRow(line: string): ReplayRow | ApiError {
   if (failed) {
     return {
       code: text(failed["code"]) ?? "",
-      message: text(failed["message"]) ?? "the replay broke off",
+      message: text(failed["message"]) ?? "the replay was interrupted",
       status: 200,
     };
   }
   const [time, stream, fields] = [integer(body?.["time"]), text(body?.["stream"]), object(body?.["fields"])];
   if (time === undefined || stream === undefined || !fields) {
-    return failure("FORMAT", "a row of the replay has an unknown form").error;
+    return failure("FORMAT", "a row of the replay has an unknown formatat").error;
   }
   return { time, stream, fields, cursor: `${time}/${number(body?.["row"]) ?? 1}/${stream}` };
 }

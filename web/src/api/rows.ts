@@ -31,7 +31,7 @@ export async function fetchRows(
   const body = object(outcome.value);
   const fields = object(body?.["fields"]);
   if (!body || !fields || text(body["stream"]) === undefined) {
-    return failure("FORMAT", "the rows have an unknown form");
+    return failure("FORMAT", "the rows have an unknown formatat");
   }
   return {
     ok: true,

@@ -36,7 +36,8 @@ export async function fetchSnapshots(client: Client, signal?: AbortSignal): Prom
   const outcome = await manage(client, { op: "show_snapshots" }, signal);
   if (!outcome.ok) return outcome;
   const body = object(outcome.value);
-  if (!body || !Array.isArray(body["snapshots"])) return failure("FORMAT", "the list of snapshots has an unknown form");
+  if (!body || !Array.isArray(body["snapshots"]))
+    return failure("FORMAT", "the list of snapshots has an unknown formatat");
   return {
     ok: true,
     value: {
@@ -56,7 +57,7 @@ export async function createSnapshot(client: Client, name: string): Promise<Outc
   const outcome = await manage(client, { op: "create_snapshot", name });
   if (!outcome.ok) return outcome;
   const [made] = readSnapshot(outcome.value);
-  return made ? { ok: true, value: made } : failure("FORMAT", "the answer about the snapshot has an unknown form");
+  return made ? { ok: true, value: made } : failure("FORMAT", "the answer about the snapshot has an unknown formatat");
 }
 
 export async function dropSnapshot(client: Client, name: string): Promise<Outcome<unknown>> {

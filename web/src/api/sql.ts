@@ -36,8 +36,8 @@ export async function runSql(client: Client, sql: string, signal?: AbortSignal):
   try {
     return read(await opened.value.text());
   } catch (error) {
-    if (error instanceof DOMException && error.name === "AbortError") return failure("ABORTED", "given up");
-    return failure("NETWORK", "the answer broke off; the server's log says why");
+    if (error instanceof DOMException && error.name === "AbortError") return failure("ABORTED", "cancelled");
+    return failure("NETWORK", "the answer was interrupted; the server's log says why");
   }
 }
 
@@ -52,7 +52,7 @@ export async function sqlCsv(client: Client, sql: string): Promise<Outcome<Blob>
   try {
     return { ok: true, value: await opened.value.blob() };
   } catch {
-    return failure("NETWORK", "the transfer broke off");
+    return failure("NETWORK", "the transfer was interrupted");
   }
 }
 

@@ -113,7 +113,7 @@ export async function fetchStorage(
   const body = object(outcome.value);
   return body
     ? { ok: true, value: readStorage(body) }
-    : failure("FORMAT", "the answer about storage has an unknown form");
+    : failure("FORMAT", "the answer about storage has an unknown formatat");
 }
 
 export function readStorage(body: Json): StorageUse {

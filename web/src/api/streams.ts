@@ -72,7 +72,7 @@ export async function fetchStreams(
   const outcome = await client.json("api/v1/streams", query as Query, signal ? { signal } : {});
   if (!outcome.ok) return outcome;
   const body = object(outcome.value);
-  if (!body || !Array.isArray(body["streams"])) return failure("FORMAT", "the list of streams has an unknown form");
+  if (!body || !Array.isArray(body["streams"])) return failure("FORMAT", "the list of streams has an unknown formatat");
   return {
     ok: true,
     value: {

@@ -57,12 +57,13 @@ function isElsewhere({ code }: ApiError): boolean {
 export function decodeTiles(body: ArrayBuffer, channels: readonly string[], address: Address): Outcome<TileAnswer[]> {
   const view = new DataView(body);
   const wrong = (what: string): Outcome<never> => failure("FORMAT", `the server's tiles cannot be read: ${what}`);
-  if (body.byteLength < FILE_HEADER || view.getUint32(0, true) !== MAGIC) return wrong("no HWT1 at the front");
-  if (view.getUint32(4, true) !== channels.length) return wrong("another number of tiles than asked for");
+  if (body.byteLength < FILE_HEADER || view.getUint32(0, true) !== MAGIC)
+    return wrong("expected HWT1 at the beginning");
+  if (view.getUint32(4, true) !== channels.length) return wrong("another number of tiles than requested");
   const out: TileAnswer[] = [];
   let at = FILE_HEADER;
   for (const channel of channels) {
-    if (at + TILE_HEADER > body.byteLength) return wrong("cut short");
+    if (at + TILE_HEADER > body.byteLength) return wrong("truncated");
     const status = view.getUint32(at, true);
     const level = view.getInt32(at + 4, true);
     const offset = view.getBigInt64(at + 8, true);
@@ -73,9 +74,9 @@ export function decodeTiles(body: ArrayBuffer, channels: readonly string[], addr
       out.push({ channel, data: undefined, error: refusal(status) });
       continue;
     }
-    if (level !== address.level || offset !== BigInt(address.offset)) return wrong("another tile than asked for");
+    if (level !== address.level || offset !== BigInt(address.offset)) return wrong("another tile than requested");
     if (start !== heldStart(address.level, address.offset)) return wrong("a start that is not the tile's");
-    if (at + rows * COLUMNS * 8 > body.byteLength) return wrong("cut short");
+    if (at + rows * COLUMNS * 8 > body.byteLength) return wrong("truncated");
     const column = (index: number): Float64Array => {
       const from = at + index * rows * 8;
       return new Float64Array(body.slice(from, from + rows * 8));
@@ -96,6 +97,6 @@ export function decodeTiles(body: ArrayBuffer, channels: readonly string[], addr
 
 function refusal(status: number): { code: string; message: string; status: number } {
   return status === 2
-    ? { code: "NOT_NUMERIC", message: "this field holds text or bytes, which a plot cannot show", status: 200 }
-    : { code: "UNKNOWN", message: "there is no such stream or field (any more)", status: 200 };
+    ? { code: "NOT_NUMERIC", message: "this field has text or bytes, which cannot be plotted", status: 200 }
+    : { code: "UNKNOWN", message: "the stream or field does not exist (any more)", status: 200 };
 }

@@ -46,7 +46,7 @@ export async function fetchWatches(client: Client, signal?: AbortSignal): Promis
   const outcome = await client.json("api/v1/watches", [], signal ? { signal } : {});
   if (!outcome.ok) return outcome;
   const all = object(outcome.value)?.["watches"];
-  if (!Array.isArray(all)) return failure("FORMAT", "the list of watches has an unknown form");
+  if (!Array.isArray(all)) return failure("FORMAT", "the list of watches has an unknown formatat");
   return { ok: true, value: all.flatMap(readWatch) };
 }
 

@@ -86,7 +86,7 @@ function FindForm({ onDone }: { onDone: () => void }): JSX.Element {
       return;
     }
     if (hits.length === 0) {
-      setSaid("Nothing found.");
+      setSaid("No matches.");
       return;
     }
     explorer.marking.set({
@@ -179,8 +179,8 @@ export function MarkBar(): JSX.Element | null {
       <button
         type="button"
         class="ghost small"
-        aria-label="The mark before"
-        title="The mark before (P)"
+        aria-label="Previous mark"
+        title="Previous mark (P)"
         onClick={() => marking.go(-1)}
       >
         <Icon name="up" />
@@ -188,8 +188,8 @@ export function MarkBar(): JSX.Element | null {
       <button
         type="button"
         class="ghost small"
-        aria-label="The next mark"
-        title="The next mark (N)"
+        aria-label="Next mark"
+        title="Next mark (N)"
         onClick={() => marking.go(1)}
       >
         <Icon name="down" />
@@ -206,8 +206,8 @@ export function MarkBar(): JSX.Element | null {
       <button
         type="button"
         class="ghost small"
-        aria-label="Take the marks away"
-        title="Take the marks away"
+        aria-label="Remove the marks"
+        title="Remove the marks"
         onClick={() => marking.set(undefined)}
       >
         <Icon name="close" />

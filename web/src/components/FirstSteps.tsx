@@ -91,7 +91,8 @@ export function FirstSteps(): JSX.Element {
           class="copy"
           onClick={() => {
             // The clipboard is there on secure origins only; elsewhere the text is selected.
-            const copy = navigator.clipboard?.writeText(text) ?? Promise.reject(new Error("no clipboard"));
+            const copy =
+              navigator.clipboard?.writeText(text) ?? Promise.reject(new Error("the clipboard is not available"));
             copy.then(() => setCopied(true)).catch(select);
           }}
         >

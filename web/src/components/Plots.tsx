@@ -127,7 +127,7 @@ function CursorLine({ inner }: { inner: number }): JSX.Element | null {
   return cursor === undefined ? null : <div class="cursor" style={{ transform: `translateX(${cursor * inner}px)` }} />;
 }
 
-/** Where the replay is: what lies behind it has not happened yet. */
+/** Position of the replay: what lies behind it has not happened yet. */
 function Playhead({ inner }: { inner: number }): JSX.Element | null {
   const { explorer } = useShared();
   useEmitter(explorer.painted);

@@ -1,4 +1,4 @@
-/** What is here of a stream, as a map of levels and time, with a cursor that says why. */
+/** Local data of a stream, as a map of levels and time, with a cursor that says why. */
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { fetchPresence, type Presence } from "../api/presence";
@@ -19,8 +19,8 @@ const FOUND_MAX = 12;
 
 const CELLS: readonly (readonly [Cell, string])[] = [
   ["here", "here"],
-  ["older", "here as it was before"],
-  ["elsewhere", "at an edge that can be asked"],
+  ["older", "here in an older version"],
+  ["elsewhere", "at a connected edge"],
   ["away", "cannot be reached"],
 ];
 
@@ -53,8 +53,8 @@ export function PresenceCard(): JSX.Element {
   }, [client, session, stream]);
 
   return (
-    <section class="card" aria-label="What is here of a stream">
-      <h2>What is here of a stream</h2>
+    <section class="card" aria-label="Local data of a stream">
+      <h2>Local data of a stream</h2>
       <StreamField stream={stream} onChoose={setStream} />
       {error && (
         <p class="notice error" role="alert">
@@ -194,7 +194,7 @@ export function PresenceMap({ map, zone }: { map: Presence; zone: Zone }): JSX.E
         class="presence"
         role="application"
         tabIndex={0}
-        aria-label="Map of what is here: arrows move, the text below says what is there"
+        aria-label="Map of local data: move with the arrows, the text below describes the cell"
         onKeyDown={move}
         onPointerLeave={() => setPlace(undefined)}
       >

@@ -27,7 +27,7 @@ const PRESETS: readonly (readonly [label: string, text: string, length: bigint])
 ];
 
 const REFRESHES: readonly (readonly [seconds: number, label: string])[] = [
-  [0, "when something new is seen"],
+  [0, "when there is new data"],
   [5, "every 5 s"],
   [30, "every 30 s"],
   [60, "every minute"],
@@ -115,14 +115,14 @@ function RangeForm({ onDone }: { onDone: () => void }): JSX.Element {
         <span>To</span>
         <input type="text" spellcheck={false} value={to} onInput={(event) => setTo(event.currentTarget.value)} />
       </label>
-      <div class="presets" role="group" aria-label="The last, up to now and moving on with it">
-        <span class="soft">Up to now, and on with it</span>
+      <div class="presets" role="group" aria-label="The latest span, up to now and following it">
+        <span class="soft">Up to now, and following</span>
         {PRESETS.slice(0, -1).map(([label, text]) => (
           <button
             type="button"
             key={label}
             class="chip"
-            aria-label={`The last ${label}, moving on`}
+            aria-label={`The last ${label}, following the newest data`}
             onClick={() => {
               explorer.follow({ from: `now-${text}`, to: "now" });
               onDone();
@@ -160,7 +160,7 @@ function RangeForm({ onDone }: { onDone: () => void }): JSX.Element {
         </button>
       </div>
       <label class="field">
-        <span>Load anew</span>
+        <span>Reload</span>
         <select
           value={String(explorer.refresh)}
           onChange={(event) => explorer.setRefresh(Number(event.currentTarget.value))}
@@ -201,7 +201,7 @@ function ZoneField({ zone, onChoose }: { zone: Zone; onChoose: (zone: Zone) => v
     <label class="field">
       <span>Time zone</span>
       <select value={zone} onChange={(event) => onChoose(event.currentTarget.value)}>
-        <option value="local">{`Of this device (${here})`}</option>
+        <option value="local">{`Of this computer (${here})`}</option>
         <option value="utc">UTC</option>
         {zones.map((each) => (
           <option key={each} value={each}>

@@ -73,7 +73,7 @@ export function ResultChart({ chart }: { chart: ChartData }): JSX.Element {
     <>
       {chart.left > 0 && (
         <p class="hint">
-          {chart.left} more lines have no colours left: group by fewer tags, or ask for some of them with WHERE.
+          {chart.left} more lines cannot be shown: group by fewer tags, or select some of them with WHERE.
         </p>
       )}
       <div

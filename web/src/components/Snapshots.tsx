@@ -60,10 +60,10 @@ function List({ onDone }: { onDone: () => void }): JSX.Element {
     onDone();
   };
   const make = async (): Promise<void> => {
-    setSaid("Making it …");
+    setSaid("Creating …");
     const outcome = await createSnapshot(client, name.trim());
     setSaid(
-      outcome.ok ? `“${outcome.value.name}” keeps ${formatCount(outcome.value.events)} events.` : outcome.error.message,
+      outcome.ok ? `“${outcome.value.name}” has ${formatCount(outcome.value.events)} events.` : outcome.error.message,
     );
     if (!outcome.ok) return;
     setName("");
@@ -91,7 +91,7 @@ function List({ onDone }: { onDone: () => void }): JSX.Element {
         <ul aria-label="List of snapshots">
           {found.all.map((one) => (
             <li key={one.name}>
-              <button type="button" class="link" aria-label={`Look at ${one.name}`} onClick={() => look(one.name)}>
+              <button type="button" class="link" aria-label={`Show ${one.name}`} onClick={() => look(one.name)}>
                 <b>{one.name}</b>
               </button>
               <span class="soft">
@@ -101,7 +101,7 @@ function List({ onDone }: { onDone: () => void }): JSX.Element {
               <span class="spring" />
               {doubtful === one.name ? (
                 <button type="button" class="link error" onClick={() => void drop(one.name)}>
-                  Really drop
+                  Confirm drop
                 </button>
               ) : (
                 <button
@@ -128,17 +128,17 @@ function List({ onDone }: { onDone: () => void }): JSX.Element {
         <input
           type="text"
           aria-label="Name"
-          placeholder={isTold ? "Name of a new one" : "Name of one"}
+          placeholder={isTold ? "Name of a new snapshot" : "Name of one"}
           spellcheck={false}
           value={name}
           onInput={(event) => setName(event.currentTarget.value)}
         />
         <button type="submit" class="primary" disabled={name.trim() === ""}>
-          {isTold ? "Keep this state" : "Look"}
+          {isTold ? "Create a snapshot" : "Look"}
         </button>
       </div>
       <span class="soft" role="status">
-        {said ?? "A snapshot keeps everything as it is now, until it is dropped."}
+        {said ?? "A snapshot preserves the current state until it is dropped."}
       </span>
     </form>
   );

@@ -25,7 +25,7 @@ export function Schema({ catalog, onInsert }: SchemaProps): JSX.Element {
               type="button"
               class="ghost small"
               aria-label={`Insert ${table}`}
-              title="Write the name at the caret"
+              title="Insert the name at the caret"
               onClick={(event) => {
                 event.preventDefault();
                 onInsert(quotedName(table));
@@ -39,7 +39,7 @@ export function Schema({ catalog, onInsert }: SchemaProps): JSX.Element {
               type="button"
               class="schema-column"
               key={name}
-              title={`Write ${name} at the caret`}
+              title={`Insert ${name} at the caret`}
               onClick={() => onInsert(quotedName(name))}
             >
               <span class="schema-name">{name}</span>
@@ -94,7 +94,7 @@ export function SavedStatements({ current, onChoose }: SavedProps): JSX.Element 
         class="ghost"
         aria-haspopup="menu"
         aria-expanded={open}
-        title="Statements with names, kept in this browser"
+        title="Named statements, saved in this browser"
         onClick={() => setOpen(!open)}
       >
         Saved

@@ -9,7 +9,7 @@ export function TokenDialog({ onClose }: { onClose: () => void }): JSX.Element {
   const [token, setToken] = useState("");
   const [remember, setRemember] = useState(false);
   return (
-    <Dialog title="This server wants a token" onClose={onClose}>
+    <Dialog title="This server requires a token" onClose={onClose}>
       <form
         class="form"
         onSubmit={(event) => {
@@ -20,8 +20,8 @@ export function TokenDialog({ onClose }: { onClose: () => void }): JSX.Element {
         <p>
           {session.token() === undefined
             ? "Reading needs a token with the right to read."
-            : "The token that was given is not known, or has been revoked."}{" "}
-          Whoever runs the server makes one with
+            : "The token is unknown or has been revoked."}{" "}
+          The operator of the server creates one with
         </p>
         <pre class="code">headwater token create --db DIR --name me --read &apos;*&apos;</pre>
         <label class="field">

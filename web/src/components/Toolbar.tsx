@@ -47,7 +47,7 @@ export function Toolbar({ plots, say }: ToolbarProps): JSX.Element {
         >
           <Icon name="plus" />
         </button>
-        <button type="button" class="ghost" title="Show everything there is (F)" onClick={() => explorer.fit()}>
+        <button type="button" class="ghost" title="Show all data (F)" onClick={() => explorer.fit()}>
           <Icon name="fit" />
           <span class="wide">Fit</span>
         </button>
@@ -99,7 +99,7 @@ function ReplayButton(): JSX.Element {
       class={isOn ? "ghost on" : "ghost"}
       aria-label="Replay"
       aria-pressed={isOn}
-      title="Play what is in view as it happened (R)"
+      title="Replay the visible range (R)"
       disabled={explorer.channels.all.length === 0}
       onClick={() => explorer.playing.toggle()}
     >
@@ -121,7 +121,7 @@ export function Trouble(): JSX.Element | null {
   if (misnamed !== undefined) {
     return (
       <div class="trouble" role="alert">
-        <span>{`“${misnamed}” is no channel: a link names one as TABLE,TAG=VALUE.FIELD.`}</span>
+        <span>{`“${misnamed}” is not a channel: a link names one as TABLE,TAG=VALUE.FIELD.`}</span>
         <button type="button" class="link" onClick={() => explorer.forgetMisnamed()}>
           Leave it out
         </button>
@@ -145,12 +145,12 @@ function CopyLink({ say }: { say: (text: string) => void }): JSX.Element {
   const copy = (): void => {
     const url = new URL(writeRoute({ page: "view", state: explorer.state() }), location.href).href;
     // The clipboard is there on secure origins only; elsewhere the address itself has it.
-    const done = navigator.clipboard?.writeText(url) ?? Promise.reject(new Error("no clipboard"));
+    const done = navigator.clipboard?.writeText(url) ?? Promise.reject(new Error("the clipboard is not available"));
     done
       .then(() => say("The link is copied."))
       .catch(() => {
         history.replaceState(null, "", url);
-        say("This browser lets no page copy here: the link is in the address bar.");
+        say("This browser does not allow copying here: the link is in the address bar.");
       });
   };
   return (
@@ -158,7 +158,7 @@ function CopyLink({ say }: { say: (text: string) => void }): JSX.Element {
       type="button"
       class="ghost"
       aria-label="Copy link"
-      title="Copy a link to what is shown"
+      title="Copy a link to this view"
       disabled={explorer.channels.all.length === 0}
       onClick={copy}
     >
@@ -180,7 +180,7 @@ function SaveMenu({ plots, say }: ToolbarProps): JSX.Element {
     } else if (what === "png") {
       const image = plots.current ? await picture(plots.current, theme.palette.surface, theme.palette.ink) : null;
       if (image) download(image, fileName(explorer, "png"));
-      else say("The picture could not be made.");
+      else say("The picture could not be created.");
     } else {
       for (const stream of streams) {
         const rows = await rowsCsv(client, stream, explorer.view, explorer.past);
@@ -197,7 +197,7 @@ function SaveMenu({ plots, say }: ToolbarProps): JSX.Element {
         class="ghost"
         aria-haspopup="menu"
         aria-expanded={open}
-        title="Save what is shown"
+        title="Save this view"
         disabled={streams.length === 0}
         onClick={() => setOpen(!open)}
       >

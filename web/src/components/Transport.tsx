@@ -44,7 +44,7 @@ export function Transport(): JSX.Element | null {
             role="radio"
             class={replay.speed === speed ? "ghost on" : "ghost"}
             aria-checked={replay.speed === speed}
-            title={speed === "max" ? "As fast as can be" : `${speed} seconds of the data in one`}
+            title={speed === "max" ? "As fast as possible" : `${speed} seconds of data per second`}
             onClick={() => replay.setSpeed(speed)}
           >
             {speed === "max" ? "max" : `${speed}×`}
@@ -82,7 +82,7 @@ function Head({ replay }: { replay: Replay }): JSX.Element | null {
       <input
         type="range"
         class="transport-seek"
-        aria-label="Where the replay is"
+        aria-label="Position of the replay"
         aria-valuetext={text}
         min={0}
         max={STEPS}

@@ -22,7 +22,7 @@ export function WatchButton(): JSX.Element {
       class={watching.isOpen ? "ghost on" : "ghost"}
       aria-label="Watches"
       aria-pressed={watching.isOpen}
-      title="What watches tell, as it happens"
+      title="Events of watches, live"
       onClick={() => watching.toggle()}
     >
       <Icon name="bell" />
@@ -72,7 +72,7 @@ function Panel(): JSX.Element {
           </p>
         )}
         {all?.length === 0 && (
-          <p class="soft">There is no watch that may be seen. CREATE WATCH makes one, on the page SQL.</p>
+          <p class="soft">There is no visible watch. Create one with CREATE WATCH on the page SQL.</p>
         )}
         {all?.map((watch) => (
           <div role="listitem" key={watch.name}>
@@ -106,14 +106,14 @@ function Matches(): JSX.Element {
   const listed = matches.slice(-LISTED_MAX).reverse();
   const told = [
     `${watching.hasMore ? "newest " : ""}${formatCount(matches.length)} matches`,
-    ...(takenBack > 0 ? [`${formatCount(takenBack)} taken back`] : []),
-    ...(missed > 0 ? [`${formatCount(missed)} events are not kept any more`] : []),
+    ...(takenBack > 0 ? [`${formatCount(takenBack)} retracted`] : []),
+    ...(missed > 0 ? [`${formatCount(missed)} events are no longer stored`] : []),
     ...(watching.isConnected ? [] : [watching.error?.message ?? "connecting …"]),
   ];
   return (
     <div class="watch-matches">
       <div class="watch-head">
-        <span role="status" aria-label="What the watch tells">
+        <span role="status" aria-label="Events of the watch">
           {told.join(", ")}
         </span>
         <span class="spring" />

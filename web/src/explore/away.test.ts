@@ -23,5 +23,5 @@ test("stretches that are not here are marked within the data, neighbours of one 
     [4n, 6n, true],
     [6n, 9n, false],
   ]);
-  expect(marks[2]?.words).toBe("south cannot be reached since 1970-01-01 00:00:00 (1 min)");
+  expect(marks[2]?.words).toBe("south has not been reachable since 1970-01-01 00:00:00 (1 min)");
 });

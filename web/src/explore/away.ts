@@ -120,7 +120,7 @@ export function marksOf(presence: Presence, within: Span, zone: Zone, now: Insta
     const to = span.to < within.to ? span.to : within.to;
     if (to <= from) continue;
     const source = sourceAt(presence, span.from);
-    const words = source?.isConnected ? `${source.edge ?? "its owner"} is asked for it` : sinceWords(source, now, zone);
+    const words = source?.isConnected ? `requested from ${source.edge ?? "its owner"}` : sinceWords(source, now, zone);
     const last = out[out.length - 1];
     if (last && last.to === from && last.words === words) out[out.length - 1] = { ...last, to };
     else out.push({ from, to, isInReach: cell === "elsewhere", words });

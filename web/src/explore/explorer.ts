@@ -250,7 +250,7 @@ export class Explorer implements Stage {
   ): Promise<Outcome<TileAnswer[]>> {
     const { past } = this;
     const outcome = await fetchTiles(this.client, channels, address, signal, fetches, past);
-    return past === this.past ? outcome : failure("ABORTED", "given up");
+    return past === this.past ? outcome : failure("ABORTED", "cancelled");
   }
 
   // ---- Views relative to now ----

@@ -43,7 +43,7 @@ export async function rowsCsv(client: Client, stream: string, span: Span, past?:
   try {
     return { ok: true, value: await opened.value.blob() };
   } catch {
-    return { ok: false, error: { code: "NETWORK", message: "the transfer broke off", status: 0 } };
+    return { ok: false, error: { code: "NETWORK", message: "the transfer was interrupted", status: 0 } };
   }
 }
 

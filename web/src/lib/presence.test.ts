@@ -67,13 +67,13 @@ describe("a map of what is here", () => {
     if (!rows || !north || !south) throw new Error("no lines");
     const words = (k: number): string => cellWords(map, rows, k, 25n * MINUTE, "utc");
     expect(words(0)).toBe("here");
-    expect(words(2)).toBe("not here: north has it and can be asked");
-    expect(words(3)).toBe("not here: south cannot be reached since 1970-01-01 00:20:00 (5 min)");
-    expect(whyWords(north, "utc")).toEqual(["all rows are wanted: what is wanted of north"]);
+    expect(words(2)).toBe("not here: north has it and is connected");
+    expect(words(3)).toBe("not here: south has not been reachable since 1970-01-01 00:20:00 (5 min)");
+    expect(whyWords(north, "utc")).toEqual(["all rows are subscribed: subscription to north"]);
     expect(whyWords(south, "utc")).toEqual([
-      "buckets from 1.07 min on are wanted: rule 2 of south",
+      "buckets from 1.07 min on are subscribed: rule 2 of south",
       "pinned: all rows from 1970-01-01 00:00:00 to 1970-01-01 00:01:00",
-      "what is here beyond that somebody asked for",
+      "other data here was fetched for earlier queries",
     ]);
     expect(lineWords(undefined)).toBe("rows");
     expect(lineWords(0)).toBe("1 s");

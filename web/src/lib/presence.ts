@@ -2,7 +2,7 @@
 import type { Presence, PresenceLine, Source } from "../api/presence";
 import { formatInstant, formatLength, type Instant, type Span, type Zone } from "./time";
 
-/** What a cell is: here, here as it was before, at an edge that can be asked, or out of reach. */
+/** What a cell is: here, here as it was before, at a connected edge, or out of reach. */
 export type Cell = "here" | "older" | "elsewhere" | "away";
 
 /** Neighbouring cells that are alike; `end` is the cell behind the last. */
@@ -55,12 +55,12 @@ export function lineWords(level: number | undefined): string {
 
 /** Since when an edge cannot be reached, as far as that is known. */
 export function sinceWords(source: Source | undefined, now: Instant, zone: Zone): string {
-  if (source?.edge === undefined) return "who has it is not known here";
-  if (source.isConnected) return `${source.edge} has it and can be asked`;
+  if (source?.edge === undefined) return "the node that has it is unknown";
+  if (source.isConnected) return `${source.edge} has it and is connected`;
   const { edge, heard } = source;
-  if (heard === undefined) return `${edge} cannot be reached; it was not heard since this node was started`;
+  if (heard === undefined) return `${edge} is not reachable; it has not connected since this node was started`;
   const ago = formatLength(Math.max(0, Number(now - heard)));
-  return `${edge} cannot be reached since ${formatInstant(heard, zone, 0)} (${ago})`;
+  return `${edge} has not been reachable since ${formatInstant(heard, zone, 0)} (${ago})`;
 }
 
 export function cellWords(presence: Presence, line: PresenceLine, index: number, now: Instant, zone: Zone): string {
@@ -69,7 +69,7 @@ export function cellWords(presence: Presence, line: PresenceLine, index: number,
     case "here":
       return "here";
     case "older":
-      return "here as it was before: a newer version is on its way";
+      return "an older version is here: the newer one is on its way";
     default:
       return `not here: ${sinceWords(source, now, zone)}`;
   }
@@ -77,16 +77,16 @@ export function cellWords(presence: Presence, line: PresenceLine, index: number,
 
 /** Why as much of a stretch is here as there is. */
 export function whyWords({ edge, want, rule, pins }: Source, zone: Zone): string[] {
-  if (edge === undefined) return ["written at this node, so all of it is here"];
-  const by = rule === undefined ? `what is wanted of ${edge}` : `rule ${rule} of ${edge}`;
+  if (edge === undefined) return ["written on this node, so everything is here"];
+  const by = rule === undefined ? `subscription to ${edge}` : `rule ${rule} of ${edge}`;
   const out: string[] = [];
-  if (want === "full") out.push(`all rows are wanted: ${by}`);
-  else if (want === "nothing") out.push(`nothing is wanted: ${by}`);
-  else if (want !== undefined) out.push(`buckets from ${lineWords(want)} on are wanted: ${by}`);
+  if (want === "full") out.push(`all rows are subscribed: ${by}`);
+  else if (want === "nothing") out.push(`nothing is subscribed: ${by}`);
+  else if (want !== undefined) out.push(`buckets from ${lineWords(want)} on are subscribed: ${by}`);
   for (const pin of pins) {
     const until = pin.until === undefined ? "" : `, until ${formatInstant(pin.until, zone, 0)}`;
     out.push(`pinned: all rows from ${formatInstant(pin.from, zone, 0)} to ${formatInstant(pin.to, zone, 0)}${until}`);
   }
-  if (want !== "full") out.push("what is here beyond that somebody asked for");
+  if (want !== "full") out.push("other data here was fetched for earlier queries");
   return out;
 }

@@ -3,7 +3,7 @@ import { causeWords, choiceWords, policyWords, tierWords } from "./words";
 
 test("policies and causes are told in words, and what is unknown as it is", () => {
   expect(policyWords("separate:0.875,retain=49168")).toBe(
-    "late ones apart, 87.5 % for those in order, the newest 49\u202f168 kept back",
+    "late ones apart, 87.5 % for those in order, the newest 49\u202f168 held back",
   );
   expect(policyWords("conventional,leaf=2048")).toBe("one buffer for all, leaves of 2\u202f048");
   expect(policyWords("some:new")).toBe("some:new");
@@ -32,7 +32,7 @@ test("a fast tier is in order, or it is told what is not", () => {
   expect(tierWords({ ...tier, fastBytes: 960 })).toBe("the log has little room");
   const worn = { ...kept, dropped: 1_200, refused: 3 };
   expect(tierWords({ ...tier, newest: worn })).toBe(
-    "1\u202f200 parts of copies not in order and made again; " +
-      "no room for more partitions: older ones are read on the large medium",
+    "1\u202f200 parts of copies damaged and rebuilt; " +
+      "no room for more partitions: older ones are read from the large device",
   );
 });

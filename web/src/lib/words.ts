@@ -4,12 +4,12 @@ import { formatCount } from "./format";
 
 const CAUSES: Readonly<Record<string, string>> = {
   flush: "stored for the first time",
-  merge: "written again with late ones",
-  touched_merge: "written again with late ones",
+  merge: "rewritten with late ones",
+  touched_merge: "rewritten with late ones",
   late_run: "stored as late ones, to be merged",
   fold: "late ones merged",
-  compaction: "put together, or divided by time",
-  delete: "written again without what was deleted",
+  compaction: "combined, or split by time",
+  delete: "rewritten without deleted rows",
 };
 
 const KINDS: Readonly<Record<string, string>> = {
@@ -43,7 +43,7 @@ export function policyWords(policy: string): string {
   } else return policy;
   for (const part of rest) {
     const [name, value = ""] = part.split("=");
-    if (name === "retain") out.push(`the newest ${formatCount(Number(value))} kept back`);
+    if (name === "retain") out.push(`the newest ${formatCount(Number(value))} held back`);
     else if (name === "leaf") out.push(`leaves of ${formatCount(Number(value))}`);
     else out.push(part);
   }
@@ -66,8 +66,8 @@ export function tierWords({ index, newest, fastBytes, fastBytesMax }: TierUse): 
   if (fastBytesMax !== undefined && (fastBytes ?? 0) - copies > fastBytesMax * 0.9) out.push("the log has little room");
   const dropped = (index?.dropped ?? 0) + (newest?.dropped ?? 0);
   if (dropped > 0)
-    out.push(`${formatCount(dropped)} ${dropped === 1 ? "part" : "parts"} of copies not in order and made again`);
-  if (newest?.refused) out.push("no room for more partitions: older ones are read on the large medium");
+    out.push(`${formatCount(dropped)} ${dropped === 1 ? "part" : "parts"} of copies damaged and rebuilt`);
+  if (newest?.refused) out.push("no room for more partitions: older ones are read from the large device");
   if (index?.refused) out.push("no room for more of the index");
   return out.length > 0 ? out.join("; ") : "in order";
 }

@@ -7,6 +7,7 @@ import {
   fetchFleet,
   type Cloud,
   type Compared,
+  type Conflicts,
   type Edge,
   type FleetNode,
   type FleetState,
@@ -18,11 +19,26 @@ import { formatInstant, formatLength, nowInstant, type Instant, type Zone } from
 
 const REFRESH_MS = 2_000;
 
+/** Why a copy lags, in words. */
+const CAUSES: Readonly<Record<string, string>> = {
+  not_connected: "not connected",
+  quiet_hours: "quiet hours",
+  day_cap: "the cap of its day is spent",
+  month_cap: "the cap of its month is spent",
+  rate: "its rate is used up for now",
+  paused: "paused here",
+  refused: "refused",
+  failed: "cannot be stored",
+  link: "on its way over the link",
+  planner: "not subscribed to",
+};
+
 /** What the states mean, in words. */
 const STATES: Readonly<Record<string, string>> = {
-  invited: "invited, has not come yet",
+  invited: "invited, not joined yet",
   offline: "not connected",
-  current: "all there",
+  quiet: "quiet, as announced",
+  current: "complete",
   catching: "on its way",
   paused: "paused",
   refused: "refused",
@@ -92,7 +108,7 @@ function Report({ fleet, zone, act }: { fleet: FleetState; zone: Zone; act: Act 
       {fleet.nodes && <Nodes nodes={fleet.nodes} />}
       {!fleet.cloud && !fleet.edges && !fleet.nodes && (
         <section class="card">
-          <h2>This node stands for itself</h2>
+          <h2>This node is standalone</h2>
           <p>
             Started with <code>--role cloud</code> it holds copies of edges and answers for them; with{" "}
             <code>--role edge</code> the cloud that it joined copies it.
@@ -159,7 +175,7 @@ function Edges({ edges, zone, act }: { edges: readonly Edge[]; zone: Zone; act: 
       ) : (
         <>
           <p class="soft">
-            {formatCount(edges.length)} edges, {formatCount(current)} of them all there; {formatBytes(here)} in all
+            {formatCount(edges.length)} edges, {formatCount(current)} of them complete; {formatBytes(here)} in all
           </p>
           <div class="scroll">
             <table class="list">
@@ -170,10 +186,11 @@ function Edges({ edges, zone, act }: { edges: readonly Edge[]; zone: Zone; act: 
                   <th>Wanted</th>
                   <th>Heard</th>
                   <th>All there</th>
+                  <th title="Time since which something that the edge has stored may be missing here">Lag</th>
                   <th class="num">Here</th>
                   <th class="num">Missing</th>
                   <th class="num">Sent today</th>
-                  <th class="num" title="Bytes written to its medium since it was started">
+                  <th class="num" title="Bytes written to its disk since it was started">
                     Written
                   </th>
                   <th>Compared</th>
@@ -202,8 +219,8 @@ function Nodes({ nodes }: { nodes: readonly FleetNode[] }): JSX.Element {
     <section class="card">
       <h2>Nodes</h2>
       <p class="soft">
-        {formatCount(live)} of {formatCount(nodes.length)} answer. What is lacking of an edge is fetched by the node
-        that holds its connection.
+        {formatCount(live)} of {formatCount(nodes.length)} answer. Missing ranges of an edge are fetched by the node
+        that it is connected to.
       </p>
       <div class="scroll">
         <table class="list">
@@ -211,11 +228,11 @@ function Nodes({ nodes }: { nodes: readonly FleetNode[] }): JSX.Element {
             <tr>
               <th>Node</th>
               <th>State</th>
-              <th class="num" title="Edges whose connection it holds, of those of which it has something">
+              <th class="num" title="Connected edges, of those of which it has data">
                 Edges connected
               </th>
               <th class="num">Streams</th>
-              <th class="num" title="Single tiles that it has beyond what is wanted">
+              <th class="num" title="Single tiles that it has beyond the subscriptions">
                 Tiles
               </th>
             </tr>
@@ -274,6 +291,26 @@ function Budget({ edge }: { edge: Edge }): JSX.Element {
   );
 }
 
+/** How far the copy is behind, why, and for how long. */
+function Lag({ lag, zone }: { lag: Edge["lag"]; zone: Zone }): JSX.Element {
+  return (
+    <>
+      {lag.seconds === undefined ? "–" : formatLength(lag.seconds * 1e9)}
+      {lag.cause !== undefined && <div class="soft">{CAUSES[lag.cause] ?? lag.cause}</div>}
+      {lag.until !== undefined && <div class="soft">until {formatInstant(lag.until, zone, 0)}</div>}
+      {lag.secondsLeft !== undefined && <div class="soft">{formatLength(lag.secondsLeft * 1e9)} left</div>}
+      {lag.liveMs !== undefined && <div class="soft">newest values after {formatLength(lag.liveMs * 1e6)}</div>}
+    </>
+  );
+}
+
+/** What an edge shares with others, in words. */
+export function conflicting(found: Conflicts): string {
+  const streams = found.streams === 1 ? "1 stream is" : `${formatCount(found.streams)} streams are`;
+  const least = found.isComplete ? "" : "at least ";
+  return `${streams} also in another database; ${least}${formatCount(found.hiddenRows)} rows are hidden: headwater edges conflicts`;
+}
+
 function Row({ edge, zone, act }: { edge: Edge; zone: Zone; act: Act }): JSX.Element {
   const isThere = edge.state === "current" || edge.state === "catching";
   return (
@@ -282,12 +319,16 @@ function Row({ edge, zone, act }: { edge: Edge; zone: Zone; act: Act }): JSX.Ele
       <td title={edge.error}>
         {STATES[edge.state] ?? edge.state}
         {edge.error !== undefined && <div class="soft">{edge.error}</div>}
+        {edge.conflicts && <div class="soft">{conflicting(edge.conflicts)}</div>}
       </td>
       <td>
         <Wanted {...edge} />
       </td>
       <td>{since(edge.heard)}</td>
       <td>{since(edge.current)}</td>
+      <td>
+        <Lag lag={edge.lag} zone={zone} />
+      </td>
       <td class="num">{size(edge.bytes)}</td>
       <td class="num">{size(edge.missing)}</td>
       <td class="num">

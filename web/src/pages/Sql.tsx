@@ -92,7 +92,7 @@ export function Sql({ say }: { say: (text: string) => void }): JSX.Element {
       setRan({ sql, ms, answer: outcome.value, error: undefined });
       if (asChart === true) {
         setChart(true);
-        if (!chartOf(outcome.value)) say("A plot needs a column of times and one of numbers, and two rows at least.");
+        if (!chartOf(outcome.value)) say("A plot needs a column of times and one of numbers, and at least two rows.");
       }
       remember(localStorage, sql);
       if (/^\s*(create|alter|drop|insert)\b/i.test(sql)) {
@@ -326,14 +326,14 @@ function History({ onChoose }: { onChoose: (sql: string) => void }): JSX.Element
         class="ghost"
         aria-haspopup="menu"
         aria-expanded={open}
-        title="Statements that ran before"
+        title="Previous statements"
         onClick={() => setOpen(!open)}
       >
         History
       </button>
       {open && (
         <div class="popover menu sql-history" role="menu">
-          {history.length === 0 && <p class="soft">Nothing has run yet.</p>}
+          {history.length === 0 && <p class="soft">No statement has run yet.</p>}
           {history.map((sql) => (
             <button
               type="button"

@@ -111,8 +111,8 @@ function Report({ use, zone }: { use: StorageUse; zone: Zone }): JSX.Element {
                   <th class="num">Size</th>
                   <th class="num">Bytes/event</th>
                   <th class="num">Partitions</th>
-                  <th title="The earliest event; not told of a table with thousands of streams">From</th>
-                  <th title="The latest event; not told of a table with thousands of streams">To</th>
+                  <th title="The earliest event; not shown for a table with thousands of streams">From</th>
+                  <th title="The latest event; not shown for a table with thousands of streams">To</th>
                 </tr>
               </thead>
               <tbody>
@@ -173,7 +173,7 @@ function Tiers({ use }: { use: TierUse }): JSX.Element {
           </>
         )}
       </dl>
-      <h3>What lies where</h3>
+      <h3>Contents</h3>
       <Bars
         rows={[
           [
@@ -197,7 +197,7 @@ function Tiers({ use }: { use: TierUse }): JSX.Element {
       />
       {kept.some(([, each]) => each) && (
         <>
-          <h3>What the fast medium has of the large one</h3>
+          <h3>Copies of the large device on the fast one</h3>
           <div class="scroll">
             <table class="list">
               <thead>
@@ -206,10 +206,10 @@ function Tiers({ use }: { use: TierUse }): JSX.Element {
                   <th class="num">Held</th>
                   <th class="num">At the most</th>
                   <th class="num">Partitions</th>
-                  <th class="num" title="Reads that it answered in place of the large medium, since the start">
+                  <th class="num" title="Reads that it answered instead of the large device, since the start">
                     Reads
                   </th>
-                  <th class="num" title="Parts that were not in order and are made again, since the start">
+                  <th class="num" title="Parts that were damaged and are rebuilt, since the start">
                     Dropped
                   </th>
                   <th class="num" title="How often there was no room for more, since the start">

@@ -95,7 +95,7 @@ def times(values: Any) -> npt.NDArray[np.int64]:
     if not array.size:
         return np.empty(0, np.int64)
     raise InvalidError(
-        f"time is an array of {array.dtype}: expected datetime64, or integers of nanoseconds since 1970 UTC"
+        f"time has type {array.dtype}: expected datetime64, or integers of nanoseconds since 1970 UTC"
     )
 
 
@@ -118,7 +118,7 @@ def _datetimes(array: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 def _no_type(name: str, what: object, hint: str = "") -> InvalidError:
     return InvalidError(
-        f"field `{name}` is of type {what}: expected floats, integers, booleans, str or bytes{hint}"
+        f"field `{name}` has type {what}: expected floats, integers, booleans, str or bytes{hint}"
     )
 
 

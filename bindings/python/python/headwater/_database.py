@@ -109,7 +109,7 @@ class Database:
 
     @property
     def read_only(self) -> bool:
-        """True when it was opened to read only."""
+        """True when it was opened read-only."""
         return self._inner.read_only
 
     @property
@@ -255,7 +255,7 @@ class Database:
             by_name = frame
         elif hasattr(frame, "__arrow_c_stream__"):
             if nan != "keep":
-                raise InvalidError("nan='absent' is for numpy and pandas: Arrow data say by nulls what is absent")
+                raise InvalidError("nan='absent' is for numpy and pandas: Arrow data marks missing values by nulls")
             columns = (time, keys, None if fields is None else list(fields))
             return _written(self._inner.write_arrow(table, fixed, frame, columns, how), on_refused)
         else:
@@ -411,7 +411,7 @@ class Database:
         """Stores what is in memory, and keeps the state of now under a name: ``scan``, ``aggregate``, ``tile``, ``last`` and
         ``streams`` read it with ``snapshot=name``, also after the database was closed and opened again.
 
-        It lasts until :meth:`drop_snapshot`, or until it ends by itself: when it is older than the setting ``snapshot_age_max``,
+        It lasts until :meth:`drop_snapshot`, or until it is dropped automatically: when it is older than the setting ``snapshot_age_max``,
         when what snapshots keep is more than ``snapshot_bytes_max``, or when the disk is full. What is deleted later is not in it
         either; what goes because of its age stays in it.
 
@@ -544,12 +544,12 @@ def open(
     :param read_only: read a database that may have another owner.
     :param create: ``False`` refuses to make a new database.
     :param memory_budget: bytes for events not yet in segments, for caches and for flushes; 64 MiB, at least 1 MiB.
-    :param durability: what an acknowledged write has survived. ``"synced"``: it is on the medium, and survives a power cut; the
+    :param durability: what an acknowledged write has survived. ``"synced"``: it is on disk, and survives a power failure; the
         default. ``"written"``: the operating system has it, and it survives the end of the process. A span: as ``"written"``, and
         synced at least this often.
     :param shards: of a new database: streams are spread over so many, each with its own worker; the cores, at most 4.
     :param busy_timeout: the longest wait for memory before a write raises :class:`BusyError`; 5 s.
-    :param max_future: refuse events later than the clock by more than this; never by default.
+    :param max_future: refuse events further in the future than this; never by default.
     :param late_policy: what is done about late events, as in docs/late-data.md; ``"adaptive"``.
     :param late_merge_interval: late events are merged after this time at the latest; 10 min, ``None`` = they wait.
     :param batch_bytes_max: most bytes of a batch, which is stored whole or not at all; 16 MiB.

@@ -84,7 +84,7 @@ class LockedError(Error):
 
 
 class ReadOnlyError(Error):
-    """The database was opened to read only."""
+    """The database was opened read-only."""
 
     code = "read_only"
 
@@ -108,7 +108,7 @@ class GoneError(Error, LookupError):
 
 
 class InternalError(Error):
-    """A defect of Headwater itself."""
+    """An internal error of Headwater."""
 
     code = "internal"
 

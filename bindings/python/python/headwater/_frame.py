@@ -141,7 +141,7 @@ def _without_mask(
             array[absent] = np.nan
         elif kind in ("i64", "u64", "bool"):
             raise InvalidError(
-                f"`{name}` is absent in {int(absent.sum())} rows, and {kind} has no value for that: use masked=None or True"
+                f"`{name}` is absent in {int(absent.sum())} rows, and {kind} has no missing value: use masked=None or True"
             )
     return array
 

@@ -32,7 +32,7 @@ _FRACTION = re.compile(r"(.*\d{2}:\d{2}:\d{2})[.,](\d+)(.*)", re.DOTALL)
 
 def _bounded(what: str, ns: int) -> int:
     if not MIN <= ns <= MAX:
-        raise InvalidError(f"{what} lies outside of the years 1677 to 2262, which is all that nanoseconds in 64 bits can tell")
+        raise InvalidError(f"{what} lies outside of the years 1677 to 2262, the range of nanoseconds in 64 bits")
     return ns
 
 

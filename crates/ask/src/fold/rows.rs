@@ -3,7 +3,7 @@
 //! Invariant: all values of a row are from the same row: among several rows of one instant, which
 //! only some tables keep, from the first at the beginning and from the last at the end.
 
-use crate::error::found;
+use crate::error::ok_if_found;
 use headwater::{
     ClosedRange, ErrorKind, LastValue, ScanSpec, Snapshot, StreamHandle, Timestamp, Value,
 };
@@ -57,7 +57,7 @@ impl<'a> Rows<'a> {
             true => self.stream.last_row_in(self.snapshot, self.range),
             false => self.stream.first_row_in(self.snapshot, self.range),
         };
-        let end = found(end)?.flatten();
+        let end = ok_if_found(end)?.flatten();
         *known = Some(end);
         Ok(end)
     }
@@ -89,7 +89,7 @@ impl<'a> Rows<'a> {
         }
         // The newest value is available without reading a leaf.
         let end = self.stream.last_in(self.snapshot, field, range);
-        Ok(found(end)?.flatten().map(|(_, value)| value))
+        Ok(ok_if_found(end)?.flatten().map(|(_, value)| value))
     }
 
     /// The newest values of all fields, after some fields were looked up one by one.
@@ -99,7 +99,7 @@ impl<'a> Rows<'a> {
                 *fields += 1;
                 return Ok(None);
             }
-            self.newest = match found(self.stream.last(self.snapshot)) {
+            self.newest = match ok_if_found(self.stream.last(self.snapshot)) {
                 Ok(newest) => Newest::Together(newest.unwrap_or_default()),
                 Err(error) if error.kind() == ErrorKind::Elsewhere => Newest::Elsewhere,
                 Err(error) => return Err(error),
@@ -122,7 +122,7 @@ impl<'a> Rows<'a> {
             fields: Some(vec![field.to_owned()]),
             ..ScanSpec::default()
         };
-        let Some(scan) = found(self.stream.scan(self.snapshot, &spec))? else {
+        let Some(scan) = ok_if_found(self.stream.scan(self.snapshot, &spec))? else {
             return Ok(None);
         };
         let mut value = None;

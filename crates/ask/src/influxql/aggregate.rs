@@ -35,7 +35,7 @@ impl Evaluator<'_> {
         let (plan, windows) = (grouping.plan, grouping.windows);
         if plan.chooses_rows && plan.calls.len() > 1 {
             let series = self.samples(grouping, members)?;
-            return self.put_together(grouping, series, &|time| time);
+            return self.assemble(grouping, series, &|time| time);
         }
         if plan.chooses_rows {
             let mut rows = self.points(grouping, members)?;
@@ -64,7 +64,7 @@ impl Evaluator<'_> {
             series.push(self.series(call, grouping, &reads, grid)?);
         }
         let own_times = |place: i64| windows.start(place);
-        let mut rows = self.put_together(grouping, series, &own_times)?;
+        let mut rows = self.assemble(grouping, series, &own_times)?;
         if !windows.is_divided() && !grouping.condition.has_start {
             // Without a beginning the time is 1970.
             rows.iter_mut().for_each(|row| row.time = 0);
@@ -83,7 +83,7 @@ impl Evaluator<'_> {
             let range = grouping.reaching(call.reach()).range;
             series.push(self.row_series(call, grouping, range, members)?);
         }
-        self.put_together(grouping, series, &|time| time)
+        self.assemble(grouping, series, &|time| time)
     }
 
     fn row_series(
@@ -106,7 +106,7 @@ impl Evaluator<'_> {
                 let wanted = RowRequest {
                     range,
                     descending,
-                    keep: None,
+                    limit: None,
                 };
                 let rows = self.raw(&alone, members, wanted)?;
                 let value = |mut cells: Vec<Cell>| match cells.pop() {
@@ -130,7 +130,7 @@ impl Evaluator<'_> {
         let mut points = match call.function() {
             None => return Ok(Vec::new()),
             Some((function, _)) => {
-                let given = reads.given(grouping, call);
+                let given = reads.interval_results(grouping, call);
                 let values = given.into_iter().map(|(n, _, v)| (n, v));
                 // The results of these functions are not filled.
                 let is_list = matches!(function, Function::Distinct | Function::Integral(_));
@@ -172,7 +172,7 @@ impl Evaluator<'_> {
             false => 0,
         };
         let mut rows = Vec::new();
-        for (_, time, value) in reads.given(grouping, call) {
+        for (_, time, value) in reads.interval_results(grouping, call) {
             let time = match (time, call.function(), &value) {
                 (Some(time), ..) => Some(time),
                 (None, Some((Function::Min | Function::Max, field)), Some(value)) => {
@@ -244,7 +244,7 @@ impl Evaluator<'_> {
     }
 
     /// Rows of the calls' values: one for each slot where a call has a value, or that is filled.
-    fn put_together(
+    fn assemble(
         &self,
         grouping: &Grouping<'_>,
         series: Vec<Points>,

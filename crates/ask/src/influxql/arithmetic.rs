@@ -27,7 +27,7 @@ pub(super) fn literal(literal: &Literal) -> Option<Value> {
 }
 
 /// Whether a comparison of two present values is true.
-pub(super) fn holds(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
+pub(super) fn is_true(operator: Operator, a: ValueRef<'_>, b: ValueRef<'_>) -> bool {
     let ordering = compare(a, b);
     match operator {
         Operator::Equal => ordering == Some(Ordering::Equal),
@@ -85,7 +85,7 @@ pub(super) fn check_bits(
     }
     let name = |t: Option<FieldType>| t.map_or("a value", type_name);
     Err(invalid(format!(
-        "type error: {expression}: {} takes two integers or two booleans, found {} and {}; a float is made an integer by a cast, such as \"v\"::integer",
+        "type error: {expression}: {} takes two integers or two booleans, found {} and {}; a float becomes an integer by a cast, such as \"v\"::integer",
         operator.text(),
         name(a),
         name(b),
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn comparisons_do_not_mix_texts_and_numbers() {
-        let check = |operator, a: Value, b: Value| holds(operator, a.as_ref(), b.as_ref());
+        let check = |operator, a: Value, b: Value| is_true(operator, a.as_ref(), b.as_ref());
         let text = |text: &str| Value::String(text.to_owned());
         assert!(check(Operator::Less, Value::I64(1), Value::F64(1.5)));
         assert!(check(

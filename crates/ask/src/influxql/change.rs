@@ -10,7 +10,7 @@ use super::condition::{Compiler, Condition};
 use super::predicate::Predicate;
 use super::{Answer, Evaluator, invalid};
 use crate::databases::Names;
-use crate::error::{Error, Kind, found};
+use crate::error::{Error, QueryErrorKind, ok_if_found};
 use headwater::{ClosedRange, Database, StreamName};
 use headwater_wire::influxql::{MeasurementName, Policy, Removal, Source};
 
@@ -46,7 +46,7 @@ impl Evaluator<'_> {
         let condition = Condition::new(removal.condition.as_ref(), self.now, None)?;
         if condition.has_start || condition.has_end || condition.has_times_in_rest {
             return Err(invalid(
-                "DROP SERIES doesn't support time in WHERE clause: DELETE takes rows away",
+                "DROP SERIES doesn't support time in WHERE clause: use DELETE to remove rows",
             ));
         }
         self.remove(&removal.sources, &condition, Fate::Dropped)
@@ -58,7 +58,7 @@ impl Evaluator<'_> {
         let db = self.database_to_change()?;
         let table = Names::table(&space, name);
         if self.access.all() || self.access.manages(&table) {
-            found(db.drop_table(&table))?;
+            ok_if_found(db.drop_table(&table))?;
             return Ok(Answer::default());
         }
         let source = Source {
@@ -76,8 +76,8 @@ impl Evaluator<'_> {
         let Some(databases) = self.databases.filter(|_| self.names.is_apart()) else {
             self.space(Some(name))?;
             return Err(Error::new(
-                Kind::Unsupported,
-                "the one database of this server is not dropped by a request: DROP MEASUREMENT takes away what is stored",
+                QueryErrorKind::Unsupported,
+                "the only database of this server cannot be dropped: use DROP MEASUREMENT to remove its data",
             ));
         };
         if self.names.is_new(name) {
@@ -96,7 +96,7 @@ impl Evaluator<'_> {
                 doomed.push(table);
             } else if self.access.reads_some_of(&table) {
                 return Err(Error::new(
-                    Kind::Access,
+                    QueryErrorKind::Access,
                     format!("this token may not drop table `{table}`"),
                 ));
             } else {
@@ -105,16 +105,19 @@ impl Evaluator<'_> {
         }
         if !may_all
             && doomed.is_empty()
-            && !self.access.writes_some_behind(&Names::table(&space, ""))
+            && !self
+                .access
+                .writes_some_with_prefix(&Names::table(&space, ""))
         {
             return Err(Error::new(
-                Kind::Access,
-                "no rule of this token allows to take a database away",
+                QueryErrorKind::Access,
+                "this token may not drop this database: none of its rules allows it; use a token with \
+                 such a rule (`headwater token create`)",
             ));
         }
         for table in doomed {
             self.budget.check()?;
-            found(db.drop_table(&table))?;
+            ok_if_found(db.drop_table(&table))?;
         }
         if is_whole {
             databases.change(&mut |names| {
@@ -130,7 +133,7 @@ impl Evaluator<'_> {
         let name = &policy.name;
         Answer {
             warning: Some(format!(
-                "retention policy \"{name}\" means nothing here: how long data are kept is set for each table, with ALTER TABLE … SET (retention = …) in SQL or `headwater table`"
+                "retention policy \"{name}\" is not supported: the retention of each table is set with ALTER TABLE … SET (retention = …) in SQL or `headwater table`"
             )),
             ..Answer::default()
         }
@@ -139,8 +142,8 @@ impl Evaluator<'_> {
     fn database_to_change(&self) -> Result<&Database, Error> {
         self.changes.ok_or_else(|| {
             Error::new(
-                Kind::Unsupported,
-                "this door only reads: ask a server, or use `headwater delete` and `headwater table`",
+                QueryErrorKind::Unsupported,
+                "this front end is read-only: send the statement to a server, or use `headwater delete` and `headwater table`",
             )
         })
     }
@@ -164,8 +167,8 @@ impl Evaluator<'_> {
                 self.budget.check()?;
                 // A series that is already dropped needs no action.
                 match fate {
-                    Fate::Cleared(range) => found(db.delete_streams(&table, some, range))?,
-                    Fate::Dropped => found(db.drop_named_streams(&table, some))?,
+                    Fate::Cleared(range) => ok_if_found(db.delete_streams(&table, some, range))?,
+                    Fate::Dropped => ok_if_found(db.drop_named_streams(&table, some))?,
                 };
             }
         }
@@ -176,7 +179,7 @@ impl Evaluator<'_> {
     fn doomed(&self, table: &str, condition: &Condition) -> Result<Vec<StreamName>, Error> {
         let fields = self.access.typed_fields(self.snapshot, table)?;
         let mut compiler = Compiler {
-            known: &fields.unwrap_or_default(),
+            table_fields: &fields.unwrap_or_default(),
             read: Vec::new(),
         };
         let predicate = compiler.all(&condition.rest)?;
@@ -192,7 +195,7 @@ impl Evaluator<'_> {
             let page = self
                 .snapshot
                 .streams_after(table, last.as_ref(), NAMES_AT_ONCE);
-            let page = found(page)?.unwrap_or_default();
+            let page = ok_if_found(page)?.unwrap_or_default();
             last = page.last().cloned();
             let is_last = page.len() < NAMES_AT_ONCE;
             for stream in page {
@@ -205,7 +208,7 @@ impl Evaluator<'_> {
                     out.push(stream);
                 } else if self.access.reads(table, stream.tags()) {
                     return Err(Error::new(
-                        Kind::Access,
+                        QueryErrorKind::Access,
                         format!("this token may not delete from `{stream}`"),
                     ));
                 }

@@ -91,7 +91,7 @@ impl Columns {
                 }
             },
             Expression::Binary { .. } if has_wildcard(&field.expression) => Err(invalid(format!(
-                "unsupported expression with wildcard: {}; a wildcard stands alone or as the first argument of a function, and what is computed of columns names each",
+                "unsupported expression with wildcard: {}; a wildcard is allowed alone or as the first argument of a function; an expression must name its columns",
                 field.expression
             ))),
             _ => Ok(vec![one()]),
@@ -151,7 +151,8 @@ impl Columns {
             call @ Expression::Call { .. } => self.in_call(call, keys)?,
             _ => None,
         };
-        let takes_any = name == "sample" || Function::named(name).is_some_and(Function::takes_any);
+        let takes_any =
+            name == "sample" || Function::named(name).is_some_and(Function::accepts_any_type);
         Ok(inner.map(|fields| {
             fields
                 .into_iter()
@@ -187,7 +188,7 @@ impl Columns {
             Expression::Call { name, arguments } => {
                 let of = arguments.first().and_then(|of| self.type_of(of))?;
                 let function = Function::named(name);
-                function.map_or(Some(of), |f| f.gives(of).or(Some(FieldType::F64)))
+                function.map_or(Some(of), |f| f.result_type(of).or(Some(FieldType::F64)))
             }
             Expression::Binary {
                 operator,

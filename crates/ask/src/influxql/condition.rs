@@ -36,7 +36,11 @@ pub(super) fn compile_regex(pattern: &str) -> Result<Regex, Error> {
     RegexBuilder::new(pattern)
         .size_limit(REGEX_BYTES_MAX)
         .build()
-        .map_err(|error| invalid(format!("the regular expression /{pattern}/: {error}")))
+        .map_err(|error| {
+            invalid(format!(
+                "the regular expression /{pattern}/ is invalid: {error}"
+            ))
+        })
 }
 
 /// A time zone by its name.
@@ -244,7 +248,7 @@ fn resolved(
             Ok((Span::of_any(&spans), Expression::Any(parts)))
         }
         other => Err(invalid(format!(
-            "{other}: time can only be compared with a literal or now(), such as time > now() - 1h, and not be computed with"
+            "{other}: time can only be compared with a literal or now(), such as time > now() - 1h, and not used in arithmetic"
         ))),
     }
 }
@@ -272,7 +276,7 @@ fn instant(value: &Expression, now: Timestamp, zone: Option<&TimeZone>) -> Resul
             })
         }
         other => Err(invalid(format!(
-            "time is compared with {other}: expected an integer of nanoseconds, a number with a unit, a text such as '2015-08-18T00:00:00Z', or now(), and sums of them"
+            "time is compared with {other}: expected an integer of nanoseconds, a number with a unit, a text such as '2015-08-18T00:00:00Z', now(), or a sum or difference of these"
         ))),
     }
 }
@@ -310,7 +314,7 @@ fn instant_of_text(text: &str, zone: Option<&TimeZone>) -> Result<i128, Error> {
 /// Compiles predicates for the streams of one table.
 pub(super) struct Compiler<'a> {
     /// The fields of the table.
-    pub(super) known: &'a [(String, FieldType)],
+    pub(super) table_fields: &'a [(String, FieldType)],
     /// Fields to read, in the order of their columns.
     pub(super) read: Vec<ReadField>,
 }
@@ -318,7 +322,7 @@ pub(super) struct Compiler<'a> {
 impl Compiler<'_> {
     /// The column of a field among the fields to read, cast if requested.
     pub(super) fn column(&mut self, name: &str, cast: Option<Cast>) -> Option<usize> {
-        let (name, stored) = self.known.iter().find(|(n, _)| n == name)?;
+        let (name, stored) = self.table_fields.iter().find(|(n, _)| n == name)?;
         let field = ReadField::new(name, *stored, cast);
         if let Some(at) = self.read.iter().position(|read| *read == field) {
             return Some(at);

@@ -18,7 +18,7 @@ pub(super) struct Document<'a, 'o> {
     out: &'a mut Out<'o>,
     form: Form,
     /// Bytes that were written and not sent yet.
-    held: Vec<u8>,
+    unsent: Vec<u8>,
     /// Offset of the statement in the buffer; `None` after a part of it was sent.
     statement: Option<usize>,
     number: usize,
@@ -28,7 +28,7 @@ pub(super) struct Document<'a, 'o> {
     /// True if rows of the last series were written.
     has_rows: bool,
     /// True if a piece was sent.
-    pub(super) has_begun: bool,
+    pub(super) has_sent: bool,
 }
 
 impl<'a, 'o> Document<'a, 'o> {
@@ -36,75 +36,75 @@ impl<'a, 'o> Document<'a, 'o> {
         Document {
             out,
             form,
-            held: b"{\"results\":[".to_vec(),
+            unsent: b"{\"results\":[".to_vec(),
             statement: None,
             number: 0,
             zone: None,
             series: 0,
             has_rows: false,
-            has_begun: false,
+            has_sent: false,
         }
     }
 
     /// Starts a statement, by its number.
     pub(super) fn begin(&mut self, number: usize) {
         if number > 0 {
-            self.held.push(b',');
+            self.unsent.push(b',');
         }
-        self.statement = Some(self.held.len());
+        self.statement = Some(self.unsent.len());
         (self.number, self.series, self.has_rows) = (number, 0, false);
         self.zone = None;
-        begin(&mut self.held, number);
+        begin(&mut self.unsent, number);
     }
 
     /// Ends a statement.
     pub(super) fn finish(&mut self, answer: &std::result::Result<Answer, Error>) -> Result<()> {
         if let (Err(_), Some(start)) = (answer, self.statement) {
             // No byte of it was sent.
-            self.held.truncate(start);
+            self.unsent.truncate(start);
             self.series = 0;
-            begin(&mut self.held, self.number);
+            begin(&mut self.unsent, self.number);
         }
         self.end_series();
         if self.series > 0 {
-            self.held.push(b']');
+            self.unsent.push(b']');
         }
         match answer {
-            Err(error) => push_error(&mut self.held, error),
+            Err(error) => push_error(&mut self.unsent, error),
             Ok(answer) => {
                 if self.series == 0 && answer.series.is_some() {
-                    self.held.extend_from_slice(b",\"series\":[]");
+                    self.unsent.extend_from_slice(b",\"series\":[]");
                 }
-                messages(&mut self.held, answer);
+                messages(&mut self.unsent, answer);
             }
         }
-        self.held.push(b'}');
+        self.unsent.push(b'}');
         self.hand_out(PIECE_BYTES)
     }
 
     /// Ends the document.
     pub(super) fn end(mut self) -> Result<()> {
-        self.held.extend_from_slice(b"]}\n");
+        self.unsent.extend_from_slice(b"]}\n");
         self.hand_out(0)
     }
 
     fn end_series(&mut self) {
         if self.series > 0 {
             if self.has_rows {
-                self.held.push(b']');
+                self.unsent.push(b']');
             }
-            self.held.push(b'}');
+            self.unsent.push(b'}');
         }
         self.has_rows = false;
     }
 
     fn hand_out(&mut self, from: usize) -> Result<()> {
-        if self.held.len() < from.max(1) {
+        if self.unsent.len() < from.max(1) {
             return Ok(());
         }
         self.statement = None;
-        self.has_begun = true;
-        (self.out)(std::mem::take(&mut self.held))
+        self.has_sent = true;
+        (self.out)(std::mem::take(&mut self.unsent))
     }
 }
 
@@ -117,8 +117,8 @@ impl Taker for Document<'_, '_> {
             } else {
                 b","
             };
-            self.held.extend_from_slice(before);
-            push_head(&mut self.held, &series);
+            self.unsent.extend_from_slice(before);
+            push_head(&mut self.unsent, &series);
             self.series += 1;
         }
         let width = series.columns.len().max(1);
@@ -128,10 +128,10 @@ impl Taker for Document<'_, '_> {
             } else {
                 b",\"values\":["
             };
-            self.held.extend_from_slice(before);
+            self.unsent.extend_from_slice(before);
             self.has_rows = true;
             push_rows(
-                &mut self.held,
+                &mut self.unsent,
                 rows,
                 width,
                 self.form.epoch,

@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Maximum number of measurements that are reported one by one.
-const TOLD_MAX: usize = 100;
+const LISTED_MAX: usize = 100;
 
 /// Counts the series, rows and values of an answer.
 #[derive(Default)]
@@ -105,28 +105,28 @@ impl Evaluator<'_> {
         let depth = depth + 1;
         lines.push(
             depth,
-            format!("range: {}", range_told(&resolved.condition.range)),
+            format!("range: {}", range_text(&resolved.condition.range)),
         );
         if let Some(every) = resolved.own.every {
             let width = jiff::SignedDuration::from_nanos(every.width_ns);
             lines.push(depth, format!("intervals: of {width:#} each"));
         }
         if resolved.condition.range.is_empty() {
-            lines.push(depth, "nothing is read: no instant lies in the range");
+            lines.push(depth, "nothing is read: the range is empty");
             return Ok(());
         }
         let names = self.names_of(select)?;
         let united = self.united(select, &names)?;
         let names = names_in(names, scope, resolved.own.descending);
         if names.is_empty() {
-            lines.push(depth, "nothing is read: there is no such measurement");
+            lines.push(depth, "nothing is read: the measurement does not exist");
         }
-        let more = names.len().saturating_sub(TOLD_MAX);
+        let more = names.len().saturating_sub(LISTED_MAX);
         let known: BTreeSet<String> = match stored(select) {
             sources if sources.is_empty() => BTreeSet::new(),
             sources => self.measurement_names(sources)?.into_iter().collect(),
         };
-        for name in names.into_iter().take(TOLD_MAX) {
+        for name in names.into_iter().take(LISTED_MAX) {
             if known.contains(&name) {
                 self.measured(
                     select,
@@ -141,10 +141,7 @@ impl Evaluator<'_> {
             lines.push(depth, format!("and {more} more measurements"));
         }
         for query in queries(select) {
-            lines.push(
-                depth,
-                "rows of the question within, held or read as it is asked for:",
-            );
+            lines.push(depth, "rows of the subquery, in memory or read on demand:");
             self.explained(query, Some(&resolved.own), depth + 1, lines)?;
         }
         Ok(())
@@ -168,7 +165,7 @@ impl Evaluator<'_> {
         let keys = GroupKeys::new(&resolved.dimensions, &columns.tag_keys)?;
         let Some(plan) = plan(select, &measurement, columns, &keys, resolved.own.every)? else {
             let told = format!(
-                "measurement {:?}: none of the fields is there",
+                "measurement {:?}: none of the fields exists",
                 measurement.name
             );
             lines.push(depth, told);
@@ -194,7 +191,7 @@ impl Evaluator<'_> {
         let fields = Vec::from_iter(fields).join(", ");
         lines.push(depth + 1, format!("fields: {fields}"));
         if let Some(extent) = extent(&measurement, &range) {
-            lines.push(depth + 1, format!("events: {}", range_told(&extent)));
+            lines.push(depth + 1, format!("events: {}", range_text(&extent)));
         }
         for line in reads(&plan, &measurement.members, resolved.windows.is_divided()) {
             lines.push(depth + 1, line);
@@ -223,7 +220,7 @@ fn reads(plan: &Plan, members: &[Member], is_divided: bool) -> Vec<String> {
     let of_rows = |call: &Call| call.function().is_none();
     if plan.chooses_rows || plan.calls.iter().all(of_rows) {
         return vec![
-            "reads: every row of the range, of which some are chosen or compared".to_owned(),
+            "reads: every row of the range, of which some are selected or compared".to_owned(),
         ];
     }
     let stored = members.iter().filter(|m| m.is_as_stored()).count();
@@ -244,7 +241,7 @@ fn reads(plan: &Plan, members: &[Member], is_divided: bool) -> Vec<String> {
 fn of_call(plan: &Plan, call: &Call, is_known: bool, is_divided: bool) -> Option<String> {
     let (function, place) = call.function()?;
     let field = plan.read.get(place)?;
-    let is_cast = field.is_cast() || plan.reads_text(place) && !function.takes_any();
+    let is_cast = field.is_cast() || plan.reads_text(place) && !function.accepts_any_type();
     let told = match function.need() {
         Need::Values => "every row, since it needs each value",
         _ if is_cast => "every row, since values are read as another type",
@@ -258,7 +255,7 @@ fn of_call(plan: &Plan, call: &Call, is_known: bool, is_divided: bool) -> Option
     Some(format!("{}({}): {told}", function.name(), field.name))
 }
 
-fn range_told(range: &ClosedRange) -> String {
+fn range_text(range: &ClosedRange) -> String {
     if range.is_empty() {
         return "empty".to_owned();
     }

@@ -107,7 +107,7 @@ impl Function {
     }
 
     /// Whether it accepts values of any type, not only numbers.
-    pub(super) fn takes_any(self) -> bool {
+    pub(super) fn accepts_any_type(self) -> bool {
         matches!(
             self,
             Function::Count
@@ -129,11 +129,11 @@ impl Function {
                 | Function::First
                 | Function::Last
                 | Function::Percentile(_)
-        ) || self.gives_rows()
+        ) || self.returns_rows()
     }
 
     /// Whether it returns several of the rows, each with its own time.
-    pub(super) fn gives_rows(self) -> bool {
+    pub(super) fn returns_rows(self) -> bool {
         matches!(
             self,
             Function::Top(_) | Function::Bottom(_) | Function::Sample(_)
@@ -141,7 +141,7 @@ impl Function {
     }
 
     /// The result type for a field; `None` if it depends on values.
-    pub(super) fn gives(self, field: FieldType) -> Option<FieldType> {
+    pub(super) fn result_type(self, field: FieldType) -> Option<FieldType> {
         match self {
             Function::Count | Function::CountDistinct => Some(FieldType::I64),
             Function::Mean | Function::Stddev | Function::Median | Function::Integral(_) => {
@@ -149,7 +149,7 @@ impl Function {
             }
             // A result out of the range of its type has another type.
             Function::Sum | Function::Spread => (field == FieldType::F64).then_some(FieldType::F64),
-            _ if field == FieldType::String && !self.takes_any() => Some(FieldType::F64),
+            _ if field == FieldType::String && !self.accepts_any_type() => Some(FieldType::F64),
             _ => Some(field),
         }
     }

@@ -10,9 +10,9 @@ use super::sources::all_sources;
 use super::taker::Taker;
 use super::{Answer, Cell, Evaluator, Series, invalid};
 use crate::databases::{Names, Space, not_found};
-use crate::error::{Error, Kind};
+use crate::error::{Error, QueryErrorKind};
 use headwater::{Batch, Database, StreamName, Timestamp, Value};
-use headwater_wire::influxql::{Select, Target};
+use headwater_wire::influxql::{IntoTarget, Select};
 use std::collections::HashSet;
 
 /// Number of values per batch of the writer.
@@ -55,53 +55,57 @@ impl PointWriter for Database {
 }
 
 /// Purpose of a pass over the points.
-enum Doing<'a> {
+enum Pass<'a> {
     /// Collects the names of the series.
-    Asking(HashSet<StreamName>),
+    CollectNames(HashSet<StreamName>),
     /// Writes the points.
-    Writing(&'a dyn PointWriter),
+    Write(&'a dyn PointWriter),
 }
 
 struct Points<'a> {
-    asker: &'a Evaluator<'a>,
+    evaluator: &'a Evaluator<'a>,
     space: Space,
     /// The measurement, if it differs from the measurement of the rows.
     measurement: Option<&'a str>,
-    doing: Doing<'a>,
+    pass: Pass<'a>,
     batch: Batch,
-    held: usize,
+    batch_bytes: usize,
     written: u64,
 }
 
 impl Evaluator<'_> {
     /// Writes the rows of a statement, and answers their number.
-    pub(super) fn select_into(&self, select: &Select, target: &Target) -> Result<Answer, Error> {
+    pub(super) fn select_into(
+        &self,
+        select: &Select,
+        target: &IntoTarget,
+    ) -> Result<Answer, Error> {
         self.must_read()?;
         self.check_sources(&all_sources(select))?;
         let writer = self.writer.ok_or_else(|| {
             Error::new(
-                Kind::Unsupported,
-                "this door only reads: ask a server to carry out SELECT INTO",
+                QueryErrorKind::Unsupported,
+                "this front end is read-only: send SELECT INTO to a server",
             )
         })?;
         writer.is_open()?;
         let space = self.space_to_write(target)?;
-        let points = |doing| Points {
-            asker: self,
+        let points = |pass| Points {
+            evaluator: self,
             space: space.clone(),
             measurement: target.name.as_deref(),
-            doing,
+            pass,
             batch: Batch::new(),
-            held: 0,
+            batch_bytes: 0,
             written: 0,
         };
         if !self.access.all() {
-            let mut asking = points(Doing::Asking(HashSet::new()));
-            let before = self.budget.bytes_kept();
+            let mut asking = points(Pass::CollectNames(HashSet::new()));
+            let before = self.budget.bytes_in_use();
             self.select(select, None, &mut asking)?;
             self.budget.keep_only(before, 0)?;
         }
-        let mut writing = points(Doing::Writing(writer));
+        let mut writing = points(Pass::Write(writer));
         let done = self.select(select, None, &mut writing);
         let done = done.and_then(|()| writing.flush());
         match done {
@@ -120,13 +124,15 @@ impl Evaluator<'_> {
 
     /// The database of a target. A client that may neither read nor write in it gets the same error
     /// as for one that does not exist.
-    fn space_to_write(&self, target: &Target) -> Result<Space, Error> {
+    fn space_to_write(&self, target: &IntoTarget) -> Result<Space, Error> {
         let own = target.database.as_deref().filter(|name| !name.is_empty());
         let space = self.names.space(own.or(self.database))?;
         match &space {
             Space::Other(name)
-                if !self.knows(name)
-                    && !self.access.writes_some_behind(&Names::table(&space, "")) =>
+                if !self.may_see_database(name)
+                    && !self
+                        .access
+                        .writes_some_with_prefix(&Names::table(&space, "")) =>
             {
                 Err(not_found(name, ""))
             }
@@ -155,28 +161,31 @@ impl Points<'_> {
         let measurement = self.measurement.unwrap_or(measurement);
         let table = Names::table(&self.space, measurement);
         // A name with a dot may be a measurement of another database.
-        if self.asker.names.measurement(&self.space, &table) != Some(measurement) {
+        if self.evaluator.names.measurement(&self.space, &table) != Some(measurement) {
             return Err(invalid(format!(
-                "{measurement:?} cannot be a measurement here, since it begins with the name of a database: write \"database\"..\"measurement\""
+                "{measurement:?} is not allowed as a measurement, since it begins with the name of a database: write \"database\"..\"measurement\""
             )));
         }
         Ok(table)
     }
 
     fn may_write(&mut self, stream: &StreamName) -> Result<(), Error> {
-        let Doing::Asking(known) = &mut self.doing else {
+        let Pass::CollectNames(known) = &mut self.pass else {
             return Ok(());
         };
         if known.contains(stream) {
             return Ok(());
         }
-        if !self.asker.access.writes(stream.table(), stream.tags()) {
+        if !self.evaluator.access.writes(stream.table(), stream.tags()) {
             return Err(Error::new(
-                Kind::Access,
-                format!("no rule of this token allows to write {stream}; nothing was written"),
+                QueryErrorKind::Access,
+                format!(
+                    "this token may not write {stream}: none of its rules allows it, and nothing was \
+                     written; use a token with such a rule (`headwater token create`)"
+                ),
             ));
         }
-        self.asker.budget.take_values(stream.tags().len() + 1)?;
+        self.evaluator.budget.take_values(stream.tags().len() + 1)?;
         known.insert(stream.clone());
         Ok(())
     }
@@ -189,11 +198,11 @@ impl Points<'_> {
         values: Vec<(&str, Value)>,
     ) -> Result<(), Error> {
         self.may_write(stream)?;
-        if matches!(self.doing, Doing::Asking(_)) {
+        if matches!(self.pass, Pass::CollectNames(_)) {
             return Ok(());
         }
         let count = values.len();
-        let mixed = |e: headwater::MixedTypes| Error::new(Kind::Invalid, e.to_string());
+        let mixed = |e: headwater::MixedTypes| Error::new(QueryErrorKind::Invalid, e.to_string());
         let added = self
             .batch
             .stream(stream)
@@ -206,27 +215,30 @@ impl Points<'_> {
                 .row(time.as_nanos(), values)
                 .map_err(mixed)?;
         }
-        self.held += count;
-        match self.held >= BATCH_VALUES {
+        self.batch_bytes += count;
+        match self.batch_bytes >= BATCH_VALUES {
             true => self.flush(),
             false => Ok(()),
         }
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        let Doing::Writing(writer) = self.doing else {
+        let Pass::Write(writer) = self.pass else {
             return Ok(());
         };
         let batch = std::mem::take(&mut self.batch);
-        self.held = 0;
+        self.batch_bytes = 0;
         if batch.is_empty() {
             return Ok(());
         }
-        self.asker.budget.check()?;
+        self.evaluator.budget.check()?;
         let stored = writer.write(batch)?;
         self.written += stored.rows;
         match stored.refused {
-            Some(why) => Err(Error::new(Kind::Invalid, format!("partial write: {why}"))),
+            Some(why) => Err(Error::new(
+                QueryErrorKind::Invalid,
+                format!("partial write: {why}"),
+            )),
             None => Ok(()),
         }
     }
@@ -242,7 +254,7 @@ impl Taker for Points<'_> {
         let mut seen = HashSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(name.as_str())) {
             return Err(invalid(format!(
-                "two columns are called {twice:?}, and would be one field: give them names of their own with AS"
+                "two columns are named {twice:?} and would become one field: give them different names with AS"
             )));
         }
         for row in series.cells.chunks(series.columns.len().max(1)) {

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// Receives a chunk and the numbers of its rows that satisfy the condition; returns false to end
 /// the read.
-pub(super) type Each<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error> + 'a;
+pub(super) type ChunkVisitor<'a> = dyn FnMut(&ScanChunk, &[u32]) -> Result<bool, Error> + 'a;
 
 /// Rows of a subquery that are passed on one by one.
 pub(super) trait HandsOn: std::fmt::Debug {
@@ -28,7 +28,7 @@ pub(super) trait HandsOn: std::fmt::Debug {
         asker: &Evaluator<'_>,
         member: &Member,
         wanted: (&[ReadField], ClosedRange),
-        each: &mut Each<'_>,
+        each: &mut ChunkVisitor<'_>,
     ) -> Result<(), Error>;
 }
 
@@ -80,13 +80,13 @@ impl Member {
         !matches!(self.rows, Rows::Stored)
     }
 
-    pub(super) fn takes_all_rows(&self) -> bool {
+    pub(super) fn matches_all_rows(&self) -> bool {
         matches!(self.rest, Predicate::Constant(true))
     }
 
     /// Whether the engine has the aggregates of the requested rows.
     pub(super) fn is_as_stored(&self) -> bool {
-        self.takes_all_rows() && !self.is_answered()
+        self.matches_all_rows() && !self.is_answered()
     }
 }
 
@@ -150,6 +150,8 @@ impl Evaluator<'_> {
         &self,
         sources: impl IntoIterator<Item = &'s Source>,
     ) -> Result<Vec<String>, Error> {
+        // A copy that cannot be read may have more of them: `partial=allow` leaves it out.
+        self.snapshot.require_whole()?;
         self.names_among(streams::tables(self.snapshot, self.access), sources)
     }
 
@@ -205,7 +207,7 @@ impl Evaluator<'_> {
             }
         }
         let mut compiler = Compiler {
-            known: &fields,
+            table_fields: &fields,
             read: Vec::new(),
         };
         let predicate = compiler.all(&condition.rest)?;

@@ -51,7 +51,7 @@ use self::columns::Columns;
 use crate::access::Access;
 use crate::budget::{Budget, VALUE_BYTES};
 use crate::databases::{Databases, Names, Space, not_found};
-use crate::error::{Error, Kind};
+use crate::error::{Error, QueryErrorKind};
 use headwater::{Database, Snapshot, Timestamp, Value};
 use headwater_wire::influxql::{CreateDatabase, Parameters, Select, Source, Statement, parse};
 use jiff::tz::TimeZone;
@@ -145,13 +145,13 @@ pub struct Evaluator<'a> {
     /// Receives the points that statements write; `None` if they may not write.
     writer: Option<&'a dyn PointWriter>,
     /// The columns of wildcards, by the addresses of the queries of one statement.
-    columns: Known,
+    columns: WildcardColumns,
     /// Seed of random choices.
     seed: Option<u64>,
 }
 
 /// The columns of wildcards, by the addresses of queries in memory.
-type Known = Rc<RefCell<HashMap<usize, Rc<Columns>>>>;
+type WildcardColumns = Rc<RefCell<HashMap<usize, Rc<Columns>>>>;
 
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     Error::query(message)
@@ -178,7 +178,7 @@ impl<'a> Evaluator<'a> {
             changes: None,
             is_read_only: false,
             writer: None,
-            columns: Known::default(),
+            columns: WildcardColumns::default(),
             seed: None,
         }
     }
@@ -223,9 +223,9 @@ impl Evaluator<'_> {
     /// Parses a text of statements and runs them, as [`Evaluator::answers`].
     ///
     /// # Errors
-    /// [`Kind::Query`] for a malformed text, [`Kind::Limit`] for one that is too long, and as
-    /// [`Evaluator::answers`].
-    pub fn ask(&self, text: &str) -> Result<Vec<Result<Answer, Error>>, Error> {
+    /// [`QueryErrorKind::Query`] for a malformed text, [`QueryErrorKind::Limit`] for one that is
+    /// too long, and as [`Evaluator::answers`].
+    pub fn evaluate(&self, text: &str) -> Result<Vec<Result<Answer, Error>>, Error> {
         if text.len() > TEXT_BYTES_MAX {
             return Err(text_too_long());
         }
@@ -238,7 +238,7 @@ impl Evaluator<'_> {
     /// InfluxDB. `database` is the parameter of the request.
     ///
     /// # Errors
-    /// When the statement is not the cause: [`Kind::is_of_server`].
+    /// When the statement is not the cause: [`QueryErrorKind::is_of_server`].
     pub fn answers(
         &self,
         statements: &[Statement],
@@ -274,7 +274,7 @@ impl Evaluator<'_> {
             snapshot,
             database,
             names: self.databases.map(|d| d.names()).unwrap_or_default(),
-            columns: Known::default(),
+            columns: WildcardColumns::default(),
             ..self.clone()
         }
     }
@@ -384,17 +384,21 @@ impl Evaluator<'_> {
     fn create(&self, create: &CreateDatabase) -> Result<Answer, Error> {
         let name = &create.name;
         if let Some(databases) = self.databases.filter(|_| self.names.is_new(name)) {
-            if !self.access.writes_some_behind(&self.names.beginning(name)) {
+            if !self
+                .access
+                .writes_some_with_prefix(&self.names.beginning(name))
+            {
                 return Err(Error::new(
-                    Kind::Access,
-                    "no rule of this token allows to write into a database of this name",
+                    QueryErrorKind::Access,
+                    "this token may not write into a database of this name: none of its rules allows \
+                     it; use a token with such a rule (`headwater token create`)",
                 ));
             }
             databases.change(&mut |names| names.add(name))?;
         }
         let warning = if create.duration_ns.is_some_and(|ns| ns > 0) {
             Some(format!(
-                "the duration of \"{name}\" is not taken over: how long data are kept is set for each table"
+                "the duration of \"{name}\" is ignored: retention is set for each table"
             ))
         } else {
             let said = || deprecated(&format!("CREATE DATABASE {name}"));
@@ -407,12 +411,13 @@ impl Evaluator<'_> {
     }
 
     fn must_read(&self) -> Result<(), Error> {
-        if self.access.asks() {
+        if self.access.may_query() {
             return Ok(());
         }
         Err(Error::new(
-            Kind::Access,
-            "no rule of this token allows to read anything",
+            QueryErrorKind::Access,
+            "this token may not read anything: none of its rules allows it; use a token with such a \
+             rule (`headwater token create`)",
         ))
     }
 
@@ -421,13 +426,13 @@ impl Evaluator<'_> {
     fn space(&self, asked: Option<&str>) -> Result<Space, Error> {
         let space = self.names.space(asked)?;
         match &space {
-            Space::Other(name) if !self.knows(name) => Err(not_found(name, "")),
+            Space::Other(name) if !self.may_see_database(name) => Err(not_found(name, "")),
             _ => Ok(space),
         }
     }
 
     /// True when the client may know of a database other than the main one.
-    fn knows(&self, name: &str) -> bool {
+    fn may_see_database(&self, name: &str) -> bool {
         if self.access.all() {
             return true;
         }

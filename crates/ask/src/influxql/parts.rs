@@ -40,10 +40,10 @@ impl Evaluator<'_> {
             number: 0,
             zone: None,
             sheet: as_csv.then(Sheet::default),
-            held: Vec::new(),
+            unsent: Vec::new(),
             waiting: None,
             wrote: false,
-            has_begun: false,
+            has_output: false,
         };
         let mut fresh: Option<Snapshot> = None;
         for (number, statement) in statements.iter().enumerate() {
@@ -53,7 +53,7 @@ impl Evaluator<'_> {
             let answer = asker.answer_into(statement, &mut writer);
             let failed = answer.is_err();
             match answer {
-                Err(error) if error.kind().is_of_server() && !writer.has_begun => {
+                Err(error) if error.kind().is_of_server() && !writer.has_output => {
                     return Err(error);
                 }
                 answer => writer.finish(&answer)?,
@@ -84,7 +84,7 @@ impl Evaluator<'_> {
             let answer = asker.answer_into(statement, &mut document);
             let failed = answer.is_err();
             match answer {
-                Err(error) if error.kind().is_of_server() && !document.has_begun => {
+                Err(error) if error.kind().is_of_server() && !document.has_sent => {
                     return Err(error);
                 }
                 answer => document.finish(&answer)?,
@@ -155,19 +155,19 @@ struct Writer<'a> {
     /// The state of a CSV text; `None` for JSON.
     sheet: Option<Sheet>,
     /// CSV that was not sent yet.
-    held: Vec<u8>,
+    unsent: Vec<u8>,
     /// The series that is not written yet, since it is unknown whether more of it follows.
     waiting: Option<Series>,
     /// True if a part of the statement was written.
     wrote: bool,
     /// True if anything was written.
-    has_begun: bool,
+    has_output: bool,
 }
 
 impl Writer<'_> {
     fn write(&mut self, bytes: Vec<u8>) -> Result<()> {
         self.wrote = true;
-        self.has_begun = true;
+        self.has_output = true;
         (self.out)(bytes)
     }
 
@@ -199,10 +199,10 @@ impl Writer<'_> {
     }
 
     fn hand_out(&mut self, from: usize) -> Result<()> {
-        match self.held.len() < from.max(1) {
+        match self.unsent.len() < from.max(1) {
             true => Ok(()),
             false => {
-                let held = std::mem::take(&mut self.held);
+                let held = std::mem::take(&mut self.unsent);
                 self.write(held)
             }
         }
@@ -216,7 +216,7 @@ impl Writer<'_> {
         }
         let mut bytes = Vec::new();
         match (&mut self.sheet, answer) {
-            (Some(sheet), Err(error)) => sheet.error(&mut self.held, error),
+            (Some(sheet), Err(error)) => sheet.error(&mut self.unsent, error),
             (Some(_), Ok(_)) => {}
             (None, answer) => {
                 if self.wrote && answer.as_ref().is_ok_and(|a| a.warning.is_none()) {
@@ -237,7 +237,7 @@ impl Writer<'_> {
 impl Taker for Writer<'_> {
     fn take(&mut self, mut series: Series, goes_on: bool) -> Result<()> {
         if let Some(sheet) = &mut self.sheet {
-            sheet.series(&mut self.held, &series, self.form, self.zone.as_ref());
+            sheet.series(&mut self.unsent, &series, self.form, self.zone.as_ref());
             // Parts of a chunked answer are sent at once.
             let from = if self.form.chunk_rows.is_some() {
                 1

@@ -6,10 +6,10 @@
 
 use super::Evaluator;
 use super::field::ReadField;
-use super::measurements::{Each, HandsOn, Member};
+use super::measurements::{ChunkVisitor, HandsOn, Member};
 use super::plan::{Node, Plan};
 use super::raw;
-use super::rows::{let_through, place};
+use super::rows::{let_through, row_index};
 use crate::error::Error;
 use headwater::{ClosedRange, Column, FieldType, ScanChunk};
 use std::rc::Rc;
@@ -34,7 +34,7 @@ pub(super) fn type_of(plan: &Plan, node: &Node) -> Option<FieldType> {
         }
         Node::Math(_, inner) => type_of(plan, inner).filter(|t| *t == FieldType::F64),
         Node::Pair(..) => Some(FieldType::F64),
-        Node::Nothing | Node::Call(_) => None,
+        Node::Absent | Node::Call(_) => None,
     }
 }
 
@@ -61,7 +61,9 @@ impl PassedRows {
                 None => Column::absent(field.field_type(), rows.len()),
             }
         };
-        let times = rows.iter().filter_map(|row| chunk.times.get(place(*row)));
+        let times = rows
+            .iter()
+            .filter_map(|row| chunk.times.get(row_index(*row)));
         ScanChunk {
             columns: read.iter().map(column).collect(),
             times: times.copied().collect(),
@@ -77,7 +79,7 @@ impl PassedRows {
     ) -> Column {
         let mut out = Column::with_capacity(field_type, rows.len());
         for row in rows {
-            let of = |column: usize| chunk.columns.get(column)?.get(place(*row));
+            let of = |column: usize| chunk.columns.get(column)?.get(row_index(*row));
             let value = raw::value(node, &self.stored, &of);
             if !value.is_some_and(|value| out.push(value.as_ref())) {
                 out.push_absent(1);
@@ -88,10 +90,10 @@ impl PassedRows {
 
     /// Whether a row of the subquery exists.
     fn is_row(&self, chunk: &ScanChunk, row: u32) -> bool {
-        let of = |column: usize| chunk.columns.get(column)?.get(place(row));
+        let of = |column: usize| chunk.columns.get(column)?.get(row_index(row));
         self.plan.nodes.iter().any(|node| match node {
             Node::Field(place) => of(*place).is_some(),
-            Node::Tag(_) | Node::Value(_) | Node::Nothing => false,
+            Node::Tag(_) | Node::Value(_) | Node::Absent => false,
             node => raw::value(node, &self.stored, &of).is_some(),
         })
     }
@@ -103,7 +105,7 @@ impl HandsOn for PassedRows {
         asker: &Evaluator<'_>,
         member: &Member,
         (read, range): (&[ReadField], ClosedRange),
-        each: &mut Each<'_>,
+        each: &mut ChunkVisitor<'_>,
     ) -> Result<(), Error> {
         let range = range.intersect(&self.range);
         let tag = |key: &str, rows: usize| member.tag_column(key, rows);

@@ -27,7 +27,7 @@ const SECOND: i64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub(super) enum Node {
     /// A field that does not exist.
-    Nothing,
+    Absent,
     Value(Value),
     /// An index in the list of fields to read.
     Field(usize),
@@ -196,7 +196,7 @@ pub(super) fn plan(
     let mut planner = Planner {
         measurement,
         compiler: Compiler {
-            known: &measurement.fields,
+            table_fields: &measurement.fields,
             read: measurement.read.clone(),
         },
         calls: Vec::new(),
@@ -246,7 +246,7 @@ pub(super) fn plan(
         return Ok(None);
     }
     check(&calls, has_plain, every, &columns)?;
-    let gives_rows = |call: &Call| call.function().is_some_and(|(f, _)| f.gives_rows());
+    let gives_rows = |call: &Call| call.function().is_some_and(|(f, _)| f.returns_rows());
     let (called, nodes): (Vec<_>, Vec<_>) = columns
         .into_iter()
         .map(|(alias, name, node)| ((alias, name), node))
@@ -344,7 +344,7 @@ impl Planner<'_> {
                         Ok(Node::Tag(name.clone()))
                     }
                     // A tag cannot be cast.
-                    (Some(_), None) => Ok(Node::Nothing),
+                    (Some(_), None) => Ok(Node::Absent),
                     (_, Some(column)) => {
                         self.has_field = true;
                         Ok(Node::Field(column))
@@ -376,7 +376,7 @@ impl Planner<'_> {
                     return Ok(Node::Pair(pair, Box::new(a), Box::new(b)));
                 }
                 let Some(call) = self.call(name, arguments)? else {
-                    return Ok(Node::Nothing);
+                    return Ok(Node::Absent);
                 };
                 let at = self.calls.iter().position(|c| *c == call);
                 Ok(Node::Call(at.unwrap_or_else(|| {
@@ -400,13 +400,13 @@ impl Planner<'_> {
             Node::Call(place) => {
                 let (function, field) = self.calls.get(*place).and_then(Call::function)?;
                 let field = self.compiler.read.get(field).map(ReadField::field_type)?;
-                function.gives(field)
+                function.result_type(field)
             }
             Node::Operation(operator, left, right) => {
                 type_of_operation(*operator, self.type_of(left), self.type_of(right))
             }
             Node::Pair(..) => Some(FieldType::F64),
-            Node::Nothing | Node::Math(..) => None,
+            Node::Absent | Node::Math(..) => None,
         }
     }
 

@@ -37,7 +37,7 @@ type Sample = Vec<(i64, Option<Value>)>;
 struct Candidates {
     candidates: Vec<Candidate>,
     /// Number of rows that were read.
-    seen: u64,
+    rows_read: u64,
 }
 
 impl Evaluator<'_> {
@@ -80,7 +80,7 @@ impl Evaluator<'_> {
         let Some((function, field)) = plan.calls.first().and_then(Call::function) else {
             return Ok(Vec::new());
         };
-        let as_numbers = plan.reads_text(field) && !function.takes_any();
+        let as_numbers = plan.reads_text(field) && !function.accepts_any_type();
         let mut random = Random::new(self.seed);
         let mut found: BTreeMap<i64, Candidates> = BTreeMap::new();
         for member in members {
@@ -107,11 +107,11 @@ impl Evaluator<'_> {
             .into_iter()
             .map(|(n, held)| (n, choose(function, held.candidates)));
         let found: BTreeMap<i64, Vec<Candidate>> = found.collect();
-        if windows.is_divided() && !function.gives_rows() && grouping.fill != Fill::None {
+        if windows.is_divided() && !function.returns_rows() && grouping.fill != Fill::None {
             return self.with_filled(grouping, found);
         }
         let rows = found.into_iter().flat_map(|(number, chosen)| {
-            let begins = windows.is_divided() && !function.gives_rows();
+            let begins = windows.is_divided() && !function.returns_rows();
             chosen.into_iter().map(move |candidate| Computed {
                 time: match begins {
                     true => windows.start(number),
@@ -132,8 +132,8 @@ impl Evaluator<'_> {
         of: &dyn Fn(&Node) -> Option<Value>,
         (held, random): (&mut Candidates, &mut Random),
     ) -> Result<(), Error> {
-        held.seen += 1;
-        let (seen, held) = (held.seen, &mut held.candidates);
+        held.rows_read += 1;
+        let (seen, held) = (held.rows_read, &mut held.candidates);
         let key: Vec<Option<Value>> = plan.by.iter().map(of).collect();
         let slot = match function {
             Function::Sample(most) => drawn(most, held.len(), seen, random),
@@ -327,7 +327,7 @@ pub(super) fn value(
 ) -> Option<Value> {
     let of = |node: &Node| value(node, call, plain);
     match node {
-        Node::Nothing => None,
+        Node::Absent => None,
         Node::Field(_) | Node::Tag(_) => plain(node),
         Node::Value(value) => Some(value.clone()),
         Node::Call(index) => call(*index),

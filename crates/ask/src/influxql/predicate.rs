@@ -4,7 +4,7 @@
 //! concerns fields only; a missing tag is an empty text; every comparison with a missing field is
 //! false.
 
-use super::arithmetic::{holds, operate};
+use super::arithmetic::{is_true, operate};
 use super::field::ReadField;
 use headwater::{
     ClosedRange, Comparison, FieldType, Filter, StreamName, Timestamp, Value, ValueRef,
@@ -97,7 +97,7 @@ impl Predicate {
             if reads_fields {
                 predicate
             } else {
-                Predicate::Constant(predicate.holds(&|_| None))
+                Predicate::Constant(predicate.is_satisfied_by(&|_| None))
             }
         };
         match self {
@@ -119,13 +119,13 @@ impl Predicate {
     }
 
     /// Whether a row satisfies it; tags must be evaluated before.
-    pub(super) fn holds<'a>(&'a self, row: Row<'a>) -> bool {
+    pub(super) fn is_satisfied_by<'a>(&'a self, row: Row<'a>) -> bool {
         match self {
             Predicate::Constant(value) => *value,
-            Predicate::All(parts) => parts.iter().all(|p| p.holds(row)),
-            Predicate::Any(parts) => parts.iter().any(|p| p.holds(row)),
+            Predicate::All(parts) => parts.iter().all(|p| p.is_satisfied_by(row)),
+            Predicate::Any(parts) => parts.iter().any(|p| p.is_satisfied_by(row)),
             Predicate::Compare(operator, left, right) => match (left.on(row), right.on(row)) {
-                (Some(left), Some(right)) => holds(*operator, left.get(), right.get()),
+                (Some(left), Some(right)) => is_true(*operator, left.get(), right.get()),
                 _ => false,
             },
             Predicate::During(range) => match row(TIME) {

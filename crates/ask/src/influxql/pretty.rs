@@ -10,7 +10,7 @@ pub struct Pretty {
     in_text: bool,
     escaped: bool,
     /// True if the last byte opened a list or an object, which may still be empty.
-    opened: bool,
+    just_opened: bool,
 }
 
 impl Pretty {
@@ -40,8 +40,8 @@ impl Pretty {
             return;
         }
         let closes = matches!(byte, b'}' | b']');
-        if self.opened {
-            self.opened = false;
+        if self.just_opened {
+            self.just_opened = false;
             if closes {
                 out.push(byte);
                 return;
@@ -52,7 +52,7 @@ impl Pretty {
         match byte {
             b'{' | b'[' => {
                 out.push(byte);
-                self.opened = true;
+                self.just_opened = true;
             }
             b'}' | b']' => {
                 self.depth = self.depth.saturating_sub(1);

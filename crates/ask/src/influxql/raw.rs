@@ -10,7 +10,7 @@ use super::measurements::Member;
 use super::plan::{Node, Plan};
 use super::{Cell, Evaluator, cells_bytes};
 use crate::budget::VALUE_BYTES;
-use crate::error::{Error, Kind};
+use crate::error::{Error, QueryErrorKind};
 use crate::windows::narrow;
 use headwater::{ClosedRange, ScanChunk, Timestamp, Value, ValueRef};
 use std::cmp::Ordering;
@@ -38,13 +38,13 @@ pub(super) struct RowRequest {
     pub(super) range: ClosedRange,
     pub(super) descending: bool,
     /// Maximum number of useful rows.
-    pub(super) keep: Option<usize>,
+    pub(super) limit: Option<usize>,
 }
 
 struct Collector<'a> {
-    asker: &'a Evaluator<'a>,
+    evaluator: &'a Evaluator<'a>,
     plan: &'a Plan,
-    wanted: RowRequest,
+    request: RowRequest,
     /// Columns that may be texts, by name.
     texts: Vec<usize>,
     rows: Vec<Row>,
@@ -56,27 +56,27 @@ impl Evaluator<'_> {
         &self,
         plan: &Plan,
         members: &[&Member],
-        wanted: RowRequest,
+        request: RowRequest,
     ) -> Result<Vec<Row>, Error> {
         let mut collector = Collector {
-            asker: self,
+            evaluator: self,
             plan,
-            wanted,
+            request,
             texts: plan.texts(),
             rows: Vec::new(),
         };
         for (index, member) in members.iter().enumerate() {
-            if wanted.descending && wanted.keep.is_some() {
+            if request.descending && request.limit.is_some() {
                 collector.newest(index, member)?;
             } else {
-                collector.take(index, member, collector.wanted.range)?;
+                collector.take(index, member, collector.request.range)?;
             }
-            let keep = wanted.keep.unwrap_or(usize::MAX);
+            let keep = request.limit.unwrap_or(usize::MAX);
             if collector.rows.len() > keep.saturating_mul(2) {
                 collector.prune(keep);
             }
         }
-        collector.prune(wanted.keep.unwrap_or(usize::MAX));
+        collector.prune(request.limit.unwrap_or(usize::MAX));
         Ok(collector.rows)
     }
 }
@@ -105,9 +105,9 @@ impl Evaluator<'_> {
         };
         let mut step = width(&left);
         while !left.is_empty() {
-            let (stretch, rest) = cut(left, step, wanted.descending);
+            let (stretch, rest) = split_first(left, step, wanted.descending);
             assert!(!stretch.is_empty(), "a stretch holds an instant");
-            let before = self.budget.bytes_kept();
+            let before = self.budget.bytes_in_use();
             let is_one_instant = width(&stretch) == 1;
             if !is_one_instant {
                 self.budget.cap(STRETCH_BYTES);
@@ -115,12 +115,12 @@ impl Evaluator<'_> {
             let part = RowRequest {
                 range: stretch,
                 descending: wanted.descending,
-                keep: None,
+                limit: None,
             };
             let rows = self.raw(plan, members, part);
             self.budget.uncap();
             let rows = match rows {
-                Err(error) if error.kind() == Kind::Limit && !is_one_instant => {
+                Err(error) if error.kind() == QueryErrorKind::Limit && !is_one_instant => {
                     self.budget.keep_only(before, 0)?;
                     step = (width(&stretch) / 4).max(1);
                     continue;
@@ -149,7 +149,7 @@ fn row_bytes(cells: &[Cell]) -> usize {
 }
 
 /// The first part of a range in the order of the answer, of `width` ns, and the rest of it.
-fn cut(range: ClosedRange, width: i128, descending: bool) -> (ClosedRange, ClosedRange) {
+fn split_first(range: ClosedRange, width: i128, descending: bool) -> (ClosedRange, ClosedRange) {
     let (first, last) = (range.first.as_nanos(), range.last.as_nanos());
     if width > i128::from(last) - i128::from(first) {
         return (range, ClosedRange::EMPTY);
@@ -182,15 +182,15 @@ impl Collector<'_> {
     /// Reads a member's rows of a range; with a limit and in ascending order only the useful rows.
     /// Returns their number.
     fn take(&mut self, index: usize, member: &Member, range: ClosedRange) -> Result<usize, Error> {
-        let limit = match self.wanted.descending {
+        let limit = match self.request.descending {
             true => usize::MAX,
-            false => self.wanted.keep.unwrap_or(usize::MAX),
+            false => self.request.limit.unwrap_or(usize::MAX),
         };
         let before = self.rows.len();
         if limit == 0 {
             return Ok(0);
         }
-        let (asker, plan) = (self.asker, self.plan);
+        let (asker, plan) = (self.evaluator, self.plan);
         let rows = &mut self.rows;
         asker.each_chunk(member, &plan.read, range, &[], &mut |chunk, chosen| {
             for row in chosen {
@@ -220,8 +220,8 @@ impl Collector<'_> {
     /// Reads a member's newest rows: from the end backwards, each range twice as long as the
     /// previous one.
     fn newest(&mut self, index: usize, member: &Member) -> Result<(), Error> {
-        let keep = self.wanted.keep.unwrap_or(usize::MAX);
-        let mut range = self.wanted.range.intersect(&member.extent);
+        let keep = self.request.limit.unwrap_or(usize::MAX);
+        let mut range = self.request.range.intersect(&member.extent);
         let length = i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos());
         let mut step = (length / 4_096).max(1_000_000_000);
         let mut taken = 0;
@@ -238,7 +238,7 @@ impl Collector<'_> {
 
     /// Sorts the rows, removes rows above the limit, and narrows the range of further reads.
     fn prune(&mut self, keep: usize) {
-        let (texts, descending) = (&self.texts, self.wanted.descending);
+        let (texts, descending) = (&self.texts, self.request.descending);
         self.rows.sort_by(|a, b| {
             let by_text = |a: &Row, b: &Row| {
                 let cells = texts.iter().map(|at| (a.cells.get(*at), b.cells.get(*at)));
@@ -259,14 +259,14 @@ impl Collector<'_> {
             .drain(keep..)
             .map(|row| row_bytes(&row.cells))
             .sum();
-        self.asker.budget.give_bytes(lost);
+        self.evaluator.budget.give_bytes(lost);
         if let Some(last) = self.rows.last() {
             let at = Timestamp::from_nanos(last.time);
-            let useful = match self.wanted.descending {
+            let useful = match self.request.descending {
                 true => ClosedRange::new(at, Timestamp::MAX),
                 false => ClosedRange::new(Timestamp::MIN, at),
             };
-            self.wanted.range = self.wanted.range.intersect(&useful);
+            self.request.range = self.request.range.intersect(&useful);
         }
     }
 }
@@ -297,7 +297,7 @@ pub(super) fn value<'a>(
     field: &dyn Fn(usize) -> Option<ValueRef<'a>>,
 ) -> Option<Value> {
     match node {
-        Node::Nothing | Node::Call(_) => None,
+        Node::Absent | Node::Call(_) => None,
         Node::Value(value) => Some(value.clone()),
         Node::Field(column) => field(*column).map(|v| v.to_owned()),
         Node::Tag(key) => member.tag(key).map(|tag| Value::String(tag.to_owned())),

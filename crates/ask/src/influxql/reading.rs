@@ -61,7 +61,7 @@ pub(super) struct Reads(BTreeMap<Source, Read>);
 
 /// A function's result for an interval: the interval's number, a time if the value has one, and the
 /// value, if any.
-pub(super) type Given = (i64, Option<i64>, Option<Value>);
+pub(super) type IntervalResult = (i64, Option<i64>, Option<Value>);
 
 impl Evaluator<'_> {
     /// Reads the data that the functions need, of all members.
@@ -134,7 +134,7 @@ impl Evaluator<'_> {
             }
             if buckets_by_rows {
                 fold.fold_rows(&times, &column, windows, &mut pieces);
-                self.budget.has_room_for(pieces.len() * BUCKET_VALUES)?;
+                self.budget.check_fits(pieces.len() * BUCKET_VALUES)?;
             }
             if needs_values {
                 for (row, time) in times.iter().enumerate() {
@@ -169,7 +169,11 @@ impl Reads {
     }
 
     /// The results of a call's function for each non-empty interval.
-    pub(super) fn given(&self, grouping: &Grouping<'_>, call: &Call) -> Vec<Given> {
+    pub(super) fn interval_results(
+        &self,
+        grouping: &Grouping<'_>,
+        call: &Call,
+    ) -> Vec<IntervalResult> {
         let plan = grouping.plan;
         let Some((function, field)) = call.function() else {
             return Vec::new();
@@ -208,7 +212,7 @@ impl Reads {
     }
 }
 
-fn integral(windows: &Windows, read: &Read, unit_ns: i64) -> Vec<Given> {
+fn integral(windows: &Windows, read: &Read, unit_ns: i64) -> Vec<IntervalResult> {
     let interval = |at: i64| {
         let number = windows.number(at);
         if !windows.is_divided() {
@@ -226,7 +230,7 @@ fn integral(windows: &Windows, read: &Read, unit_ns: i64) -> Vec<Given> {
 fn source(plan: &Plan, function: Function, field: usize, reach: u32) -> Source {
     Source {
         field,
-        as_numbers: plan.reads_text(field) && !function.takes_any(),
+        as_numbers: plan.reads_text(field) && !function.accepts_any_type(),
         reach,
     }
 }

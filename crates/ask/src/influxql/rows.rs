@@ -2,9 +2,9 @@
 
 use super::Evaluator;
 use super::field::ReadField;
-use super::measurements::{Each, Member, Rows};
+use super::measurements::{ChunkVisitor, Member, Rows};
 use super::predicate::TIME;
-use crate::error::{Error, found};
+use crate::error::{Error, ok_if_found};
 use headwater::{ClosedRange, Column, FieldType, Filter, ScanChunk, ScanSpec, ValueRef};
 
 impl Evaluator<'_> {
@@ -17,7 +17,7 @@ impl Evaluator<'_> {
         read: &[ReadField],
         range: ClosedRange,
         filters: &[Filter],
-        each: &mut Each<'_>,
+        each: &mut ChunkVisitor<'_>,
     ) -> Result<(), Error> {
         self.budget.check()?;
         let mut rows: Vec<u32> = Vec::new();
@@ -57,7 +57,7 @@ impl Evaluator<'_> {
             filters: all_filters,
             any_of: Vec::new(),
         };
-        let Some(scan) = found(self.snapshot.scan(&member.stream, &spec))? else {
+        let Some(scan) = ok_if_found(self.snapshot.scan(&member.stream, &spec))? else {
             return Ok(());
         };
         for chunk in scan {
@@ -83,22 +83,22 @@ impl Evaluator<'_> {
 pub(super) fn let_through(member: &Member, chunk: &ScanChunk, rows: &mut Vec<u32>) {
     let count = u32::try_from(chunk.times.len()).unwrap_or(u32::MAX);
     rows.clear();
-    if member.takes_all_rows() {
+    if member.matches_all_rows() {
         rows.extend(0..count);
     } else {
         rows.extend((0..count).filter(|row| {
-            let at = place(*row);
+            let at = row_index(*row);
             let value = |column: usize| match column {
                 TIME => chunk.times.get(at).copied().map(ValueRef::I64),
                 column => chunk.columns.get(column)?.get(at),
             };
-            member.rest.holds(&value)
+            member.rest.is_satisfied_by(&value)
         }));
     }
 }
 
 /// The number of a row as an index in its columns.
-pub(super) fn place(row: u32) -> usize {
+pub(super) fn row_index(row: u32) -> usize {
     usize::try_from(row).unwrap_or(usize::MAX)
 }
 
@@ -110,6 +110,8 @@ pub(super) fn chosen(chunk: &ScanChunk, rows: &[u32], column: usize) -> (Vec<i64
     if rows.len() == chunk.times.len() {
         return (chunk.times.clone(), column.clone());
     }
-    let times = rows.iter().filter_map(|row| chunk.times.get(place(*row)));
+    let times = rows
+        .iter()
+        .filter_map(|row| chunk.times.get(row_index(*row)));
     (times.copied().collect(), column.gather(rows))
 }

@@ -39,7 +39,7 @@ impl Limits {
         })
     }
 
-    fn keep(self) -> Option<usize> {
+    fn row_limit(self) -> Option<usize> {
         (self.limit < usize::MAX).then(|| self.offset.saturating_add(self.limit))
     }
 }
@@ -47,18 +47,18 @@ impl Limits {
 /// Number of series that were skipped and taken.
 struct Counted {
     passed: usize,
-    taken: usize,
+    selected: usize,
     limits: Limits,
 }
 
 impl Counted {
     /// Counts one more series with rows, whichever of these are selected; returns whether it is
     /// selected.
-    fn takes_another(&mut self) -> bool {
+    fn select_next(&mut self) -> bool {
         self.passed += 1;
         let is_wanted = self.passed > self.limits.offset;
         if is_wanted {
-            self.taken += 1;
+            self.selected += 1;
         }
         is_wanted
     }
@@ -99,7 +99,7 @@ impl Evaluator<'_> {
         let rows = Limits::new(select.offset, select.limit, "LIMIT or OFFSET")?;
         let mut counted = Counted {
             passed: 0,
-            taken: 0,
+            selected: 0,
             limits: Limits::new(select.soffset, select.slimit, "SLIMIT or SOFFSET")?,
         };
         if resolved.condition.range.is_empty() {
@@ -108,14 +108,14 @@ impl Evaluator<'_> {
         let all = self.names_of(select)?;
         let united = self.united(select, &all)?;
         for name in names_in(all, scope, resolved.own.descending) {
-            let before = self.budget.bytes_kept();
+            let before = self.budget.bytes_in_use();
             let Some(measurement) =
                 self.source(select, &name, &resolved.condition, &resolved.own)?
             else {
                 continue;
             };
             // Memory in use while the measurement is processed.
-            let held = self.budget.bytes_kept().saturating_sub(before);
+            let held = self.budget.bytes_in_use().saturating_sub(before);
             let own_columns = Columns::of(&measurement);
             let columns = united.as_deref().unwrap_or(&own_columns);
             let keys = GroupKeys::new(&resolved.dimensions, &columns.tag_keys)?;
@@ -131,7 +131,7 @@ impl Evaluator<'_> {
                     limits: rows,
                 };
                 self.group(&grouping, &members, &head, &mut counted, taker)?;
-                if counted.taken >= counted.limits.limit {
+                if counted.selected >= counted.limits.limit {
                     return Ok(());
                 }
             }
@@ -245,22 +245,22 @@ impl Evaluator<'_> {
         taker: &mut dyn Taker,
     ) -> Result<(), Error> {
         let (plan, limits) = (grouping.plan, head.limits);
-        let before = self.budget.bytes_kept();
+        let before = self.budget.bytes_in_use();
         let hands_on = taker.hands_on();
         let mut wanted = RowRequest {
             range: grouping.condition.range,
             descending: grouping.descending,
-            keep: limits.keep(),
+            limit: limits.row_limit(),
         };
-        if hands_on && plan.calls.is_empty() && limits.keep().is_none_or(|k| k > FEW_ROWS) {
-            wanted.keep = None;
+        if hands_on && plan.calls.is_empty() && limits.row_limit().is_none_or(|k| k > FEW_ROWS) {
+            wanted.limit = None;
             let (mut offset, mut left) = (limits.offset, limits.limit);
             let (mut is_counted, mut goes_on) = (false, false);
             return self.in_stretches(plan, members, wanted, &mut |rows| {
                 // A series that has rows counts, whichever of them are selected.
                 if !is_counted && !rows.is_empty() {
                     is_counted = true;
-                    if !counted.takes_another() {
+                    if !counted.select_next() {
                         return Ok(false);
                     }
                 }
@@ -289,7 +289,7 @@ impl Evaluator<'_> {
             (has_rows, flat(plan, rows, limits))
         };
         // The inputs of the computation are released.
-        let is_told = has_rows && counted.takes_another() && !cells.is_empty();
+        let is_told = has_rows && counted.select_next() && !cells.is_empty();
         let is_kept = is_told && !hands_on;
         self.budget
             .keep_only(before, if is_kept { cells_bytes(&cells) } else { 0 })?;

@@ -9,7 +9,7 @@ use super::measurements::{Measurement, Member, count};
 use super::{Cell, Evaluator, POLICY, Series, invalid};
 use crate::error::Error;
 use crate::streams;
-use headwater_wire::influxql::{Expression, KeyFilter, Operator, Show, ShowWhat};
+use headwater_wire::influxql::{Expression, KeyFilter, Operator, Show, ShowKind};
 use regex::Regex;
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ impl Keys {
         })
     }
 
-    fn has(&self, key: &str) -> bool {
+    fn contains(&self, key: &str) -> bool {
         match self {
             Keys::All => true,
             Keys::Some(keys) => keys.iter().any(|k| k == key),
@@ -56,24 +56,24 @@ fn table(name: &str, columns: &[&str], rows: impl IntoIterator<Item = Vec<String
 
 impl Evaluator<'_> {
     pub(super) fn show(&self, show: &Show) -> Result<Vec<Series>, Error> {
-        if show.what == ShowWhat::Databases {
+        if show.kind == ShowKind::Databases {
             return Ok(vec![self.databases_shown()]);
         }
         self.check_sources(&show.sources)?;
         let database = self.database.unwrap_or(self.names.main());
-        match show.what {
-            ShowWhat::RetentionPolicies => return Ok(vec![policies()]),
-            ShowWhat::ContinuousQueries => {
+        match show.kind {
+            ShowKind::RetentionPolicies => return Ok(vec![policies()]),
+            ShowKind::ContinuousQueries => {
                 return Ok(vec![table(database, &["name", "query"], [])]);
             }
-            ShowWhat::Users => return Ok(vec![table("", &["user", "admin"], [])]),
-            ShowWhat::Queries => {
+            ShowKind::Users => return Ok(vec![table("", &["user", "admin"], [])]),
+            ShowKind::Queries => {
                 let columns = ["qid", "query", "database", "duration", "status"];
                 return Ok(vec![table("", &columns, [])]);
             }
-            ShowWhat::Diagnostics => return Ok(self.diagnostics()),
-            ShowWhat::Shards => return Ok(self.shards()),
-            ShowWhat::ShardGroups => return Ok(vec![self.shard_groups()]),
+            ShowKind::Diagnostics => return Ok(self.diagnostics()),
+            ShowKind::Shards => return Ok(self.shards()),
+            ShowKind::ShardGroups => return Ok(vec![self.shard_groups()]),
             _ => self.must_read()?,
         }
         let condition = Condition::new(show.condition.as_ref(), self.now, None)?;
@@ -82,25 +82,25 @@ impl Evaluator<'_> {
             return Err(invalid("invalid tag comparison operator"));
         }
         let names = self.measurement_names(&show.sources)?;
-        let mut out = match show.what {
-            ShowWhat::Stats => return self.stats(database, &names),
-            ShowWhat::TagKeyCardinality => {
+        let mut out = match show.kind {
+            ShowKind::Stats => return self.stats(database, &names),
+            ShowKind::TagKeyCardinality => {
                 let listed = self.tag_keys(show, &names, &condition)?;
                 counted(listed)
             }
-            ShowWhat::TagValuesCardinality => {
+            ShowKind::TagValuesCardinality => {
                 let listed = self.tag_values(show, &names, &condition)?;
                 counted(listed)
             }
-            ShowWhat::FieldKeyCardinality => counted(self.field_keys(&names, &condition)?),
-            ShowWhat::Measurements | ShowWhat::MeasurementCardinality => {
+            ShowKind::FieldKeyCardinality => counted(self.field_keys(&names, &condition)?),
+            ShowKind::Measurements | ShowKind::MeasurementCardinality => {
                 let rows = self.measurements(show, &names, &condition)?;
-                if show.what == ShowWhat::Measurements {
+                if show.kind == ShowKind::Measurements {
                     return self.one(show, table("measurements", &["name"], rows));
                 }
                 return Ok(vec![number("", estimated(show), rows.len())]);
             }
-            ShowWhat::SeriesCardinality => {
+            ShowKind::SeriesCardinality => {
                 let mut counts = Vec::new();
                 self.each(&names, &condition, &mut |measurement| {
                     let count = measurement.members.len();
@@ -118,7 +118,7 @@ impl Evaluator<'_> {
                 counts.retain(|series| series.cells != [Cell::Value(headwater::Value::I64(0))]);
                 counts
             }
-            ShowWhat::Series => {
+            ShowKind::Series => {
                 let mut rows = Vec::new();
                 self.each(&names, &condition, &mut |measurement| {
                     self.budget.take_values(measurement.members.len())?;
@@ -131,12 +131,12 @@ impl Evaluator<'_> {
                 })?;
                 return self.one(show, table("", &["key"], rows));
             }
-            ShowWhat::TagKeys => self.tag_keys(show, &names, &condition)?,
-            ShowWhat::TagValues => self.tag_values(show, &names, &condition)?,
+            ShowKind::TagKeys => self.tag_keys(show, &names, &condition)?,
+            ShowKind::TagValues => self.tag_values(show, &names, &condition)?,
             _ => self.field_keys(&names, &condition)?,
         };
         for series in &mut out {
-            cut(show, series)?;
+            order_and_limit(show, series)?;
         }
         out.retain(|series| !series.cells.is_empty());
         let passed = count(show.soffset, "SOFFSET")?.unwrap_or(0);
@@ -149,7 +149,10 @@ impl Evaluator<'_> {
 
     /// The databases that the client may know of.
     fn databases_shown(&self) -> Series {
-        let others = self.names.others().filter(|name| self.knows(name));
+        let others = self
+            .names
+            .others()
+            .filter(|name| self.may_see_database(name));
         let names = std::iter::once(self.names.main()).chain(others);
         let rows = names.map(|name| vec![name.to_owned()]);
         table("databases", &["name"], rows)
@@ -195,7 +198,7 @@ impl Evaluator<'_> {
 
     /// An answer of one series, or without series if it does not have rows.
     fn one(&self, show: &Show, mut series: Series) -> Result<Vec<Series>, Error> {
-        cut(show, &mut series)?;
+        order_and_limit(show, &mut series)?;
         Ok(if series.cells.is_empty() {
             Vec::new()
         } else {
@@ -256,7 +259,7 @@ impl Evaluator<'_> {
             let mut found = BTreeSet::new();
             for member in &measurement.members {
                 for (key, _) in member.stream.tags() {
-                    if keys.has(key) && !found.contains(key) {
+                    if keys.contains(key) && !found.contains(key) {
                         self.budget.take_values(1)?;
                         found.insert(key.clone());
                     }
@@ -281,7 +284,7 @@ impl Evaluator<'_> {
             let mut found: BTreeSet<(String, String)> = BTreeSet::new();
             for member in &measurement.members {
                 for tag in member.stream.tags() {
-                    if keys.has(&tag.0) && !found.contains(tag) {
+                    if keys.contains(&tag.0) && !found.contains(tag) {
                         self.budget.take_values(2)?;
                         found.insert(tag.clone());
                     }
@@ -313,7 +316,7 @@ impl Evaluator<'_> {
 }
 
 /// Orders and limits the rows of a series.
-fn cut(show: &Show, series: &mut Series) -> Result<(), Error> {
+fn order_and_limit(show: &Show, series: &mut Series) -> Result<(), Error> {
     let width = series.columns.len().max(1);
     let mut rows: Vec<Vec<Cell>> = series.cells.chunks(width).map(<[Cell]>::to_vec).collect();
     if show.descending {

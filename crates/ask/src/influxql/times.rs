@@ -37,21 +37,21 @@ pub(super) fn check_times(select: &Select) -> Result<(), Error> {
         is_alone = false;
         if mentions_time(&field.expression) {
             return Err(invalid(format!(
-                "{}: time is the first column of every answer and cannot be computed with; elapsed(\"v\", 1s) tells the time between values",
+                "{}: time is the first column of every answer and cannot be used in arithmetic; elapsed(\"v\", 1s) tells the time between values",
                 field.expression
             )));
         }
         let called = field.alias.as_ref();
         if let Some(alias) = called.filter(|a| a.eq_ignore_ascii_case("time")) {
             return Err(invalid(format!(
-                "{} AS \"{alias}\": the first column of every answer is called so; take another name, such as AS \"v_time\"",
+                "{} AS \"{alias}\": this is the name of the first column of every answer; use another name, such as AS \"v_time\"",
                 field.expression
             )));
         }
     }
     if is_alone {
         return Err(invalid(
-            "at least 1 non-time field must be queried: time stands beside fields",
+            "at least 1 non-time field must be queried: add a field beside time",
         ));
     }
     if names.len() > 1 {

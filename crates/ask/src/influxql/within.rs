@@ -86,7 +86,7 @@ impl Evaluator<'_> {
             ..Measurement::default()
         });
         let mut compiler = Compiler {
-            known: &measurement.fields,
+            table_fields: &measurement.fields,
             read: measurement.read.clone(),
         };
         let predicate = compiler.all(&condition.rest)?;
@@ -146,7 +146,7 @@ impl Evaluator<'_> {
         if !plan.calls.is_empty() {
             return Ok(None);
         }
-        let nothing = |node: &Node| matches!(node, Node::Nothing);
+        let nothing = |node: &Node| matches!(node, Node::Absent);
         let mut fields = Vec::new();
         for (name, node) in plan.names.iter().zip(&plan.nodes) {
             match passed::type_of(&plan, node) {

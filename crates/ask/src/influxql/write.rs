@@ -240,16 +240,16 @@ pub fn csv(answers: &[Result<Answer, Error>], form: Form) -> Vec<u8> {
 /// State of an unfinished CSV text.
 #[derive(Debug, Default)]
 pub(super) struct Sheet {
-    has_begun: bool,
+    has_output: bool,
     columns: Option<Vec<String>>,
 }
 
 impl Sheet {
     fn head(&mut self, out: &mut Vec<u8>) {
-        if self.has_begun {
+        if self.has_output {
             out.push(b'\n');
         }
-        self.has_begun = true;
+        self.has_output = true;
     }
 
     pub(super) fn error(&mut self, out: &mut Vec<u8>, error: &Error) {

@@ -39,7 +39,7 @@ impl Filters {
         })
     }
 
-    pub(super) fn hold(&self, stream: &StreamName) -> bool {
+    pub(super) fn matches(&self, stream: &StreamName) -> bool {
         let only = self.only.as_ref();
         if only.is_some_and(|only| stream.tags().iter().any(|(key, _)| !only.contains(key))) {
             return false;
@@ -101,5 +101,9 @@ fn compiled(pattern: &str, any_case: bool) -> Result<Regex, Error> {
         .dot_matches_new_line(true)
         .size_limit(REGEX_BYTES_MAX)
         .build()
-        .map_err(|error| invalid(format!("the regular expression {pattern}: {error}")))
+        .map_err(|error| {
+            invalid(format!(
+                "the regular expression {pattern} is invalid: {error}"
+            ))
+        })
 }

@@ -91,7 +91,8 @@ impl Evaluator<'_> {
     /// Answers a query as JSON.
     ///
     /// # Errors
-    /// [`crate::Kind::Query`] for a metric that does not exist, and when the budget is exhausted.
+    /// [`crate::QueryErrorKind::Query`] for a metric that does not exist, and when the budget is
+    /// exhausted.
     pub fn answer(&self, question: &Question) -> Result<Vec<u8>, Error> {
         let mut out = b"[".to_vec();
         for query in &question.queries {
@@ -108,7 +109,7 @@ impl Evaluator<'_> {
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
         for members in self.groups(query, question.range)?.into_values() {
-            let before = self.budget.bytes_kept();
+            let before = self.budget.bytes_in_use();
             let mut names = Vec::new();
             let mut series = Vec::new();
             for member in &members {
@@ -150,7 +151,7 @@ impl Evaluator<'_> {
                 self.budget,
                 &mut |stream| {
                     is_seen = true;
-                    if !filters.hold(&stream) {
+                    if !filters.matches(&stream) {
                         return Ok(true);
                     }
                     self.budget.take_stream()?;

@@ -2,7 +2,7 @@
 
 use super::combine::{Number, Points};
 use super::{Evaluator, Member};
-use crate::error::{Error, found};
+use crate::error::{Error, ok_if_found};
 use crate::fold::{Bucket, Buckets, Fold, first, first_and_last, last};
 use crate::windows::{Windows, narrow};
 use headwater::{ClosedRange, ScanSpec, Sum, Value, ValueRef};
@@ -33,7 +33,7 @@ impl Evaluator<'_> {
             ..ScanSpec::default()
         };
         let mut out = Points::new();
-        let Some(scan) = found(self.snapshot.scan(&member.stream, &spec))? else {
+        let Some(scan) = ok_if_found(self.snapshot.scan(&member.stream, &spec))? else {
             return Ok(out);
         };
         for chunk in scan {

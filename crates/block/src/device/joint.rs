@@ -146,14 +146,14 @@ fn merged(mut runs: Vec<(u64, Extent)>) -> Vec<Extent> {
 }
 
 /// The part of a command in one set.
-pub(super) struct Part {
+pub(super) struct CommandPart {
     pub(super) store: Arc<Mutex<SetStore>>,
     pub(super) set: u32,
     /// The command; `None` = this part is done.
     pub(super) joint: Option<Arc<Joint>>,
 }
 
-impl Work for Part {
+impl Work for CommandPart {
     fn carry_out(mut self) {
         // Removed only afterwards: if this panics, dropping it answers.
         if let Some(joint) = self.joint.clone() {
@@ -170,10 +170,10 @@ impl Work for Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for CommandPart {
     fn drop(&mut self) {
         if let Some(joint) = self.joint.take() {
-            joint.done(Err(io::Error::other("a request was given up")));
+            joint.done(Err(io::Error::other("a request was dropped")));
         }
     }
 }

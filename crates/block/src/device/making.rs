@@ -62,7 +62,7 @@ pub(super) fn checked(
 ) -> Result<Superblock, BlockError> {
     let mismatch = |what: &str, is: u64, asked: u64| {
         Err(BlockError::invalid(format!(
-            "the device in {} has {what} {is}, {asked} was asked for: leave it out to open it as it is; it cannot be changed",
+            "the device in {} has {what} {is}, requested was {asked}: omit it to open the device as it is; it cannot be changed",
             options.dir.display()
         )))
     };
@@ -85,7 +85,7 @@ fn check(superblock: &Superblock) -> Result<(), String> {
     } = superblock.layout;
     if size == 0 || !size.is_multiple_of(block_bytes) || size > SIZE_MAX {
         return Err(format!(
-            "a size of {size}: expected a multiple of {block_bytes} from {block_bytes} to {SIZE_MAX} bytes"
+            "size {size}: expected a multiple of {block_bytes} from {block_bytes} to {SIZE_MAX} bytes"
         ));
     }
     if sets == 0 || sets > SETS_MAX {
@@ -100,7 +100,7 @@ fn check(superblock: &Superblock) -> Result<(), String> {
     // A block and its page of the map must fit in, and neighbours should.
     if !(4..=REDO_BLOCKS_MAX).contains(&superblock.redo_blocks) {
         return Err(format!(
-            "{} blocks in a redo slot: expected 4 to {REDO_BLOCKS_MAX}",
+            "a redo slot of {} blocks: expected 4 to {REDO_BLOCKS_MAX}",
             superblock.redo_blocks
         ));
     }
@@ -130,7 +130,7 @@ pub(super) fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, Blo
         redo_blocks: options.redo_blocks,
     };
     check(&superblock).map_err(BlockError::invalid)?;
-    remove_half_made(files, dir)?;
+    remove_unfinished(files, dir)?;
     for set in 0..superblock.layout.sets {
         create(files, &set_path(dir, set), SetLayout::of(&superblock, set))?;
     }
@@ -148,7 +148,7 @@ pub(super) fn make(env: &Env, options: &DeviceOptions) -> Result<Superblock, Blo
     if let Err(error) = written.and_then(|()| sync_dir()) {
         // The file may be visible without being on the medium; no later sync would report that.
         if let Err(error) = files.remove(&path) {
-            tracing::warn!(%error, file = %path.display(), "a superblock in doubt was not removed");
+            tracing::warn!(%error, file = %path.display(), "cannot remove an incomplete superblock");
         }
         return Err(error);
     }
@@ -160,11 +160,11 @@ fn no_size(files: &dyn Files, dir: &Path) -> Result<BlockError, BlockError> {
     let path = superblock_path(dir);
     let is_there = files.exists(&path);
     if is_there.map_err(|error| BlockError::io("look for", &path, error))? {
-        let expected = "the superblock of a device, version 1, whose checksum fits (nothing was ever written to this one: with its size it is made anew)";
+        let expected = "the superblock of a device, version 1, with a valid checksum (nothing was ever written to this one: specify its size to recreate it)";
         return Ok(BlockError::corrupt(&path, 0, expected));
     }
     Ok(BlockError::invalid(format!(
-        "{} has no block device: give its size to make one",
+        "{} contains no block device: specify its size to create one",
         dir.display()
     )))
 }
@@ -183,7 +183,7 @@ fn require_unwritten(files: &dyn Files, dir: &Path) -> Result<(), BlockError> {
         let is_unwritten = is_unwritten(files, &path);
         if !is_unwritten.map_err(|error| BlockError::io("read", &path, error))? {
             let expected = format!(
-                "the superblock of a device, version 1, whose checksum fits, beside {}, which was written to",
+                "the superblock of a device, version 1, with a valid checksum, beside {}, which was written to",
                 path.display()
             );
             return Err(BlockError::corrupt(&superblock_path(dir), 0, &expected));
@@ -192,7 +192,7 @@ fn require_unwritten(files: &dyn Files, dir: &Path) -> Result<(), BlockError> {
     Ok(())
 }
 
-fn remove_half_made(files: &dyn Files, dir: &Path) -> Result<(), BlockError> {
+fn remove_unfinished(files: &dyn Files, dir: &Path) -> Result<(), BlockError> {
     for path in own_files(files, dir)? {
         let removed = files.remove(&path);
         removed.map_err(|error| BlockError::io("remove", &path, error))?;

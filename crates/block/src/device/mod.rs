@@ -21,7 +21,7 @@ use headwater_io::queue::{Order, SetOptions, Sets};
 use headwater_io::{Completion, Env, Lock, LockError};
 use parking_lot::Mutex;
 
-use self::joint::{Answered, Joint, Part};
+use self::joint::{Answered, CommandPart, Joint};
 use self::making::{checked, make, read_superblock, set_path, superblock_path};
 use crate::error::{BlockError, BlockErrorKind};
 use crate::format::Superblock;
@@ -70,7 +70,7 @@ impl DeviceOptions {
 pub struct Device {
     superblock: Superblock,
     stores: Vec<Arc<Mutex<SetStore>>>,
-    sets: Sets<Part>,
+    sets: Sets<CommandPart>,
     dir: PathBuf,
     _locks: [Box<dyn Lock>; 2],
 }
@@ -142,11 +142,11 @@ impl Device {
     pub fn submit(&self, client: u64, command: Command, answered: Answered) {
         let (offset, length) = command.range();
         let layout = self.superblock.layout;
-        if !layout.holds(offset, length) {
+        if !layout.contains(offset, length) {
             return answered(Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "bytes {offset} to {} are asked for, the device ends at {}",
+                    "bytes {offset} to {} are out of range: the device ends at {}",
                     offset.saturating_add(length),
                     layout.size
                 ),
@@ -163,7 +163,7 @@ impl Device {
         }
         for set in touched {
             if let Some(store) = self.stores.get(index(u64::from(set))) {
-                let part = Part {
+                let part = CommandPart {
                     store: Arc::clone(store),
                     set,
                     joint: Some(Arc::clone(&joint)),
@@ -201,14 +201,14 @@ impl Device {
         for (set, store) in (0..).zip(&self.stores) {
             if let Err(error) = store.lock().close() {
                 let path = set_path(&self.dir, set);
-                first = first.or(Some(BlockError::io("store what is left in", &path, error)));
+                first = first.or(Some(BlockError::io("flush", &path, error)));
             }
         }
         match first {
             Some(error) => Err(error),
             None if !ended_well => Err(BlockError::new(
                 BlockErrorKind::Io,
-                format!("a thread of {} ended by a panic", self.dir.display()),
+                format!("a thread of {} panicked", self.dir.display()),
             )),
             None => Ok(()),
         }

@@ -76,7 +76,7 @@ pub(crate) fn negotiate(
     stream.read_exact(&mut flags)?;
     let flags = u32::from_be_bytes(flags);
     if flags & !(CLIENT_FIXED | CLIENT_NO_ZEROES) != 0 {
-        return Err(wrong("the client set flags that do not exist"));
+        return Err(wrong("the client set unknown flags"));
     }
     let mut state = Negotiation {
         export,
@@ -87,14 +87,14 @@ pub(crate) fn negotiate(
         let mut header = [0; 16];
         stream.read_exact(&mut header)?;
         let Some((number, length)) = option_header(&header) else {
-            return Err(wrong("the client sent something else than an option"));
+            return Err(wrong("the client did not send an option"));
         };
         if number == option::EXPORT_NAME {
             let begin = state.by_name(stream, length, flags & CLIENT_NO_ZEROES == 0)?;
             return Ok(Outcome::Begin(begin));
         }
         if flags & CLIENT_FIXED == 0 {
-            return Err(wrong("the client does not know answers to options"));
+            return Err(wrong("the client does not support option replies"));
         }
         if length > OPTION_BYTES_MAX {
             skip(stream, length)?;
@@ -105,7 +105,7 @@ pub(crate) fn negotiate(
         let mut data = vec![0; usize::try_from(length).unwrap_or(0)];
         stream.read_exact(&mut data)?;
         if is_stopping() && number != option::ABORT {
-            let why = b"the server is being stopped";
+            let why = b"the server is shutting down";
             stream.write_all(&option_reply(number, reply::SHUTDOWN, why))?;
             return Ok(Outcome::Ended);
         }
@@ -158,7 +158,7 @@ impl Negotiation<'_> {
         stream.read_exact(&mut data)?;
         let name = name_of(&data).filter(|name| self.export.is_called(name));
         let Some(name) = name else {
-            return Err(wrong("the client asked for an export that is not there"));
+            return Err(wrong("the client requested an unknown export"));
         };
         self.begin(name);
         let mut answer = self.export.size.to_be_bytes().to_vec();
@@ -190,9 +190,9 @@ impl Negotiation<'_> {
                 self.agreed.structured = true;
                 (say(reply::ACK, ""), Next::Option)
             }
-            option::LIST | option::STRUCTURED_REPLY => invalid("this option has no data"),
+            option::LIST | option::STRUCTURED_REPLY => invalid("this option takes no data"),
             option::INFO | option::GO => match info_request(data) {
-                None => invalid("expected a name and the numbers of what is asked for"),
+                None => invalid("expected a name and a list of information types"),
                 Some((name, _)) if !self.export.is_called(name) => {
                     (say(reply::UNKNOWN, &self.unknown()), Next::Option)
                 }
@@ -208,9 +208,9 @@ impl Negotiation<'_> {
                 }
             },
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => match context_request(data) {
-                None => invalid("expected a name, a number, and so many queries"),
+                None => invalid("expected a name, a count and that many queries"),
                 Some(_) if !self.agreed.structured => {
-                    invalid("contexts need structured replies, which were not agreed on")
+                    invalid("metadata contexts need structured replies, which were not negotiated")
                 }
                 Some((name, _)) if !self.export.is_called(name) => {
                     (say(reply::UNKNOWN, &self.unknown()), Next::Option)
@@ -218,7 +218,10 @@ impl Negotiation<'_> {
                 Some((name, queries)) => (self.contexts(number, name, &queries), Next::Option),
             },
             _ => (
-                say(reply::UNSUPPORTED, "this server does not know the option"),
+                say(
+                    reply::UNSUPPORTED,
+                    "this server does not support the option",
+                ),
                 Next::Option,
             ),
         }
@@ -226,7 +229,7 @@ impl Negotiation<'_> {
 
     fn unknown(&self) -> String {
         format!(
-            "there is one export, `{}`, which also has no name",
+            "the only export is `{}`, which is also the default export",
             self.export.name
         )
     }
@@ -241,7 +244,7 @@ impl Negotiation<'_> {
             let mut data = kind.to_be_bytes().to_vec();
             match *kind {
                 info::NAME => data.extend_from_slice(self.export.name.as_bytes()),
-                info::DESCRIPTION => data.extend_from_slice(b"a block device of Headwater"),
+                info::DESCRIPTION => data.extend_from_slice(b"a Headwater block device"),
                 info::BLOCK_SIZE => {
                     let preferred = u32::try_from(BLOCK_BYTES).unwrap_or(1);
                     for bytes in [1, preferred, REQUEST_BYTES_MAX] {

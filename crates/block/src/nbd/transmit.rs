@@ -36,7 +36,7 @@ pub(crate) fn take_requests(
         let mut header = [0; RequestHeader::BYTES];
         input.read_exact(&mut header)?;
         let Some(header) = RequestHeader::decode(&header) else {
-            return Err(wrong("the client sent something else than a request"));
+            return Err(wrong("the client did not send a request"));
         };
         if header.data_bytes() > REQUEST_BYTES_MAX {
             return Err(wrong("the client began a write of more than 32 MiB"));
@@ -51,7 +51,7 @@ pub(crate) fn take_requests(
         if !flow.admit(weight) {
             return Ok(());
         }
-        let taken = Taken {
+        let taken = AdmittedRequest {
             flow: Some(Arc::clone(flow)),
             header,
             weight,
@@ -64,7 +64,7 @@ pub(crate) fn take_requests(
             Ok(command) => {
                 device.submit(client, command, Box::new(|answer| taken.answered(answer)));
             }
-            Err(error) => taken.failed(error, "the request cannot be carried out as it is"),
+            Err(error) => taken.failed(error, "the request is not valid"),
         }
     }
 }
@@ -74,7 +74,7 @@ fn wrong(what: &str) -> io::Error {
 }
 
 /// An admitted request. Dropping it without a reply releases it.
-struct Taken {
+struct AdmittedRequest {
     flow: Option<Arc<Flow>>,
     header: RequestHeader,
     weight: u32,
@@ -82,7 +82,7 @@ struct Taken {
     operation: Operation,
 }
 
-impl Taken {
+impl AdmittedRequest {
     /// The command for the device.
     fn command(&self, data: Vec<u8>) -> Result<Command, u32> {
         let offset = self.header.offset;
@@ -158,7 +158,7 @@ impl Taken {
     }
 }
 
-impl Drop for Taken {
+impl Drop for AdmittedRequest {
     fn drop(&mut self) {
         // Its data did not arrive, so the connection ends; or the device dropped it, and the client
         // is notified, which would otherwise wait forever.
@@ -191,7 +191,7 @@ pub(crate) fn send_replies(output: &mut impl Write, flow: &Flow, broken: impl Fn
                 head.and_then(|()| output.write_all(&reply.data))
             };
             if let Err(error) = sent {
-                tracing::debug!(%error, "a client took no more replies");
+                tracing::debug!(%error, "a client does not accept more replies");
                 is_broken = true;
                 flow.break_off();
                 broken();

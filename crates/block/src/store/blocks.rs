@@ -111,13 +111,13 @@ impl Map {
     }
 
     pub(crate) fn has(&self, block: u64) -> bool {
-        let (page, word, bit) = place_of(block);
+        let (page, word, bit) = map_position(block);
         let word = self.0.get(page).and_then(|page| page.get(word));
         word.is_some_and(|word| word & bit != 0)
     }
 
     pub(crate) fn set(&mut self, block: u64, is_written: bool) {
-        let (page, word, bit) = place_of(block);
+        let (page, word, bit) = map_position(block);
         if let Some(word) = self.0.get_mut(page).and_then(|page| page.get_mut(word)) {
             if is_written {
                 *word |= bit;
@@ -134,7 +134,7 @@ impl Map {
 }
 
 /// Page, word and bit of a block.
-fn place_of(block: u64) -> (usize, usize, u64) {
+fn map_position(block: u64) -> (usize, usize, u64) {
     let inside = block % BLOCKS_OF_A_PAGE;
     (
         index(block / BLOCKS_OF_A_PAGE),

@@ -273,7 +273,7 @@ impl SetStore {
         match &self.failed {
             None => Ok(()),
             Some(why) => Err(io::Error::other(format!(
-                "{}: a sync failed ({why}), so nothing is written any more until the device is opened again",
+                "{}: a sync failed ({why}): writes are refused until the device is reopened",
                 self.path.display()
             ))),
         }

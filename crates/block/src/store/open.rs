@@ -188,7 +188,7 @@ impl Opening<'_> {
         }
         let header = self.read(0, HEADER_BYTES)?;
         let Some(header) = SetHeader::decode(&header) else {
-            let expected = "the header of a set, whose checksum fits";
+            let expected = "the header of a set, with a valid checksum";
             return Err(BlockError::corrupt(self.path, 0, expected));
         };
         let wanted = self.layout.header();
@@ -210,14 +210,14 @@ impl Opening<'_> {
         for number in 0..2 {
             let at = self.layout.slot_offset(number);
             let bytes = self.read(at, index(SlotHeader::slot_bytes(self.layout.redo_blocks)))?;
-            found.extend(self.whole(number, bytes));
+            found.extend(self.decode_slot(number, bytes));
         }
         found.sort_unstable_by_key(|slot| slot.sequence);
         Ok(found)
     }
 
     /// Decodes a slot, if it is whole and of this set.
-    fn whole(&self, number: u64, mut bytes: Vec<u8>) -> Option<Slot> {
+    fn decode_slot(&self, number: u64, mut bytes: Vec<u8>) -> Option<Slot> {
         let (front, blocks) = bytes.split_at_checked(BLOCK_BYTES)?;
         let header = SlotHeader::decode(front)?;
         let blocks = blocks.get(..header.locations.len() * BLOCK_BYTES)?;
@@ -255,7 +255,7 @@ impl Opening<'_> {
             let at = self.layout.offset(page);
             let bytes = self.read(at, BLOCK_BYTES)?;
             let Some(words) = decode_page(&bytes) else {
-                let expected = "a page of the map, whose checksum fits";
+                let expected = "a page of the map, with a valid checksum";
                 return Err(BlockError::corrupt(self.path, at, expected));
             };
             pages.push(words);

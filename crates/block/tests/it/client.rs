@@ -27,17 +27,17 @@ pub(crate) struct Client {
 
 /// An answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
+pub(crate) enum Response {
     Done,
     Data(Vec<u8>),
     Extents(Vec<(u32, u32)>),
     Failed(u32),
 }
 
-impl Told {
+impl Response {
     pub(crate) fn data(self) -> Vec<u8> {
         match self {
-            Told::Data(data) => data,
+            Response::Data(data) => data,
             other => panic!("{other:?}"),
         }
     }
@@ -81,7 +81,11 @@ pub(crate) fn option_reply(stream: &mut UnixStream) -> io::Result<(u32, Vec<u8>)
 }
 
 /// All replies to an option up to its end.
-pub(crate) fn ask(stream: &mut UnixStream, option: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
+pub(crate) fn option_replies(
+    stream: &mut UnixStream,
+    option: u32,
+    data: &[u8],
+) -> Vec<(u32, Vec<u8>)> {
     send_option(stream, option, data).unwrap();
     let mut out = Vec::new();
     loop {
@@ -107,12 +111,12 @@ impl Client {
         let mut stream = connect(path);
         greet(&mut stream).unwrap();
         if structured {
-            assert_eq!(ask(&mut stream, 8, b""), [(1, vec![])]);
+            assert_eq!(option_replies(&mut stream, 8, b""), [(1, vec![])]);
             let query = [&1_u32.to_be_bytes()[..], &named("base:allocation", b"")].concat();
-            let told = ask(&mut stream, 10, &named("", &query));
+            let told = option_replies(&mut stream, 10, &named("", &query));
             assert_eq!(told[0], (4, b"\0\0\0\x01base:allocation".to_vec()));
         }
-        let told = ask(&mut stream, 7, &named("", b"\0\0"));
+        let told = option_replies(&mut stream, 7, &named("", b"\0\0"));
         let (kind, info) = &told[0];
         assert_eq!((*kind, &info[..2]), (3, &b"\0\0"[..]));
         Client {
@@ -153,21 +157,21 @@ impl Client {
     }
 
     /// The next reply, whichever request it is for; `reads` says how long those of reads are.
-    pub(crate) fn reply(&mut self, reads: &BTreeMap<u64, u32>) -> io::Result<(u64, Told)> {
+    pub(crate) fn reply(&mut self, reads: &BTreeMap<u64, u32>) -> io::Result<(u64, Response)> {
         match u32::from_be_bytes(self.take()?) {
             0x6744_6698 => {
                 let error = u32::from_be_bytes(self.take()?);
                 let cookie = u64::from_be_bytes(self.take()?);
                 if error != 0 {
-                    return Ok((cookie, Told::Failed(error)));
+                    return Ok((cookie, Response::Failed(error)));
                 }
                 let Some(length) = reads.get(&cookie) else {
-                    return Ok((cookie, Told::Done));
+                    return Ok((cookie, Response::Done));
                 };
                 assert!(!self.structured, "reads are answered in chunks");
                 let mut data = vec![0; *length as usize];
                 self.stream.read_exact(&mut data)?;
-                Ok((cookie, Told::Data(data)))
+                Ok((cookie, Response::Data(data)))
             }
             0x668e_33ef => {
                 assert!(self.structured);
@@ -180,14 +184,14 @@ impl Client {
                 Ok((
                     cookie,
                     match kind {
-                        1 => Told::Data(data[8..].to_vec()),
-                        5 => Told::Extents(
+                        1 => Response::Data(data[8..].to_vec()),
+                        5 => Response::Extents(
                             (4..data.len())
                                 .step_by(8)
                                 .map(|at| (word(at), word(at + 4)))
                                 .collect(),
                         ),
-                        0x8001 => Told::Failed(word(0)),
+                        0x8001 => Response::Failed(word(0)),
                         other => panic!("a chunk of kind {other}"),
                     },
                 ))
@@ -204,7 +208,7 @@ impl Client {
         offset: u64,
         length: u32,
         data: &[u8],
-    ) -> Told {
+    ) -> Response {
         let cookie = self.send(kind, flags, offset, length, data).unwrap();
         let reads = match kind {
             READ => BTreeMap::from([(cookie, length)]),
@@ -221,10 +225,10 @@ impl Client {
 
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         let told = self.call(WRITE, 0, offset, data.len() as u32, data);
-        assert_eq!(told, Told::Done);
+        assert_eq!(told, Response::Done);
     }
 
     pub(crate) fn flush(&mut self) {
-        assert_eq!(self.call(FLUSH, 0, 0, 0, b""), Told::Done);
+        assert_eq!(self.call(FLUSH, 0, 0, 0, b""), Response::Done);
     }
 }

@@ -2,8 +2,8 @@
 //! server stops in order.
 
 use crate::client::{
-    Client, FLUSH, READ, STATUS, TRIM, Told, WRITE, ZEROES, ask, connect, greet, named,
-    option_reply, send_option,
+    Client, FLUSH, READ, Response, STATUS, TRIM, WRITE, ZEROES, connect, greet, named,
+    option_replies, option_reply, send_option,
 };
 use crate::serving::Running;
 use crate::support::{BLOCK, Dice};
@@ -58,11 +58,11 @@ fn an_option_that_is_too_long_is_passed_over() {
     let running = Running::start(MemoryFiles::new());
     let stream = &mut connect(&running.path());
     greet(stream).unwrap();
-    let told = ask(stream, 7, &vec![0; 100_000]);
+    let told = option_replies(stream, 7, &vec![0; 100_000]);
     assert_eq!(told[0].0, (1 << 31) + 9);
-    assert_eq!(ask(stream, 8, b""), [(1, vec![])], "it goes on");
+    assert_eq!(option_replies(stream, 8, b""), [(1, vec![])], "it goes on");
     // So many queries that are not there.
-    let told = ask(stream, 9, &named("", &u32::MAX.to_be_bytes()));
+    let told = option_replies(stream, 9, &named("", &u32::MAX.to_be_bytes()));
     assert_eq!(told[0].0, (1 << 31) + 3);
     running.stop();
 }
@@ -124,17 +124,17 @@ fn wrong_requests_are_answered_and_the_connection_goes_on() {
             let told = client.call(kind, flags, offset, length, b"");
             assert_eq!(
                 told,
-                Told::Failed(error),
+                Response::Failed(error),
                 "{kind} {flags} {offset} {length}"
             );
         }
         // Their data are read past.
         let told = client.call(WRITE, 0, size - 1, 4096, &[1; 4096]);
-        assert_eq!(told, Told::Failed(28));
+        assert_eq!(told, Response::Failed(28));
         let told = client.call(WRITE, 0x40, 0, 4096, &[1; 4096]);
-        assert_eq!(told, Told::Failed(22));
+        assert_eq!(told, Response::Failed(22));
         let told = client.call(WRITE, 0, 0, 0, b"");
-        assert_eq!(told, Told::Failed(22));
+        assert_eq!(told, Response::Failed(22));
         assert_eq!(client.read(0, 4096), [0; 4096]);
     }
     running.stop();

@@ -1,7 +1,7 @@
 //! Several connections at once, each with its own part of the device and its own array of bytes;
 //! and flushes and status from all of them.
 
-use crate::client::{FLUSH, FUA, READ, STATUS, TRIM, Told, WRITE, ZEROES};
+use crate::client::{FLUSH, FUA, READ, Response, STATUS, TRIM, WRITE, ZEROES};
 use crate::serving::Running;
 use crate::support::{BLOCK, Dice, env_with_threads, open, read};
 use headwater_io::{FaultyFiles, SystemFiles};
@@ -26,12 +26,12 @@ fn live(running: &Running, number: u64, steps: usize) -> Vec<u8> {
                 expected[range.clone()].fill(byte);
                 let data = vec![byte; range.len()];
                 let told = client.call(WRITE, flags, offset, length, &data);
-                assert_eq!(told, Told::Done);
+                assert_eq!(told, Response::Done);
             }
             4 => {
                 expected[range].fill(0);
                 let told = client.call(ZEROES, flags, offset, length, b"");
-                assert_eq!(told, Told::Done);
+                assert_eq!(told, Response::Done);
             }
             5 => {
                 let first = range.start.next_multiple_of(4096);
@@ -40,11 +40,11 @@ fn live(running: &Running, number: u64, steps: usize) -> Vec<u8> {
                     expected[first..end].fill(0);
                 }
                 let told = client.call(TRIM, flags, offset, length, b"");
-                assert_eq!(told, Told::Done);
+                assert_eq!(told, Response::Done);
             }
-            6 => assert_eq!(client.call(FLUSH, 0, 0, 0, b""), Told::Done),
+            6 => assert_eq!(client.call(FLUSH, 0, 0, 0, b""), Response::Done),
             7 => {
-                let Told::Extents(extents) = client.call(STATUS, 0, offset, length, b"") else {
+                let Response::Extents(extents) = client.call(STATUS, 0, offset, length, b"") else {
                     panic!("status");
                 };
                 let mut at = range.start;

@@ -33,7 +33,7 @@ fn a_device_is_opened_as_it_was_made_and_cannot_be_changed() {
     ] {
         let (kind, message) = refused(&disk, &options);
         assert_eq!(kind, BlockErrorKind::Invalid);
-        assert!(message.contains("was asked for"), "{message}");
+        assert!(message.contains("requested was"), "{message}");
         assert!(message.ends_with("[invalid]"), "{message}");
     }
 }
@@ -116,7 +116,7 @@ fn damage_is_named_with_file_and_place() {
     disk.flip_bit("/dev/block.super", 20, 3).unwrap();
     let (kind, message) = refused(&disk, &DeviceOptions::new("/dev"));
     assert_eq!(kind, BlockErrorKind::Corrupt);
-    assert!(message.contains("made anew"), "{message}");
+    assert!(message.contains("to recreate it"), "{message}");
     drop(open(&disk));
     // A page of the map: zeros would be taken for data that were lost without a word.
     let disk = FaultyFiles::new(1);

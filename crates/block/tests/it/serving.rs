@@ -1,8 +1,8 @@
 //! What clients that mean well get from a server.
 
 use crate::client::{
-    Client, DISCONNECT, FLUSH, FUA, READ, STATUS, TRIM, Told, WRITE, ZEROES, ask, connect, greet,
-    named, option_reply, send_option,
+    Client, DISCONNECT, FLUSH, FUA, READ, Response, STATUS, TRIM, WRITE, ZEROES, connect, greet,
+    named, option_replies, option_reply, send_option,
 };
 use crate::support::{BLOCK, env_with_threads, open, read, small};
 use headwater_block::{Address, Device, DeviceOptions, ServeOptions, Server};
@@ -71,15 +71,18 @@ fn a_client_reads_what_it_wrote_with_and_without_structured_replies() {
         client.flush();
         assert_eq!(client.read(99, 3), [0, 7, 7]);
         let told = client.call(TRIM, 0, BLOCK, 4096, b"");
-        assert_eq!(told, Told::Done);
+        assert_eq!(told, Response::Done);
         assert_eq!(client.read(BLOCK, 1), [0]);
         let told = client.call(ZEROES, FUA, 0, 4096, b"");
-        assert_eq!(told, Told::Done);
+        assert_eq!(told, Response::Done);
         assert_eq!(client.read(0, 200), [0; 200]);
         let told = client.call(STATUS, 0, 0, 4 * 4096, b"");
         match structured {
-            true => assert_eq!(told, Told::Extents(vec![(8192, 3), (4096, 0), (4096, 3)])),
-            false => assert_eq!(told, Told::Failed(22)),
+            true => assert_eq!(
+                told,
+                Response::Extents(vec![(8192, 3), (4096, 0), (4096, 3)])
+            ),
+            false => assert_eq!(told, Response::Failed(22)),
         }
         client.send(DISCONNECT, 0, 0, 0, b"").unwrap();
         let mut rest = Vec::new();
@@ -105,34 +108,52 @@ fn options_are_answered_as_the_protocol_says() {
     let stream = &mut connect(&running.path());
     greet(stream).unwrap();
     assert_eq!(
-        ask(stream, 3, b""),
+        option_replies(stream, 3, b""),
         [(2, named("headwater", b"")), (1, vec![])]
     );
     let error = |told: &[(u32, Vec<u8>)]| told[0].0.wrapping_sub(1 << 31);
-    assert_eq!(error(&ask(stream, 3, b"x")), 3, "LIST with data");
-    assert_eq!(error(&ask(stream, 5, b"")), 1, "STARTTLS is not there");
-    assert_eq!(error(&ask(stream, 11, b"")), 1, "nor longer headers");
-    assert_eq!(error(&ask(stream, 99, b"abc")), 1);
-    assert_eq!(error(&ask(stream, 6, &named("other", b"\0\0"))), 6);
-    assert_eq!(error(&ask(stream, 6, b"\0\0\0\xffx")), 3);
-    let contexts = named("", b"\0\0\0\0");
-    assert_eq!(error(&ask(stream, 9, &contexts)), 3, "not yet structured");
-    assert_eq!(error(&ask(stream, 8, b"x")), 3);
-    assert_eq!(ask(stream, 8, b""), [(1, vec![])]);
+    assert_eq!(error(&option_replies(stream, 3, b"x")), 3, "LIST with data");
     assert_eq!(
-        ask(stream, 9, &contexts),
+        error(&option_replies(stream, 5, b"")),
+        1,
+        "STARTTLS is not there"
+    );
+    assert_eq!(
+        error(&option_replies(stream, 11, b"")),
+        1,
+        "nor longer headers"
+    );
+    assert_eq!(error(&option_replies(stream, 99, b"abc")), 1);
+    assert_eq!(
+        error(&option_replies(stream, 6, &named("other", b"\0\0"))),
+        6
+    );
+    assert_eq!(error(&option_replies(stream, 6, b"\0\0\0\xffx")), 3);
+    let contexts = named("", b"\0\0\0\0");
+    assert_eq!(
+        error(&option_replies(stream, 9, &contexts)),
+        3,
+        "not yet structured"
+    );
+    assert_eq!(error(&option_replies(stream, 8, b"x")), 3);
+    assert_eq!(option_replies(stream, 8, b""), [(1, vec![])]);
+    assert_eq!(
+        option_replies(stream, 9, &contexts),
         [(4, b"\0\0\0\0base:allocation".to_vec()), (1, vec![])]
     );
     let unknown = [&1_u32.to_be_bytes()[..], &named("qemu:dirty-bitmap:x", b"")].concat();
-    assert_eq!(ask(stream, 10, &named("", &unknown)), [(1, vec![])]);
-    let told = ask(stream, 6, &named("headwater", b"\0\x03\0\x03\0\x01\0\x63"));
+    assert_eq!(
+        option_replies(stream, 10, &named("", &unknown)),
+        [(1, vec![])]
+    );
+    let told = option_replies(stream, 6, &named("headwater", b"\0\x03\0\x03\0\x01\0\x63"));
     let kinds: Vec<u8> = told.iter().filter(|t| t.0 == 3).map(|t| t.1[1]).collect();
     assert_eq!(kinds, [0, 3, 1], "each once, what is unknown not at all");
     assert_eq!(
         told[1].1, b"\0\x03\0\0\0\x01\0\0\x10\0\x02\0\0\0",
         "any place, best 4 KiB, at most 32 MiB"
     );
-    assert_eq!(ask(stream, 2, b""), [(1, vec![])]);
+    assert_eq!(option_replies(stream, 2, b""), [(1, vec![])]);
     assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0, "it was the end");
     running.stop();
 }
@@ -210,7 +231,7 @@ fn a_write_with_fua_is_durable_when_it_is_answered_and_alone() {
     let (mut a, mut b) = (running.client(), running.client());
     a.write(0, &[1; 4096]);
     let told = b.call(WRITE, FUA, 8192, 8192, &[2; 8192]);
-    assert_eq!(told, Told::Done);
+    assert_eq!(told, Response::Done);
     disk.crash_now();
     let device = open(&disk.after_crash(0));
     assert_eq!(read(&device, 0, BLOCK), [0; 4096], "nobody flushed it");
@@ -238,7 +259,7 @@ fn requests_are_taken_while_others_are_on_their_way() {
         let (cookie, told) = client.reply(&reads).unwrap();
         match expected.remove(&cookie).expect("each is answered once") {
             true => assert!(told.data().iter().all(|byte| [0, 9].contains(byte))),
-            false => assert_eq!(told, Told::Done),
+            false => assert_eq!(told, Response::Done),
         }
     }
     running.stop();
@@ -256,8 +277,8 @@ fn errors_of_the_medium_reach_the_client_and_the_connection_goes_on() {
     disk.capacity(u64::MAX);
     client.write(0, &[2; 4096]);
     disk.fail_next(FaultKind::SyncError, 0);
-    assert_eq!(client.call(FLUSH, 0, 0, 0, b""), Told::Failed(5));
-    assert_eq!(client.call(FLUSH, 0, 0, 0, b""), Told::Failed(5));
+    assert_eq!(client.call(FLUSH, 0, 0, 0, b""), Response::Failed(5));
+    assert_eq!(client.call(FLUSH, 0, 0, 0, b""), Response::Failed(5));
     assert_eq!(client.read(0, 1), [2]);
     let stopped = running.server.as_ref().unwrap().connections();
     assert_eq!(stopped, 1);
@@ -275,7 +296,7 @@ fn stopping_answers_what_was_taken_and_makes_everything_durable() {
     // All of them were taken when the last was answered.
     let mut answered = 0;
     while answered < 32 {
-        assert_eq!(client.reply(&BTreeMap::new()).unwrap().1, Told::Done);
+        assert_eq!(client.reply(&BTreeMap::new()).unwrap().1, Response::Done);
         answered += 1;
     }
     let path = running.path();

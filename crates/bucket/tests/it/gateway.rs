@@ -1,9 +1,10 @@
 //! The store of S3's protocol against a server of it, versitygw.
 
 use crate::race::{RACERS, race};
-use crate::stores::laws;
+use crate::stores::check_conformance;
 use headwater_bucket::{
-    BucketErrorKind, Credentials, Holder, Me, Now, ObjectStore, S3, S3Place, carry_out, read_head,
+    BucketErrorKind, Credentials, Holder, Member, Now, ObjectStore, S3, S3Location, carry_out,
+    read_head,
 };
 use headwater_io::{Clock, SystemChance, SystemClock};
 use headwater_testing::S3Server;
@@ -18,7 +19,7 @@ impl Gateway {
     }
 
     fn store(&self, bucket: &str, secret: &str) -> S3 {
-        let place = S3Place {
+        let place = S3Location {
             endpoint: self.0.endpoint().to_owned(),
             region: "us-east-1".to_owned(),
             bucket: bucket.to_owned(),
@@ -35,11 +36,11 @@ impl Gateway {
 }
 
 #[test]
-fn a_bucket_of_a_server_obeys_the_laws() {
+fn a_bucket_of_a_server_passes_the_conformance_tests() {
     let Some(gateway) = Gateway::start() else {
         return;
     };
-    laws(&gateway.store("plants", S3Server::SECRET), "a/b");
+    check_conformance(&gateway.store("plants", S3Server::SECRET), "a/b");
     let refused = gateway
         .store("plants", "another")
         .get("a/b/head")
@@ -77,7 +78,7 @@ fn a_node_holds_a_group_in_a_bucket_of_a_server_and_gives_it_back() {
     };
     let mut epochs = Vec::new();
     for node in [1, 2] {
-        let me = Me {
+        let me = Member {
             node,
             name: format!("node-{node}"),
             lease_millis: 600_000,

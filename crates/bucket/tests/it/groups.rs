@@ -3,8 +3,8 @@
 
 use headwater_bucket::{
     Addition, Answer, BucketError, BucketErrorKind, Change, Collector, Committed, Contents, Head,
-    Holder, Me, Memory, Now, ObjectStore, Pack, Range, Request, Restored, StoreFailure, carry_out,
-    head_key, packs_prefix, read_group, without_ranges,
+    Holder, Member, Memory, Now, ObjectStore, Pack, Range, Request, Restored, StoreFailure,
+    carry_out, head_key, packs_prefix, read_group, without_ranges,
 };
 use headwater_io::SeededChance;
 use headwater_types::Timestamp;
@@ -22,7 +22,7 @@ fn at(millis: u64) -> Now {
 }
 
 fn holder(node: u64) -> Holder {
-    let me = Me {
+    let me = Member {
         node,
         name: format!("node-{node}"),
         lease_millis: u32::try_from(LEASE).unwrap(),
@@ -99,10 +99,10 @@ fn a_second_node_waits_for_the_lease_and_then_goes_on_from_what_was_committed() 
     run(&mut a, &store, at(0));
     commit(&mut a, &store, at(10), change("edge", b"hello"));
     run(&mut b, &store, at(20));
-    assert!(!b.is_holding(at(20)) && a.is_holding(at(20)));
+    assert!(!b.has_lease(at(20)) && a.has_lease(at(20)));
     // Only what it has seen itself lets it take the group, after a whole lease.
     run(&mut b, &store, at(20 + LEASE - 1));
-    assert!(!b.is_holding(at(20 + LEASE - 1)));
+    assert!(!b.has_lease(at(20 + LEASE - 1)));
     run(&mut b, &store, at(20 + LEASE));
     assert!(b.is_ready(at(20 + LEASE)));
     assert_eq!(b.head().unwrap().epoch, 2);
@@ -139,7 +139,7 @@ fn who_was_replaced_while_it_slept_loses_though_its_own_clock_stood_still() {
     // By the clock of the first, no time has passed.
     run(&mut a, &store, at(20));
     assert!(a.take_lost() && a.take_committed().is_none());
-    assert!(!a.is_holding(at(20)));
+    assert!(!a.has_lease(at(20)));
     assert_eq!(read(&store, "edge").unwrap(), b"from b");
 }
 
@@ -158,7 +158,7 @@ fn a_pack_that_is_on_its_way_for_many_leases_costs_no_group() {
             a.take(at(millis), carry_out(&store, &request));
         }
         run(&mut b, &store, at(millis));
-        assert!(a.is_holding(at(millis)) && !b.is_holding(at(millis)));
+        assert!(a.has_lease(at(millis)) && !b.has_lease(at(millis)));
     }
     assert!(!a.take_lost() && a.take_committed().is_none());
     a.take_pack(at(20 * LEASE), &carry_out(&store, &pack));
@@ -238,7 +238,7 @@ fn a_collection_takes_what_no_head_names_and_what_is_on_its_way_is_uploaded_agai
     let before = store.list(&packs_prefix(1), "").unwrap().objects.len();
     assert_eq!(before, 2);
     let mut collector = Collector::new(1, Arc::new(SeededChance::new(3)));
-    while let Some(request) = collector.ask() {
+    while let Some(request) = collector.next_request() {
         collector.take(carry_out(&store, &request));
     }
     let found = collector.outcome().unwrap().unwrap();
@@ -260,11 +260,11 @@ fn a_reader_that_fell_behind_is_told_that_it_is_gone_and_reads_again() {
     second.dropped = BTreeSet::from([first.packs[0].number]);
     commit(&mut a, &store, at(20), second);
     let mut collector = Collector::new(1, Arc::new(SeededChance::new(3)));
-    while let Some(request) = collector.ask() {
+    while let Some(request) = collector.next_request() {
         collector.take(carry_out(&store, &request));
     }
     let gone = restore(&store, &contents, &first, "edge", &mut Vec::new()).unwrap_err();
-    assert_eq!(gone.kind(), BucketErrorKind::Gone);
+    assert_eq!(gone.kind(), BucketErrorKind::Superseded);
     assert_eq!(read(&store, "edge").unwrap(), b"second");
 }
 
@@ -299,8 +299,8 @@ fn what_came_again_goes_before_what_was_there_and_only_what_lacks_is_put() {
     let first = Pack::build(vec![addition("edge", b"0123456789")]);
     contents.apply(1, &first.index);
     let present = [range(0, 14)];
-    assert_eq!(contents.lacks("edge", 1, &present), [range(10, 4)]);
-    assert_eq!(contents.lacks("edge", 2, &present), present);
+    assert_eq!(contents.missing_ranges("edge", 1, &present), [range(10, 4)]);
+    assert_eq!(contents.missing_ranges("edge", 2, &present), present);
     let again = Addition {
         present: present.to_vec(),
         pieces: vec![
@@ -311,13 +311,13 @@ fn what_came_again_goes_before_what_was_there_and_only_what_lacks_is_put() {
     };
     let second = Pack::build(vec![again]);
     contents.apply(2, &second.index);
-    assert!(contents.lacks("edge", 1, &present).is_empty());
+    assert!(contents.missing_ranges("edge", 1, &present).is_empty());
     assert_eq!(contents.used(), BTreeSet::from([1, 2]));
     let of_first = contents.in_packs("edge", &BTreeSet::from([1])).unwrap();
     assert_eq!(of_first, [range(0, 2), range(5, 5)]);
     assert_eq!(contents.in_packs("edge", &BTreeSet::from([3])), None);
-    assert!(contents.says("edge", 1, b"described", &present));
-    assert!(!contents.says("edge", 1, b"otherwise", &present));
+    assert!(contents.includes("edge", 1, b"described", &present));
+    assert!(!contents.includes("edge", 1, b"otherwise", &present));
     let left = without_ranges(&present, &[range(0, 1), range(9, 2)]);
     assert_eq!(left, [range(1, 8), range(11, 3)]);
 }
@@ -339,13 +339,20 @@ fn what_was_not_present_for_a_while_is_put_again() {
         ..addition("edge", b"")
     };
     contents.apply(2, &Pack::build(vec![without]).index);
-    assert_eq!(contents.lacks("edge", 1, &[range(0, 10)]), [range(4, 2)]);
+    assert_eq!(
+        contents.missing_ranges("edge", 1, &[range(0, 10)]),
+        [range(4, 2)]
+    );
     let again = Addition {
         present: vec![range(0, 10)],
         pieces: vec![(range(4, 2), b"ab".to_vec())],
         ..addition("edge", b"")
     };
     contents.apply(3, &Pack::build(vec![again]).index);
-    assert!(contents.lacks("edge", 1, &[range(0, 10)]).is_empty());
+    assert!(
+        contents
+            .missing_ranges("edge", 1, &[range(0, 10)])
+            .is_empty()
+    );
     assert_eq!(contents.used(), BTreeSet::from([1, 3]));
 }

@@ -5,7 +5,7 @@ use headwater_bucket::{Careless, Faults, Memory};
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-fn lives(seeds: std::ops::Range<u64>, steps: u32, faults: Faults) -> Happened {
+fn simulate(seeds: std::ops::Range<u64>, steps: u32, faults: Faults) -> Happened {
     let mut sum = Happened::default();
     for seed in seeds {
         let mut world = World::new(seed, 2 + seed % 4, faults, Arc::new(Memory::default()));
@@ -19,14 +19,14 @@ fn lives(seeds: std::ops::Range<u64>, steps: u32, faults: Faults) -> Happened {
         sum.losses += of.losses;
         sum.collected += of.collected;
         sum.restored += of.restored;
-        sum.gone += of.gone;
+        sum.superseded += of.superseded;
     }
     sum
 }
 
 #[test]
 fn what_was_confirmed_survives_kills_sleeps_and_collections_over_a_store_that_does_its_work() {
-    let happened = lives(0..40, 6_000, Faults::default());
+    let happened = simulate(0..40, 6_000, Faults::default());
     assert!(happened.confirmed > 5_000, "{happened:?}");
     assert!(happened.slow_packs > 100, "{happened:?}");
     assert!(
@@ -41,7 +41,7 @@ fn what_was_confirmed_survives_kills_sleeps_and_collections_over_a_store_that_do
 
 #[test]
 fn what_was_confirmed_survives_a_store_that_fails_answers_late_and_lists_late() {
-    let happened = lives(1000..1060, 6_000, Faults::all(25));
+    let happened = simulate(1000..1060, 6_000, Faults::all(25));
     assert!(happened.confirmed > 2_000, "{happened:?}");
     assert!(
         happened.takeovers > 400 && happened.restored > 100,
@@ -55,7 +55,7 @@ fn what_was_confirmed_survives_a_store_that_fails_answers_late_and_lists_late() 
 
 #[test]
 fn what_was_confirmed_survives_a_store_of_which_half_the_requests_fail() {
-    let happened = lives(2000..2030, 6_000, Faults::all(85));
+    let happened = simulate(2000..2030, 6_000, Faults::all(85));
     assert!(
         happened.confirmed > 200 && happened.restored > 20,
         "{happened:?}"

@@ -16,7 +16,7 @@ fn stored(put: Put) -> Etag {
 }
 
 /// What each store does. Its keys begin with `base`, below which nothing is.
-pub(crate) fn laws(store: &dyn ObjectStore, base: &str) {
+pub(crate) fn check_conformance(store: &dyn ObjectStore, base: &str) {
     let key = format!("{base}/head");
     assert_eq!(store.get(&key).unwrap(), None);
     assert_eq!(store.get_range(&key, 0, 1).unwrap(), None);
@@ -66,22 +66,22 @@ pub(crate) fn laws(store: &dyn ObjectStore, base: &str) {
 }
 
 #[test]
-fn a_store_in_memory_obeys_the_laws() {
-    laws(&Memory::default(), "a");
+fn a_store_in_memory_passes_the_conformance_tests() {
+    check_conformance(&Memory::default(), "a");
 }
 
 #[test]
-fn a_store_in_a_directory_obeys_the_laws() {
+fn a_store_in_a_directory_passes_the_conformance_tests() {
     let dir = tempfile::tempdir().unwrap();
     let store = Directory::new(&dir.path().join("deep/bucket")).unwrap();
-    laws(&store, "a/b");
+    check_conformance(&store, "a/b");
     let refused = store.get("../outside").unwrap_err();
     assert!(refused.is_final && refused.text.contains("expected a key"));
 }
 
 #[test]
-fn a_store_with_faults_that_never_happen_obeys_the_laws() {
-    laws(&Faulty::new(Memory::default(), 1, Faults::default()), "a");
+fn a_store_with_faults_that_never_happen_passes_the_conformance_tests() {
+    check_conformance(&Faulty::new(Memory::default(), 1, Faults::default()), "a");
 }
 
 #[test]
@@ -106,6 +106,14 @@ fn what_is_asked_is_counted_by_kind_and_day() {
     assert_eq!((second.list.requests, second.delete.requests), (1, 1));
     let total = store.total();
     assert_eq!((total.put.requests, total.list.requests), (2, 1));
+    // Days are forgotten; what was counted in all never falls.
+    for _ in 0..40 {
+        clock.advance(Duration::from_secs(86_400));
+        store.list(&packs_prefix(1), "").unwrap();
+    }
+    assert_eq!(store.days().len(), 31);
+    let total = store.total();
+    assert_eq!((total.put.requests, total.list.requests), (2, 41));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use headwater_bucket::{
     Addition, Answer, BucketError, BucketErrorKind, Change, Collector, Contents, Faults, Faulty,
-    Head, Holder, Me, Now, ObjectStore, Pack, Range, Request, carry_out, head_key, read_group,
+    Head, Holder, Member, Now, ObjectStore, Pack, Range, Request, carry_out, head_key, read_group,
     read_head,
 };
 use headwater_io::{Chance, SeededChance};
@@ -82,7 +82,7 @@ pub(crate) struct Happened {
     pub(crate) losses: u64,
     pub(crate) collected: u64,
     pub(crate) restored: u64,
-    pub(crate) gone: u64,
+    pub(crate) superseded: u64,
 }
 
 pub(crate) struct World {
@@ -128,7 +128,7 @@ impl World {
 
     fn start(&mut self) -> Node {
         self.started += 1;
-        let me = Me {
+        let me = Member {
             node: self.started,
             name: format!("node-{}", self.started),
             lease_millis: LEASE_MILLIS,
@@ -310,7 +310,9 @@ impl World {
         let additions: Vec<Addition> = (work.copies.iter())
             .map(|(edge, grown)| {
                 let present = grown.present();
-                let lacks = work.contents.lacks(&name(*edge), grown.history, &present);
+                let lacks = work
+                    .contents
+                    .missing_ranges(&name(*edge), grown.history, &present);
                 let pieces = lacks.iter().map(|r| (*r, bytes(*edge, grown.history, r)));
                 Addition {
                     name: name(*edge),
@@ -335,7 +337,7 @@ impl World {
             .collect();
         let change = Change {
             packs: packs.into(),
-            gone: Vec::new(),
+            removed: Vec::new(),
             dropped,
         };
         if node.holder.commit(now, change) {
@@ -361,7 +363,7 @@ impl World {
                 Ok(None) => {}
                 Err(kind) => {
                     assert!(is_passing(kind));
-                    self.happened.gone += u64::from(kind == BucketErrorKind::Gone);
+                    self.happened.superseded += u64::from(kind == BucketErrorKind::Superseded);
                     return;
                 }
             }
@@ -380,7 +382,7 @@ impl World {
         };
         match answer {
             Some(answer) => collector.take(answer),
-            None => match collector.ask() {
+            None => match collector.next_request() {
                 Some(request) => {
                     let answer = carry_out(&self.store, &request);
                     self.nodes[node].collector = Some((collector, Some(answer)));
@@ -443,7 +445,10 @@ impl World {
 }
 
 fn is_passing(kind: BucketErrorKind) -> bool {
-    matches!(kind, BucketErrorKind::Gone | BucketErrorKind::Unreachable)
+    matches!(
+        kind,
+        BucketErrorKind::Superseded | BucketErrorKind::Unreachable
+    )
 }
 
 /// Reads a copy of an edge back, and looks at every byte.

@@ -13,9 +13,9 @@ use std::path::PathBuf;
 /// Back a database up into a folder, also beside a process that has it open
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Into a folder that holds an older backup of the same database, only what is new is copied; the older one counts until the
-new one is whole. Of what is there already an eighth is compared with its checksums each time, with --verify all of it; what
-has decayed is copied again. Exit code 1 when the database, or with --verify the backup, is damaged; damage is listed on stdout.")]
+If the folder holds an older backup of the same database, only what is new is copied; the older one stays valid until the
+new one is complete. An eighth of its files is compared with their checksums each time, with --verify all of them; damaged
+ones are copied again. Exit code 1 when the database, or with --verify the backup, is damaged; damage is listed on stdout.")]
 pub(crate) struct Backup {
     #[command(flatten)]
     db: DbArgs,
@@ -47,7 +47,7 @@ impl Backup {
         );
         if report.files_mended > 0 {
             eprintln!(
-                "{} of {} files looked at had decayed in the backup and were copied again",
+                "{} of {} checked files of the backup were damaged and were copied again",
                 grouped(report.files_mended),
                 grouped(report.files_verified)
             );
@@ -57,7 +57,7 @@ impl Backup {
         }
         if !report.damages.is_empty() {
             eprintln!(
-                "headwater: {} damaged files of the database are in the backup as an older backup has them, or as they are: run \
+                "headwater: {} files of the database are damaged; the backup has them as in an older backup, or damaged: run \
                  `headwater check`, then `headwater repair`",
                 grouped(report.damages.len() as u64)
             );

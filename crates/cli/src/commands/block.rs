@@ -16,12 +16,12 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Serve a block device to other programs by the NBD protocol, until SIGTERM or SIGINT
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A device is made by the first start, which needs --size, and opened as it was made by the others: neither its size nor its sets
-can be changed. What a flush or a write with FUA acknowledged survives a power cut, and no block of 4 KiB is ever torn; every
-client that can reach the address may read and write everything. The address is printed on stdout, as clients write it, once
-the device is served. SIGTERM and SIGINT end it with everything stored. docs/block-device.md says more.")]
+The first start creates the device and needs --size; later starts open it as it is: neither its size nor its queue sets can be
+changed. What a flush or a write with FUA acknowledged survives a power cut, and no block of 4 KiB is ever torn; every client
+that can reach the address may read and write everything. The address is printed on stdout, as clients write it, once the
+device is served. SIGTERM and SIGINT store everything and stop it. See docs/block-device.md.")]
 pub(crate) struct Block {
-    /// Directory of the device's files, on the medium that is to be used
+    /// Directory of the device's files
     #[arg(long, value_name = "DIR")]
     tier: PathBuf,
 
@@ -37,11 +37,11 @@ pub(crate) struct Block {
     #[arg(long, value_name = "ADDRESS")]
     listen: Address,
 
-    /// Name of the export; clients that name nothing get it, too
+    /// Name of the export, which is also the default one
     #[arg(long, value_name = "NAME", default_value = "headwater")]
     export: String,
 
-    /// Which waiting request of a set goes first
+    /// Order in which the waiting requests of a queue set are served
     #[arg(long, value_enum, default_value_t = OrderArg::Reads)]
     first: OrderArg,
 }
@@ -72,12 +72,11 @@ impl Block {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| Failure::failed(format!("no signals can be waited for: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
         runtime.block_on(async {
             let listen = |kind| {
-                signal(kind).map_err(|error| {
-                    Failure::failed(format!("no signals can be waited for: {error}"))
-                })
+                signal(kind)
+                    .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))
             };
             // Before the start, so that a signal in its middle is not lost.
             let mut term = listen(SignalKind::terminate())?;

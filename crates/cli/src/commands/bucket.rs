@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Show, compare or tidy what clouds keep in a bucket (serve --cloud-bucket)
+/// Show, verify or collect the copies that clouds store in a bucket (serve --cloud-bucket)
 #[derive(Debug, Args)]
 #[command(after_help = "\
-BUCKET is what `cloud.bucket` of the clouds says: s3://BUCKET/PREFIX, with ?endpoint=URL&region=NAME&style=path|host where
+BUCKET is the setting `cloud.bucket` of the clouds: s3://BUCKET/PREFIX, with ?endpoint=URL&region=NAME&style=path|host where
 needed, or file:///DIRECTORY. Keys come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN.
-All three work beside the clouds. docs/cloud/bucket.md says what lies there.
+All three work while clouds run. See docs/cloud/bucket.md.
 
 Examples:
   headwater bucket status  's3://plants/north?endpoint=http://127.0.0.1:9000'
@@ -29,17 +29,17 @@ pub(crate) struct Bucket {
 
 #[derive(Debug, Subcommand)]
 enum BucketCommand {
-    /// Say who holds the group of copies, and what there is of each
+    /// Show the node that holds the lease of the group of copies, and the state of each copy
     Status(BucketArgs),
-    /// Read everything back, and compare it with its checksums; exit code 1 when something is wrong
+    /// Read all objects and compare them with their checksums; exit code 1 when one is damaged
     Verify(BucketArgs),
-    /// Take away packs that nothing names any more
+    /// Remove packs that are no longer referenced
     Collect(BucketArgs),
 }
 
 /// Format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Shown {
+enum OutputFormat {
     // Lines, for reading
     Text,
     // JSON, for programs
@@ -48,17 +48,17 @@ enum Shown {
 
 #[derive(Debug, Args)]
 struct BucketArgs {
-    /// Where the bucket is
+    /// The bucket
     #[arg(value_name = "BUCKET")]
     bucket: String,
 
-    /// Which group of copies
+    /// Group of copies
     #[arg(long, value_name = "N", default_value_t = 0)]
     group: u32,
 
     /// Format of the output
-    #[arg(long, value_enum, default_value_t = Shown::Text)]
-    format: Shown,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Text)]
+    format: OutputFormat,
 }
 
 type Store = Counted<Arc<dyn ObjectStore>>;
@@ -94,7 +94,7 @@ impl BucketArgs {
         let found = read_group(store, self.group).map_err(|e| failed(&e))?;
         let (head, _, contents) = found.ok_or_else(|| {
             Failure::failed(format!(
-                "{}: there is nothing of group {}; is it the bucket of `cloud.bucket`?",
+                "{}: the bucket has no group {}; is it that of the setting `cloud.bucket`?",
                 self.bucket, self.group
             ))
         })?;
@@ -103,8 +103,8 @@ impl BucketArgs {
 
     fn show(&self, json: &Value, text: &str) -> Result<(), Failure> {
         match self.format {
-            Shown::Text => print(text),
-            Shown::Json => print_json(json),
+            OutputFormat::Text => print(text),
+            OutputFormat::Json => print_json(json),
         }
     }
 
@@ -157,7 +157,7 @@ impl BucketArgs {
             };
             match contents.restore(&store, &head, name, &mut each) {
                 Ok(_) => copies += u64::from(is_edge(name)),
-                Err(error) if error.kind() == BucketErrorKind::Gone => {
+                Err(error) if error.kind() == BucketErrorKind::Superseded => {
                     return Err(Failure::failed(format!(
                         "{error}: the clouds have committed meanwhile; verify again"
                     )));
@@ -169,7 +169,7 @@ impl BucketArgs {
             "group": head.group, "commit": head.commit, "copies": copies, "bytes": bytes,
             "wrong": wrong, "requests": requests(&store),
         });
-        let mut text = format!("{copies} copies, {bytes} bytes are as they were put\n");
+        let mut text = format!("{copies} copies, {bytes} bytes are intact\n");
         for wrong in &wrong {
             line(&mut text, format_args!("wrong: {wrong}"));
         }
@@ -177,7 +177,7 @@ impl BucketArgs {
         match wrong.len() {
             0 => Ok(()),
             count => Err(Failure::failed(format!(
-                "{count} of what is in the bucket cannot be read back (E_BUCKET_DAMAGED)"
+                "{count} objects in the bucket are missing or damaged (E_BUCKET_DAMAGED)"
             ))),
         }
     }
@@ -187,12 +187,12 @@ impl BucketArgs {
         self.read(&store)?;
         let chance = Env::system().chance;
         let mut collector = Collector::new(self.group, chance);
-        while let Some(request) = collector.ask() {
+        while let Some(request) = collector.next_request() {
             collector.take(carry_out(&store, &request));
         }
         let outcome = collector.outcome().ok_or_else(|| {
             Failure::failed(format!(
-                "{}: the collection went no further",
+                "{}: the collection stopped here",
                 packs_prefix(self.group)
             ))
         })?;
@@ -211,7 +211,7 @@ impl BucketArgs {
 
 /// The list of edges lies among their copies.
 fn is_edge(name: &str) -> bool {
-    name != headwater_server::BUCKET_ROSTER
+    name != headwater_cluster::bucket::ROSTER
 }
 
 fn line(text: &mut String, what: std::fmt::Arguments<'_>) {

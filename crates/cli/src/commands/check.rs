@@ -11,8 +11,8 @@ use headwater::CheckReport;
 /// Check every file of a database, also beside a process that has it open
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit code 0 when the database is sound, 1 when it is damaged or cannot be looked at. Each damaged part is one line on
-stdout: file, offset, expected, found. What is not damaged stays readable.")]
+Exit code 0 when the database is sound, 1 when it is damaged or cannot be read. Each damaged part is one line on
+stdout: file, offset, expected, found. Undamaged parts stay readable.")]
 pub(crate) struct Check {
     #[command(flatten)]
     db: DbArgs,

@@ -14,14 +14,14 @@ use std::time::Duration;
 /// Interval between checks of a server that still compacts.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Rewrite partitions that would become smaller or tidier, and carry out deletes, retention and
+/// Rewrite partitions with dead bytes or late runs, and carry out deletes, retention and
 /// aging
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
     #[command(flatten)]
     target: TargetArgs,
 
-    /// Most bytes to write a second, for media that are slow or wear out: 1MiB (a server has a
+    /// Most bytes to write a second, for devices that are slow or wear out: 1MiB (a server has a
     /// setting for it)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     rate: Option<usize>,
@@ -30,20 +30,20 @@ pub(crate) struct Compact {
 impl Compact {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let (before, after) = match self.target.open()? {
-            DbTarget::Local(db) => self.here(&db)?,
+            DbTarget::Local(db) => self.local(&db)?,
             DbTarget::Remote(_) if self.rate.is_some() => {
                 return Err(Failure::usage(
                     "--rate: a server compacts at the rate of its setting compaction.rate",
                 ));
             }
-            DbTarget::Remote(server) => there(&server)?,
+            DbTarget::Remote(server) => remote(&server)?,
         };
         eprintln!("{} on disk before, {} now", bytes(before), bytes(after));
         Ok(())
     }
 
     /// Bytes of the files before and after.
-    fn here(&self, db: &DbArgs) -> Result<(u64, u64), Failure> {
+    fn local(&self, db: &DbArgs) -> Result<(u64, u64), Failure> {
         let mut options = db.options();
         options.must_exist = true;
         options.compaction_bytes_per_second = self.rate.map(|rate| rate as u64);
@@ -59,9 +59,9 @@ impl Compact {
     }
 }
 
-/// As [`Compact::here`], on a server. One that needs longer than it lets requests take goes on by
+/// As [`Compact::local`], on a server. One that needs longer than it lets requests take goes on by
 /// itself; it is polled until it has nothing left to do.
-fn there(server: &Server) -> Result<(u64, u64), Failure> {
+fn remote(server: &Server) -> Result<(u64, u64), Failure> {
     let spinner = spinner("compacting");
     let mut before = None;
     loop {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// Delete the events of a range, or drop streams
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It is in force when the command ends, for everything written before; space is freed by and by, and at once by `compact`.
+The delete is in force when the command ends, for everything written before; space is freed over time, or at once by `compact`.
 
 Examples:
   headwater delete --db ./data weather --where origin=EWR --from 2013-07-04 --to 2013-07-05
@@ -38,7 +38,7 @@ pub(crate) struct Delete {
     #[arg(long, conflicts_with_all = ["from", "to"])]
     all_time: bool,
 
-    /// The streams go too, with all their events
+    /// Drop the streams too, with all their events
     #[arg(long, requires = "filters", conflicts_with_all = ["from", "to", "all_time"])]
     drop_streams: bool,
 }
@@ -48,15 +48,15 @@ impl Delete {
         let bounded = self.range.from.is_some() || self.range.to.is_some();
         if !bounded && !self.all_time && !self.drop_streams {
             return Err(Failure::usage(
-                "which events? Give --from, --to or both, --all-time, or --drop-streams",
+                "the range of time is missing: give --from, --to or both, --all-time, or --drop-streams",
             ));
         }
         let count = match self.target.open()? {
-            DbTarget::Local(db) => self.here(&db)?,
-            DbTarget::Remote(server) => self.there(&server)?,
+            DbTarget::Local(db) => self.local(&db)?,
+            DbTarget::Remote(server) => self.remote(&server)?,
         };
         if count == 0 && !self.drop_streams {
-            eprintln!("nothing was in range: no stream has an event there");
+            eprintln!("nothing was deleted: no stream has an event in the range");
             return Ok(());
         }
         let what = if self.drop_streams {
@@ -69,7 +69,7 @@ impl Delete {
     }
 
     /// Deletes in a directory, and returns the number of streams concerned.
-    fn here(&self, db: &DbArgs) -> Result<u64, Failure> {
+    fn local(&self, db: &DbArgs) -> Result<u64, Failure> {
         let db = db.open_existing()?;
         let count = if self.drop_streams {
             db.drop_streams(&self.table, &self.filters)?
@@ -89,7 +89,7 @@ impl Delete {
         Ok(count)
     }
 
-    fn there(&self, server: &Server) -> Result<u64, Failure> {
+    fn remote(&self, server: &Server) -> Result<u64, Failure> {
         let tags = self.filters.iter();
         let tags: serde_json::Map<String, Value> = tags
             .map(|(tag, value)| (tag.clone(), Value::from(value.as_str())))

@@ -29,7 +29,7 @@ const SECOND: f64 = 1e9;
 Stores into the table `simulated` of the server at --url. Each sensor takes values at an interval, and each value arrives after a
 delay with a lognormal distribution: most at once, a few much later. Ctrl-C ends it.")]
 pub(crate) struct Demo {
-    /// Send until Ctrl-C, as time goes by
+    /// Send in real time until Ctrl-C
     #[arg(long, required = true)]
     live: bool,
 
@@ -42,12 +42,12 @@ pub(crate) struct Demo {
     )]
     url: String,
 
-    /// Certificates in PEM that the server's must be one of or be signed by, under https: [default:
+    /// Certificates in PEM of the server or of its issuer, for https: [default:
     /// those that the system trusts]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 
-    /// Token that may write the table `simulated`, if the server wants one
+    /// Token that may write the table `simulated`, if the server requires one
     #[arg(
         long,
         value_name = "TOKEN",
@@ -60,7 +60,7 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     sensors: u32,
 
-    /// Where all of them stand: the value of their tag `site`, of which there are four otherwise
+    /// Value of the tag `site` of all sensors; without it there are four sites
     #[arg(long, value_name = "NAME", value_parser = parse_site)]
     site: Option<String>,
 
@@ -80,7 +80,7 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
     history: i64,
 
-    /// End after this time instead of with Ctrl-C
+    /// Stop after this time instead of at Ctrl-C
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_duration)]
     lasts: Option<i64>,
 

@@ -17,13 +17,13 @@ const NOW: &str = "now";
 /// Longest comparison by a server; it reports differences as it finds them.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// Say in which stretches of time the rows of streams differ between two snapshots
+/// Show the spans of time in which the rows of streams differ between two snapshots
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works beside the process that has the database open, or by a server with --url. A line for each stretch: stream, first and last instant, rows
-that only A has (removed), that only B has (added), and that have other values (changed). What both have stored in the
-same place is not read. Only rows are compared: of aggregates whose rows were removed nothing is said. Exit code 0 whether
-something differs or not.
+Works while another process has the database open, or through a server with --url. Prints a line for each span: stream, first
+and last instant, rows that only A has (removed), that only B has (added), and that have other values (changed). Data that
+both share is not read. Only rows are compared, not aggregates whose rows were removed. The exit code is 0 whether or not
+something differs.
 
 Examples:
   headwater diff --db ./data before-the-import now
@@ -45,14 +45,14 @@ pub(crate) struct Diff {
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
 
-    /// Only streams with this tag; may be repeated, and of one tag any of the values will do
+    /// Only streams with this tag; may be repeated, also with several values of one tag
     #[arg(long = "where", value_name = "TAG=VALUE", value_parser = parse_tag)]
     filters: Vec<(String, String)>,
 
     #[command(flatten)]
     range: RangeArgs,
 
-    /// Print a line of JSON for each stretch
+    /// Print a line of JSON for each span
     #[arg(long)]
     json: bool,
 }
@@ -101,19 +101,19 @@ impl Report {
     fn line(&mut self, line: &str, out: &mut Output) -> Result<bool, Failure> {
         let said: Value = serde_json::from_str(line).map_err(|error| {
             Failure::failed(format!(
-                "the server sent `{line}`, which is no JSON: {error}"
+                "the server sent `{line}`, which is not JSON: {error}"
             ))
         })?;
         if let Some(error) = said.get("error") {
             let message = error.get("message").and_then(Value::as_str);
-            let message = message.unwrap_or("it does not say why");
+            let message = message.unwrap_or("no reason was given");
             return Err(Failure::failed(format!(
-                "the comparison broke off: {message}"
+                "the comparison was interrupted: {message}"
             )));
         }
         let unknown = || {
             Failure::failed(format!(
-                "the server sent `{line}`, which says nothing of a difference: is it as new as this program?"
+                "the server sent `{line}`, which is not a line of a comparison: is it as new as this program?"
             ))
         };
         let number = |key: &str| {
@@ -157,15 +157,15 @@ impl Diff {
             ..Report::default()
         };
         match self.target.open_for(LONGEST)? {
-            DbTarget::Local(db) => self.here(&db, &mut report, &mut out)?,
-            DbTarget::Remote(server) => self.there(&server, &mut report, &mut out)?,
+            DbTarget::Local(db) => self.local(&db, &mut report, &mut out)?,
+            DbTarget::Remote(server) => self.remote(&server, &mut report, &mut out)?,
         }
         out.finish()?;
         report.end();
         Ok(())
     }
 
-    fn here(&self, db: &DbArgs, report: &mut Report, out: &mut Output) -> Result<(), Failure> {
+    fn local(&self, db: &DbArgs, report: &mut Report, out: &mut Output) -> Result<(), Failure> {
         let reader = db.open_to_read()?;
         let before = state(&reader, &self.before)?;
         let after = state(&reader, &self.after)?;
@@ -196,7 +196,12 @@ impl Diff {
     }
 
     /// Prints the report of a server.
-    fn there(&self, server: &Server, report: &mut Report, out: &mut Output) -> Result<(), Failure> {
+    fn remote(
+        &self,
+        server: &Server,
+        report: &mut Report,
+        out: &mut Output,
+    ) -> Result<(), Failure> {
         let mut is_whole = false;
         server.lines(&self.path(), |line| {
             is_whole = report.line(line, out)?;
@@ -205,7 +210,7 @@ impl Diff {
         match is_whole {
             true => Ok(()),
             false => Err(Failure::failed(
-                "the answer broke off: what was printed is not all that differs; ask again",
+                "the answer was interrupted: not all differences were printed; try again",
             )),
         }
     }

@@ -14,7 +14,7 @@ use headwater_wire::lineprotocol::LineWriter;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 CSV has the columns time, the tags, the fields. Numbers are written with all their digits; empty cells are absent
-values. Line protocol cannot hold NaN, infinities and bytes: they are left out and counted on stderr. Arrow (the
+values. Line protocol cannot represent NaN, infinities and bytes: they are left out and counted on stderr. Arrow (the
 stream format) and Parquet have the same columns with their types; times are instants in nanoseconds.
 
 Example:
@@ -248,6 +248,13 @@ mod batches {
     }
 }
 
+/// Times and numbers of the rows that have a value.
+fn rows(chunk: &ScanChunk) -> impl Iterator<Item = (Timestamp, usize)> {
+    let rows = chunk.times.iter().enumerate();
+    rows.filter(|(row, _)| chunk.columns.iter().any(|c| c.is_present(*row)))
+        .map(|(row, time)| (Timestamp::from_nanos(*time), row))
+}
+
 struct Csv(CsvWriter);
 
 impl RowWriter for Csv {
@@ -256,11 +263,9 @@ impl RowWriter for Csv {
     }
 
     fn write_chunk(&mut self, out: &mut Vec<u8>, chunk: &ScanChunk) -> Result<(), Failure> {
-        for (row, time) in chunk.times.iter().enumerate() {
-            if chunk.columns.iter().any(|c| c.is_present(row)) {
-                let values = chunk.columns.iter().map(|c| c.get(row));
-                self.0.write_row(out, Timestamp::from_nanos(*time), values);
-            }
+        for (time, row) in rows(chunk) {
+            let values = chunk.columns.iter().map(|c| c.get(row));
+            self.0.write_row(out, time, values);
         }
         Ok(())
     }
@@ -287,11 +292,9 @@ impl RowWriter for Lines {
     }
 
     fn write_chunk(&mut self, out: &mut Vec<u8>, chunk: &ScanChunk) -> Result<(), Failure> {
-        for (row, time) in chunk.times.iter().enumerate() {
-            if chunk.columns.iter().any(|c| c.is_present(row)) {
-                let values = chunk.columns.iter().map(|c| c.get(row));
-                self.0.write_row(out, Timestamp::from_nanos(*time), values);
-            }
+        for (time, row) in rows(chunk) {
+            let values = chunk.columns.iter().map(|c| c.get(row));
+            self.0.write_row(out, time, values);
         }
         Ok(())
     }
@@ -305,7 +308,7 @@ impl RowWriter for Lines {
         ] {
             if count > 0 {
                 eprintln!(
-                    "headwater: line protocol cannot hold {} {what}; they are left out",
+                    "headwater: line protocol cannot represent {} {what}; they are left out",
                     grouped(count)
                 );
             }

@@ -6,7 +6,7 @@
 use crate::clock::now;
 use crate::failure::Failure;
 use crate::grid::{Heading, render};
-use crate::http::agent;
+use crate::http::{RELAY, agent};
 use crate::output::{Format, print};
 use crate::store::DbArgs;
 use clap::Args;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Longest wait for an answer of a server.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Ask in InfluxQL, a database on this machine or a server
+/// Query a database on this machine or a server in InfluxQL
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Statements are separated by semicolons; what follows one that fails is not carried out. What they mean: docs/http/influxql.md.
@@ -33,7 +33,7 @@ pub(crate) struct Influxql {
     #[arg(long, value_name = "DIR", env = "HEADWATER_DB", hide_env_values = true)]
     db: Option<PathBuf>,
 
-    /// A server to ask instead, such as http://127.0.0.1:7373
+    /// A server to query instead, such as http://127.0.0.1:7373
     #[arg(long, value_name = "URL", conflicts_with = "db")]
     url: Option<String>,
 
@@ -80,7 +80,7 @@ impl Influxql {
             (None, Some(db)) => self.ask_here(db.clone())?,
             (None, None) => {
                 return Err(Failure::usage(
-                    "say whom to ask: --db DIR for a directory, or --url URL for a server",
+                    "no database is given: use --db DIR for a directory, or --url URL for a server",
                 ));
             }
         };
@@ -107,7 +107,7 @@ impl Influxql {
         let snapshot = reader.snapshot();
         let budget = Budget::new(Deadline::NEVER, CancelToken::default());
         let asker = Evaluator::new(&snapshot, &Unrestricted, &budget, now());
-        let answers = asker.ask(&self.text).map_err(Failure::failed)?;
+        let answers = asker.evaluate(&self.text).map_err(Failure::failed)?;
         let bytes = match self.format {
             Format::Csv => csv(&answers, FORM),
             Format::Json | Format::Table => json(&answers, FORM),
@@ -126,7 +126,8 @@ impl Influxql {
         let mut request = agent
             .post(format!("{}/query", url.trim_end_matches('/')))
             .query("epoch", "rfc3339")
-            .header("Accept", accept);
+            .header("Accept", accept)
+            .header(RELAY.0, RELAY.1);
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
@@ -137,9 +138,9 @@ impl Influxql {
             })?;
         let status = answer.status();
         let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);
-        let text = body
-            .read_to_string()
-            .map_err(|error| Failure::failed(format!("{url}: the answer broke off: {error}")))?;
+        let text = body.read_to_string().map_err(|error| {
+            Failure::failed(format!("{url}: the answer was interrupted: {error}"))
+        })?;
         if status.is_success() {
             return Ok(Answer { text });
         }

@@ -3,23 +3,23 @@
 use crate::failure::Failure;
 use crate::output::print;
 use clap::Args;
-use headwater_fleet::UplinkFile;
+use headwater_cluster::UplinkFile;
 use std::path::PathBuf;
 
-/// Join a cloud, which copies this database from then on
+/// Join a cloud, which replicates this database from then on
 #[derive(Debug, Args)]
 #[command(after_help = "\
-INVITATION is what `headwater edges add NAME` printed at the cloud; it is worth one joining. A server that runs on the
-database with --role edge connects within seconds. What is sent, and when, is set at this side: docs/operate/settings.md,
-sync.*. A database that was restored, repaired or moved to another machine, and that the cloud refuses therefore, joins with
---new-incarnation: the cloud puts aside what it has, and begins again.
+INVITATION is what `headwater edges add NAME` printed at the cloud; it can be used once. A server that runs on the database
+with --role edge connects within seconds. The settings sync.* of the edge decide what is sent, and when: see
+docs/operate/settings.md. A database that was restored, repaired or moved to another machine, and that the cloud refuses for
+that reason, joins with --new-incarnation: the cloud closes its old copy, which stays in answers, and starts a new one.
 
 Examples:
   headwater join hwjoin1.eyJ1cmwi… --db plant.db
   headwater join --new-incarnation --db plant.db
   headwater join --leave --db plant.db")]
 pub(crate) struct Join {
-    /// Text that lets this database join, once
+    /// Invitation that `headwater edges add` printed; can be used once
     #[arg(value_name = "INVITATION", required_unless_present_any = ["new_incarnation", "leave"])]
     invitation: Option<String>,
 
@@ -35,11 +35,11 @@ pub(crate) struct Join {
     #[arg(long, value_name = "FILE", requires = "invitation")]
     ca: Option<PathBuf>,
 
-    /// Have the cloud put aside what it has of this database, and begin again
+    /// Make the cloud set its copy of this database aside and start a new one
     #[arg(long)]
     new_incarnation: bool,
 
-    /// Forget the cloud; what it has stays there
+    /// Leave the cloud; its copy stays there
     #[arg(long, conflicts_with_all = ["invitation", "new_incarnation"])]
     leave: bool,
 }
@@ -54,17 +54,17 @@ impl Join {
                 return Err(Failure::failed("this database has joined no cloud"));
             }
             UplinkFile::forget(&self.db).map_err(Failure::failed)?;
-            return print("left: what the cloud has stays there\n");
+            return print("left the cloud, which retains its copy\n");
         }
         let Some(invitation) = &self.invitation else {
             let file = UplinkFile::read(&self.db).map_err(Failure::failed)?;
             let mut file = file.ok_or_else(|| {
-                Failure::failed("this database has joined no cloud: give an invitation of it")
+                Failure::failed("this database has joined no cloud: give an invitation of one")
             })?;
             file.begins_anew = true;
             file.write(&self.db).map_err(Failure::failed)?;
             return print(&format!(
-                "{}: the cloud puts its copy aside and begins again at the next connection\n",
+                "{}: the cloud closes its copy and starts a new one at the next connection\n",
                 file.edge
             ));
         };
@@ -76,7 +76,7 @@ impl Join {
             .enable_all()
             .build()
             .map_err(Failure::failed)?;
-        let joining = headwater_fleet::join(
+        let joining = headwater_cluster::join(
             &self.db,
             invitation,
             self.url.as_deref(),

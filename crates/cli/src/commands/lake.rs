@@ -4,13 +4,13 @@ use crate::failure::Failure;
 use crate::store::DbArgs;
 use clap::{Args, Subcommand};
 
-/// Keep the tables of a database as Apache Iceberg tables of Parquet files, for DuckDB, Spark and
-/// others
+/// Publish the tables of a database as Apache Iceberg tables of Parquet files, for DuckDB, Spark
+/// and others
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Each table is a folder of its own in LAKE, divided by day. LAKE may be in a bucket: who may use that is said by
-AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. All commands work beside the process that has the database open.
-What aging has left of a table is a table of its own, TABLE_rollup. docs/cloud/lake.md says how others read all this.
+Each table is a folder of its own in LAKE, divided by day. LAKE may be in a bucket; its credentials are
+AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. All commands work while another process has the database open.
+The aggregates that aging leaves of a table are a table of their own, TABLE_rollup. See docs/cloud/lake.md.
 
 Examples:
   headwater lake write  --db ./data ./lake
@@ -29,12 +29,12 @@ enum LakeCommand {
     Rebuild(Rebuild),
 }
 
-/// Write what is not in the lake, or not as the database has it
+/// Write days that are missing in the lake or have changed
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Days that have not changed are not touched; one that has (late rows, deletes, rows written again) gets new files in
-place of those it had. A write that was stopped at any moment is taken up by the next one. Exit code 1 when days could
-not be read; the others are written.")]
+Days that have not changed are not touched; the files of a changed day (late rows, deletes, rewritten rows) are
+replaced. A write that was interrupted at any point is continued by the next one. Exit code 1 when days could not be
+read; the others are written.")]
 struct Write {
     #[command(flatten)]
     args: LakeArgs,
@@ -43,7 +43,7 @@ struct Write {
     #[arg(long = "table", value_name = "NAME")]
     tables: Vec<String>,
 
-    /// Leave days for later that ended less than this ago
+    /// Do not write days yet that ended less than this ago
     #[arg(long, value_name = "DURATION")]
     closed_for: Option<String>,
 
@@ -51,7 +51,7 @@ struct Write {
     #[arg(long, value_name = "DURATION", default_value = "5d")]
     keep_snapshots: String,
 
-    /// Remove files that no snapshot names when they are older; longer than a write takes
+    /// Remove unreferenced files older than this; must be longer than a write takes
     #[arg(long, value_name = "DURATION", default_value = "1d")]
     orphan_age: String,
 }
@@ -59,18 +59,18 @@ struct Write {
 /// Write all days of a table again, as the database has them now
 #[derive(Debug, Args)]
 #[command(after_help = "\
-For a table whose files were damaged or lost, as `verify` tells. Readers see each day as it was until it is replaced.
-Days whose rows were removed because of their age stay as they are: nobody has them but the lake.")]
+For a table whose files were damaged or lost, as `verify` reports. Readers see each day as it was until it is replaced.
+Days whose rows were removed because of their age stay as they are: only the lake has them.")]
 struct Rebuild {
     #[command(flatten)]
     args: LakeArgs,
 
-    /// The table; with it the table of what aging has left of it
+    /// The table; the table of aggregates that aging left of it is written too
     #[arg(value_name = "TABLE")]
     table: String,
 }
 
-/// Say what is in the lake, and what is not, and why
+/// Show what is in the lake, and what is not, and why
 #[derive(Debug, Args)]
 struct Status {
     #[command(flatten)]
@@ -81,7 +81,7 @@ struct Status {
     json: bool,
 }
 
-/// Compare the lake with the database: for each day the rows
+/// Compare the lake with the database: the rows of each day
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit code 1 when a day is wrong: its files are missing or damaged, or have other rows than the database, which has not
@@ -192,7 +192,7 @@ mod with {
     fn duration(name: &str, text: &str) -> Result<Duration, Failure> {
         let nanos = parse_duration(text).map_err(|e| Failure::usage(format!("--{name}: {e}")))?;
         let nanos = u64::try_from(nanos);
-        let nanos = nanos.map_err(|_| Failure::usage(format!("--{name}: expected no less than 0")));
+        let nanos = nanos.map_err(|_| Failure::usage(format!("--{name}: expected 0 or more")));
         Ok(Duration::from_nanos(nanos?))
     }
 
@@ -236,7 +236,7 @@ mod with {
             let mut blocked = 0;
             for table in &written.tables {
                 print(&line(table))?;
-                blocked += tell(&table.table, &table.blocked);
+                blocked += print_blocked(&table.table, &table.blocked);
             }
             match blocked {
                 0 => Ok(()),
@@ -255,7 +255,7 @@ mod with {
         )];
         for (days, what) in [
             (table.days_removed, "removed"),
-            (table.days_unchanged + table.days_equal, "as they were"),
+            (table.days_unchanged + table.days_equal, "unchanged"),
             (table.days_kept, "kept"),
             (table.days_open, "left for later"),
         ] {
@@ -270,7 +270,7 @@ mod with {
     }
 
     /// Reports on stderr the days that could not be read, and returns their number.
-    fn tell(table: &str, blocked: &[Blocked]) -> usize {
+    fn print_blocked(table: &str, blocked: &[Blocked]) -> usize {
         for Blocked { day, why } in blocked {
             eprintln!("headwater: {table}, {day}: {why}");
         }
@@ -324,7 +324,9 @@ mod with {
                 }
             }
             for folder in &status.others {
-                print(&format!("{folder}: of no table of this database\n"))?;
+                print(&format!(
+                    "{folder}: does not belong to a table of this database\n"
+                ))?;
             }
             Ok(())
         }
@@ -348,7 +350,7 @@ mod with {
             let blocked: usize = verified
                 .tables
                 .iter()
-                .map(|t| tell(&t.table, &t.blocked))
+                .map(|t| print_blocked(&t.table, &t.blocked))
                 .sum();
             match verified.is_sound() && blocked == 0 {
                 true => Ok(()),

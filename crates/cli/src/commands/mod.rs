@@ -24,6 +24,7 @@ pub(crate) mod query;
 pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod restore;
+pub(crate) mod rights;
 pub(crate) mod scan;
 pub(crate) mod serve;
 mod shown_table;

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::output::print;
 use clap::{Args, Subcommand, ValueEnum};
-use headwater_server::settings::{Mqtt, NoticeBus, NoticeSettings, xmpp_server};
+use headwater_server::settings::{BrokerLogin, NoticeBus, NoticeSettings, xmpp_server};
 use headwater_server::tokens::{TokenFile, Tokens};
 use headwater_server::{apply_broker_lists, broker_list_text, broker_lists, broker_rules};
 use std::fmt::Write as _;
@@ -31,11 +31,11 @@ impl Notices {
     }
 }
 
-/// Print who may tell and hear notices, as a broker wants it
+/// Print who may publish and receive notices, in the format of a broker
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The list of tokens gives the rights: a client logs in to the broker by the name of a token. A notice of the node NAME counts
-as a row of headwater_notices,node=NAME: who may read it hears the notice, who may write it tells it. See
+as a row of headwater_notices,node=NAME: tokens that may read it receive the notice, tokens that may write it publish it. See
 docs/cluster/notices.md.
 
 Examples:
@@ -51,7 +51,7 @@ struct Rules {
     #[arg(long, value_name = "TOPIC", default_value = "headwater/notices")]
     topic: String,
 
-    /// For which broker: mosquitto (its acl_file), or publish-subscribe of XMPP
+    /// The kind of broker: mosquitto (its acl_file), or publish-subscribe of XMPP
     #[arg(long, value_enum, default_value_t = For::Mqtt)]
     bus: For,
 
@@ -66,11 +66,11 @@ enum For {
     Xmpp,
 }
 
-/// Bring who may tell and hear notices to an XMPP server
+/// Apply who may publish and receive notices to an XMPP server
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Makes a node of publish-subscribe (XEP-0060) for each node that may tell, lets in only those that the list of tokens names, takes
-off who is not on the list any more, and reads back what the server keeps. The account needs to be one that may make such nodes.
+Creates a publish-subscribe node (XEP-0060) for each node that may publish, admits only accounts in the list of tokens, removes
+accounts that are no longer in it, and reads back what the server stored. The account must have the right to create such nodes.
 Run it again when the list has changed. See docs/cluster/notices.md.
 
 Example:
@@ -88,15 +88,16 @@ struct Apply {
     #[arg(long, value_name = "ACCOUNT")]
     user: String,
 
-    /// File that holds its password
+    /// File with its password
     #[arg(long, value_name = "FILE")]
     password_file: PathBuf,
 
-    /// Certificates that the server's must be signed by; without it those that the system trusts
+    /// Certificates of authorities that may sign the server's; default: those that the system
+    /// trusts
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 
-    /// Where publish-subscribe is; without it at pubsub. before the domain of the account
+    /// Domain of publish-subscribe; default: pubsub. before the domain of the account
     #[arg(long, value_name = "DOMAIN", default_value = "")]
     service: String,
 
@@ -126,11 +127,11 @@ impl Apply {
             topic: self.topic,
             xmpp: Some(server),
             service: self.service,
-            login: Mqtt {
+            login: BrokerLogin {
                 user: self.user,
                 password_file: Some(self.password_file),
                 ca: self.ca,
-                ..Mqtt::default()
+                ..BrokerLogin::default()
             },
             ..NoticeSettings::default()
         };
@@ -141,7 +142,7 @@ impl Apply {
         let applied = runtime.block_on(apply_broker_lists(&settings, &lists));
         let applied = applied.map_err(Failure::failed)?;
         let mut out = String::new();
-        for topic in &applied.made {
+        for topic in &applied.created {
             // Text takes all that is written to it.
             let _ = writeln!(out, "made {topic}");
         }
@@ -157,7 +158,7 @@ fn tokens(db: &Path) -> Result<Tokens, Failure> {
     let tokens = TokenFile::of_database(db).read();
     tokens.map_err(Failure::failed)?.ok_or_else(|| {
         Failure::failed(format!(
-            "{}: there is no list of tokens, so there is nothing to make rules of; make one with `headwater token create`",
+            "{}: there is no list of tokens to derive rules from; create one with `headwater token create`",
             db.display()
         ))
     })

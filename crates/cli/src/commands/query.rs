@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use clap::Args;
 
-/// Ask in SQL, a database on this machine or a server
+/// Query a database on this machine or a server in SQL
 #[derive(Debug, Args)]
 #[command(after_help = "\
 COPY (SELECT …) TO 'FILE.parquet' writes a file (json, csv, arrow, parquet). Statements are separated by semicolons.
@@ -16,12 +16,12 @@ Examples:
 pub(crate) struct Query {
     #[cfg(feature = "sql")]
     #[command(flatten)]
-    target: crate::ask::Target,
+    target: crate::sql_client::QueryTarget,
 
     /// Format of the rows
     #[cfg(feature = "sql")]
-    #[arg(long, value_enum, default_value_t = crate::ask::Shape::Table)]
-    format: crate::ask::Shape,
+    #[arg(long, value_enum, default_value_t = crate::sql_client::Shape::Table)]
+    format: crate::sql_client::Shape,
 
     /// Value of $1, the next one of $2, and so on; may be repeated
     #[cfg(feature = "sql")]
@@ -47,7 +47,7 @@ impl Query {
 
     #[cfg(feature = "sql")]
     pub(crate) fn run(self) -> Result<(), Failure> {
-        use crate::ask::print_rows;
+        use crate::sql_client::print_rows;
         let sql = match self.sql.as_str() {
             "-" => std::io::read_to_string(std::io::stdin())
                 .map_err(|error| Failure::failed(format!("cannot read stdin: {error}")))?,

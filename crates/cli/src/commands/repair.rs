@@ -8,21 +8,21 @@ use crate::store::DbArgs;
 use clap::Args;
 use headwater::RepairMode;
 
-/// Repair a damaged database, or say what a repair would do
+/// Repair a damaged database, or show what a repair would do
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without --yes nothing is changed. Everything that can be read stays; damaged files are copied to DIR/quarantine first.
-Lines on stdout: `damaged:` with what is done about it, `lost:` with rows that cannot be saved, `kept:` with files that go
+Lines on stdout: `damaged:` with what is done about it, `lost:` with rows that cannot be recovered, `kept:` with files that are moved
 to quarantine, then the check of the repaired database (without --yes: as it would be).")]
 pub(crate) struct Repair {
     #[command(flatten)]
     db: DbArgs,
 
-    /// Do it
+    /// Carry out the repair
     #[arg(long)]
     yes: bool,
 
-    /// The fast tier is lost for good: go on without it, and say what is lost with it
+    /// The fast tier is lost for good: continue without it, and show what is lost with it
     #[arg(long)]
     fast_tier_lost: bool,
 }

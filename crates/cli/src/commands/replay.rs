@@ -10,11 +10,11 @@ use headwater_wire::lineprotocol::LineWriter;
 use headwater_wire::replay::{Pace, Position, push_row, quoted};
 use std::time::Instant;
 
-/// Print rows of many streams in the order of time, as fast as they are read or as they once came
+/// Print rows of many streams in the order of time, at full speed or at the pace of their times
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Rows of one time stand in the order of their streams. A cursor names the last row that was read, as TIME/ROW/STREAM: the time
-in nanoseconds, and which of the rows of that stream and time it was, mostly 1. docs/replay.md says more.
+in nanoseconds, and the number of the row among those of that stream and time, mostly 1. See docs/replay.md.
 
 Examples:
   headwater replay --db ./data pumps --from now-1h --speed 60
@@ -28,7 +28,7 @@ pub(crate) struct Replay {
     #[arg(value_name = "TABLE")]
     table: String,
 
-    /// Only streams with this tag; of one tag several values may be given
+    /// Only streams with this tag; may be repeated, also with several values of one tag
     #[arg(long = "tag", value_name = "TAG=VALUE", value_parser = parse_tag)]
     tags: Vec<(String, String)>,
 
@@ -43,7 +43,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "SPEED", default_value = "max", value_parser = parse_pace)]
     speed: Pace,
 
-    /// Go on behind the row that this cursor names
+    /// Continue after the row that this cursor names
     #[arg(long, value_name = "CURSOR", value_parser = parse_cursor)]
     after: Option<Position>,
 

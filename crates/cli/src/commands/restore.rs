@@ -7,10 +7,10 @@ use crate::store::DbArgs;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Make a database of a backup, and check it
+/// Restore a database from a backup, and check it
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The directory of the database must be empty or not there. Exit code 1 when the backup cannot be restored or what was
+The directory of the database must be empty or absent. Exit code 1 when the backup cannot be restored or what was
 restored is damaged; a restore that was cut short leaves a directory that does not open.")]
 pub(crate) struct Restore {
     #[command(flatten)]

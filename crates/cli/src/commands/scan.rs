@@ -40,7 +40,7 @@ pub(crate) struct Scan {
     #[arg(long = "field", value_name = "NAME")]
     fields: Vec<String>,
 
-    /// Only rows in which a field compares so: = != < <= > >=; may be repeated
+    /// Only rows that match a comparison with = != < <= > or >=; may be repeated
     #[arg(long = "filter", value_name = "FIELD OP VALUE")]
     filters: Vec<String>,
 

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::grid::{Heading, render};
 use crate::output::{print, print_json};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use headwater_server::settings::{Given, Loaded, load, table};
+use headwater_server::settings::{Loaded, SettingsInput, load, table};
 use serde::Serialize;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -13,12 +13,12 @@ use std::path::PathBuf;
 /// A flag for each setting of the server, made of its table.
 #[derive(Debug)]
 struct SettingArgs {
-    given: Given,
+    input: SettingsInput,
 }
 
 impl SettingArgs {
     fn load(&self) -> Result<Loaded, Failure> {
-        load(&self.given).map_err(Failure::usage)
+        load(&self.input).map_err(Failure::usage)
     }
 }
 
@@ -63,7 +63,7 @@ impl FromArgMatches for SettingArgs {
         });
         let file = matches.get_one::<PathBuf>("config").cloned();
         Ok(SettingArgs {
-            given: Given {
+            input: SettingsInput {
                 file: file.or_else(|| std::env::var_os("HEADWATER_CONFIG").map(PathBuf::from)),
                 flags: flags.collect(),
                 environment: environment.collect(),
@@ -81,9 +81,9 @@ impl FromArgMatches for SettingArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Every setting may also stand in the environment (HEADWATER_HTTP_ADDR) or in the file (http_addr, or [log] level = …); a flag
-goes before the environment, that before the file. `headwater config` prints what is in force; docs/operate/settings.md says
-more. The address of the page is printed on stdout once the server answers. SIGTERM and SIGINT end it with everything stored;
-SIGHUP reads certificates and tokens again.")]
+takes precedence over the environment, and that over the file. `headwater config` prints what is in force; see
+docs/operate/settings.md. The address of the page is printed on stdout once the server answers. SIGTERM and SIGINT store
+everything and stop it; SIGHUP reads certificates and tokens again.")]
 pub(crate) struct Serve {
     #[command(flatten)]
     settings: SettingArgs,
@@ -104,10 +104,10 @@ impl Serve {
     }
 }
 
-/// Print every setting of the server, its value and where it came from
+/// Print every setting of the server, its value and its source
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Takes the same flags, environment and file as `headwater serve`, and fails as it would where they are wrong.")]
+Takes the same flags, environment and file as `headwater serve`, and fails with the same errors if they are wrong.")]
 pub(crate) struct Config {
     #[command(flatten)]
     settings: SettingArgs,
@@ -143,7 +143,7 @@ impl Config {
                 source: loaded.source(setting).to_string(),
             })
             .collect();
-        if let Some(file) = &self.settings.given.file {
+        if let Some(file) = &self.settings.input.file {
             let source = file.display().to_string();
             lines.extend(loaded.entries().into_iter().map(|(key, value)| Line {
                 key,

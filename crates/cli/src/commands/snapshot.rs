@@ -8,12 +8,12 @@ use clap::{Args, Subcommand};
 use headwater_server::shown_snapshots;
 use serde_json::{Value, json};
 
-/// Keep the state of a database under a name, to be read later
+/// Create, list and drop named snapshots of a database
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A snapshot holds everything that was acknowledged before it was made. It lasts until it is dropped, or ends by itself:
-by age, by the bytes that only snapshots keep, or on a full disk, the oldest first. What users delete later is not in
-it either. docs/operate/snapshots.md says more.
+by age, by the bytes that only snapshots retain, or on a full disk, the oldest first. Rows that users delete later are
+removed from it too. See docs/operate/snapshots.md.
 
 Examples:
   headwater snapshot create --db ./data before-the-import
@@ -26,7 +26,7 @@ pub(crate) struct Snapshot {
 
 #[derive(Debug, Subcommand)]
 enum SnapshotCommand {
-    /// Store what memory holds, and keep the state of now
+    /// Flush memory and create a snapshot of the current state
     Create {
         #[command(flatten)]
         target: TargetArgs,
@@ -35,7 +35,7 @@ enum SnapshotCommand {
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// List the snapshots, the oldest first, and those that ended by themselves
+    /// List the snapshots, the oldest first, and those that have ended
     List {
         #[command(flatten)]
         target: TargetArgs,
@@ -44,7 +44,7 @@ enum SnapshotCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Drop a snapshot; what only it keeps is removed
+    /// Drop a snapshot, and remove the data that only it retains
     Drop {
         #[command(flatten)]
         target: TargetArgs,
@@ -76,7 +76,7 @@ fn create(target: &TargetArgs, name: &str) -> Result<(), Failure> {
             server.manage(&json!({ "op": "create_snapshot", "name": name }))?;
         }
     }
-    eprintln!("snapshot `{name}` was made");
+    eprintln!("snapshot `{name}` was created");
     Ok(())
 }
 
@@ -146,7 +146,7 @@ fn text(snapshots: &Value) -> String {
     let mut out = render(&headings, &rows);
     for one in list("ended").unwrap_or_default() {
         let (name, at, why) = (of(&one, "name"), of(&one, "ended"), of(&one, "reason"));
-        out.push_str(&format!("`{name}` ended at {at}, since {why}\n"));
+        out.push_str(&format!("`{name}` ended at {at}: {why}\n"));
     }
     out
 }

@@ -21,7 +21,7 @@ pub(crate) struct Table {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Declare a table; the first write would make it too
+    /// Declare a table; the first write would create it too
     Create(Create),
     /// Add fields, widen an i64 field to f64, change settings
     Alter(Alter),
@@ -37,7 +37,7 @@ struct Settings {
     #[arg(long = "field", value_name = "NAME:TYPE", value_parser = parse_field)]
     fields: Vec<FieldSpec>,
 
-    /// Same stream, same time: the last value of each field counts, or all are kept
+    /// Rows of the same stream and time: the last value of each field wins, or all are stored
     #[arg(long, value_enum)]
     duplicates: Option<DuplicatesArg>,
 
@@ -49,7 +49,7 @@ struct Settings {
     #[arg(long, value_name = "AGE", value_parser = parse_lifetime)]
     retention: Option<Lifetime>,
 
-    /// Rows older than this are removed and leave their aggregates, so that tiles stay: 30d, 1y, or
+    /// Rows older than this are removed, but not their aggregates, so that tiles stay: 30d, 1y, or
     /// forever
     #[arg(long, value_name = "AGE", value_parser = parse_lifetime)]
     raw_for: Option<Lifetime>,
@@ -64,7 +64,7 @@ struct DropTable {
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// Yes, with all its events
+    /// Confirm: drop the table with all its events
     #[arg(long)]
     yes: bool,
 }
@@ -145,7 +145,7 @@ impl Table {
 
 impl Settings {
     /// Request to a server.
-    fn asked(&self, op: &str, table: &str) -> Value {
+    fn request(&self, op: &str, table: &str) -> Value {
         let fields = self.fields.iter();
         let fields: Vec<_> = fields
             .map(|field| (field.name.clone(), field.field_type.name()))
@@ -167,7 +167,7 @@ impl Create {
         let db = match self.target.open()? {
             DbTarget::Local(db) => db,
             DbTarget::Remote(server) => {
-                let asked = self.settings.asked("create_table", &self.name);
+                let asked = self.settings.request("create_table", &self.name);
                 return server.manage(&asked).map(drop);
             }
         };
@@ -190,7 +190,7 @@ impl Create {
 impl Alter {
     fn run(self) -> Result<(), Failure> {
         let target = self.target.open()?;
-        let asked = self.settings.asked("alter_table", &self.name);
+        let asked = self.settings.request("alter_table", &self.name);
         let change = TableChange {
             leaf_events: self.settings.leaf_events,
             duplicates: self.settings.duplicates.map(Duplicates::from),

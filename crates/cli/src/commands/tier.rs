@@ -10,11 +10,11 @@ use headwater::{FastTier, TierParts};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Show or change what lies in the fast tier of a database
+/// Show or change what is stored in the fast tier of a database
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A fast tier is a folder on a small fast medium beside the large one of the database. A database of --db must not be open,
-but for `show`; a server (--url) moves what lies there while it serves, and takes the tier at its next start from the
+A fast tier is a folder on a small fast device beside the large one of the database. A database of --db must not be open,
+except for `show`; a server (--url) moves the parts while it serves, and at its next start reads the tier from the
 setting tier.fast, which should name the same. docs/operate/tiers.md says what to place where.")]
 pub(crate) struct Tier {
     #[command(subcommand)]
@@ -23,7 +23,7 @@ pub(crate) struct Tier {
 
 #[derive(Debug, Subcommand)]
 enum TierCommand {
-    /// Say which tier the database uses: `fast: DIR (PARTS)`, or `fast: none`
+    /// Show which tier the database uses: `fast: DIR (PARTS)`, or `fast: none`
     Show {
         #[command(flatten)]
         db: DbArgs,
@@ -39,12 +39,12 @@ enum TierCommand {
         #[arg(long, value_name = "PARTS", default_value = "log,buffers")]
         parts: TierParts,
     },
-    /// Use no tier any more: everything lies in the directory of the database again
+    /// Stop using the tier: everything is moved back to the directory of the database
     Leave {
         #[command(flatten)]
         target: TargetArgs,
     },
-    /// Take up a database and its tier that were moved to other folders
+    /// Record that a database and its tier were moved to other folders
     Adopt {
         #[command(flatten)]
         db: DbArgs,
@@ -73,7 +73,7 @@ impl Tier {
                     parts,
                 };
                 match target.open()? {
-                    DbTarget::Remote(server) => return there(&server, Some(&tier)),
+                    DbTarget::Remote(server) => return remote(&server, Some(&tier)),
                     DbTarget::Local(db) => {
                         headwater::use_fast_tier(&db.options(), Some(&tier))?;
                         db
@@ -81,7 +81,7 @@ impl Tier {
                 }
             }
             TierCommand::Leave { target } => match target.open()? {
-                DbTarget::Remote(server) => return there(&server, None),
+                DbTarget::Remote(server) => return remote(&server, None),
                 DbTarget::Local(db) => {
                     headwater::use_fast_tier(&db.options(), None)?;
                     db
@@ -107,7 +107,7 @@ impl Tier {
 }
 
 /// Makes a server move the parts in the tier, while it serves.
-fn there(server: &Server, tier: Option<&FastTier>) -> Result<(), Failure> {
+fn remote(server: &Server, tier: Option<&FastTier>) -> Result<(), Failure> {
     let asked = json!({
         "op": "move_tier",
         "fast": tier.map(|tier| &tier.folder),
@@ -124,7 +124,7 @@ fn there(server: &Server, tier: Option<&FastTier>) -> Result<(), Failure> {
 fn standing(folder: &Path) -> &'static str {
     match PmemFiles::new().standing(folder) {
         Ok(Standing::Persistent) => " on persistent memory",
-        Ok(Standing::Memory) => " in the machine's memory: gone with its power",
+        Ok(Standing::Memory) => " in the machine's memory: lost on power failure",
         Ok(_) => "",
         Err(_) => ": cannot be written to",
     }

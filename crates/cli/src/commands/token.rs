@@ -1,21 +1,22 @@
 //! `headwater token`: access to a served database.
 
-use crate::arguments::parse_duration;
+use crate::arguments::{parse_duration, parse_size};
 use crate::failure::Failure;
 use crate::grid::{Heading, render};
 use crate::output::{print, print_json};
 use clap::{Args, Subcommand, ValueEnum};
-use headwater_server::rules::{Action, Pattern, Rule};
-use headwater_server::tokens::{Grant, NewToken, TokenFile};
+use headwater_server::rules::{AccessRule, Action, Pattern};
+use headwater_server::tokens::{FetchLimit, Grant, NewToken, TokenFile};
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Make, list and revoke the tokens of a served database
+/// Create, list and revoke the tokens of a served database
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works beside a running server, which follows within a second. With the first token, the server asks every request for one,
-also after the last one was revoked. Patterns are tables and tags: `weather`, `weather,origin=E*`, `*`. See
+Works while a server runs, which applies changes within a second. From the first token on, every request to the server needs
+one, also after the last one was revoked. Patterns are tables and tags: `weather`, `weather,origin=E*`, `*`. See
 docs/operate/security.md.")]
 pub(crate) struct Token {
     #[command(subcommand)]
@@ -57,19 +58,20 @@ fn parse_pattern(text: &str) -> Result<Pattern, String> {
         .map_err(|error: headwater_server::rules::RuleError| error.to_string())
 }
 
-/// Make a token and print it: it is shown this once, and kept nowhere
+/// Create a token and print it: it is shown only once, and not stored
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   headwater token create --db my.db --name admin --read '*' --write '*' --manage '*'
   headwater token create --db my.db --name station --write 'weather,origin=EWR'
   headwater token create --db my.db --name board --read weather --read 'pumps,site=north' --expires 90d
+  headwater token create --db cloud.db --name page --read '*' --fetch-per-day 50MiB
   headwater token create --db my.db --name prometheus      # without rules: only /metrics")]
 struct Create {
     #[command(flatten)]
     args: TokenFileArgs,
 
-    /// Name of the token, of which there is no other
+    /// Name of the token, which must be unique
     #[arg(long, value_name = "NAME")]
     name: String,
 
@@ -88,6 +90,22 @@ struct Create {
     /// Validity, such as 90d; for ever if not given
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     expires: Option<i64>,
+
+    /// Most bytes that a cloud fetches from edges for it on one day, such as 10MiB, or unlimited;
+    /// as the setting cloud.fetch_per_day of the cloud if not given
+    #[arg(long, value_name = "SIZE", value_parser = parse_fetch_limit)]
+    fetch_per_day: Option<FetchLimit>,
+}
+
+fn parse_fetch_limit(text: &str) -> Result<FetchLimit, String> {
+    match text {
+        "unlimited" => Ok(FetchLimit::Unlimited),
+        _ => {
+            let bytes = parse_size(text).map_err(|e| format!("{e}; or unlimited"))?;
+            let bytes = u64::try_from(bytes).map_err(|_| "the size is out of range".to_owned())?;
+            Ok(FetchLimit::Bytes(bytes))
+        }
+    }
 }
 
 impl Create {
@@ -100,19 +118,21 @@ impl Create {
         let rules = rules.into_iter().flat_map(|(action, patterns)| {
             patterns
                 .into_iter()
-                .map(move |pattern| Rule { action, pattern })
+                .map(move |pattern| AccessRule { action, pattern })
         });
         let end = |ns: i64| {
             jiff::Timestamp::now()
                 .checked_add(Duration::from_nanos(ns.unsigned_abs()))
-                .map_err(|_| Failure::usage("--expires: this is later than any date there is"))
+                .map_err(|_| Failure::usage("--expires: the date is out of range"))
         };
         let new = NewToken {
             name: self.name,
             rules: rules.collect(),
             expires: self.expires.map(end).transpose()?,
         };
-        let token = self.args.file().create(new).map_err(Failure::failed)?;
+        let file = self.args.file();
+        let token = file.create_with_budget(new, self.fetch_per_day);
+        let token = token.map_err(Failure::failed)?;
         print(&format!("{token}\n"))?;
         eprintln!(
             "This is the only time the token is shown. Send it as `Authorization: Bearer {token}`."
@@ -149,6 +169,9 @@ struct Line {
     expires: Option<String>,
     is_valid: bool,
     rules: Vec<String>,
+    /// Bytes, or `unlimited`; missing = as the setting of the cloud.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fetch_per_day: Option<String>,
 }
 
 impl Line {
@@ -160,7 +183,8 @@ impl Line {
             created: second(grant.created),
             expires: grant.expires.map(second),
             is_valid: !grant.is_over(),
-            rules: grant.rules.iter().map(Rule::to_string).collect(),
+            fetch_per_day: grant.fetch_per_day.map(|limit| limit.to_string()),
+            rules: grant.rules.iter().map(AccessRule::to_string).collect(),
         }
     }
 }
@@ -170,7 +194,7 @@ impl List {
         let tokens = self.args.file().read().map_err(Failure::failed)?;
         let in_use = tokens.is_some();
         let tokens = tokens.unwrap_or_default();
-        let lines: Vec<Line> = tokens.grants().iter().map(|g| Line::of(g)).collect();
+        let (lines, table) = shown_tokens(tokens.grants().iter());
         if self.format == ListFormat::Json {
             return print_json(&lines);
         }
@@ -178,31 +202,46 @@ impl List {
             eprintln!(
                 "headwater: there are no tokens{}",
                 if in_use {
-                    "; the server answers nobody until one is made"
+                    "; the server refuses all requests until one is created"
                 } else {
                     ""
                 }
             );
         }
-        let headings = ["id", "name", "created", "valid until", "rules"].map(Heading::text);
-        let rows: Vec<Vec<String>> = lines
-            .into_iter()
-            .map(|line| {
-                let until = line.expires.unwrap_or_else(|| "for ever".to_owned());
-                let until = if line.is_valid {
-                    until
-                } else {
-                    format!("{until} (over)")
-                };
-                let rules = line.rules.join("; ");
-                vec![line.id, line.name, line.created, until, rules]
-            })
-            .collect();
-        print(&render(&headings, &rows))
+        print(&table)
     }
 }
 
-/// Take a token out: requests with it are refused from then on
+/// Tokens for programs, and as a table.
+pub(super) fn shown_tokens<'a>(
+    grants: impl Iterator<Item = &'a Arc<Grant>>,
+) -> (Vec<impl Serialize>, String) {
+    let lines: Vec<Line> = grants.map(|grant| Line::of(grant)).collect();
+    let headings = ["id", "name", "created", "valid until", "rules"].map(Heading::text);
+    let rows = lines.iter().map(|line| {
+        let until = line.expires.as_deref().unwrap_or("for ever");
+        let until = if line.is_valid {
+            until.to_owned()
+        } else {
+            format!("{until} (over)")
+        };
+        let limit = line.fetch_per_day.as_ref();
+        let limit = limit.map(|limit| format!("fetch_per_day {limit}"));
+        let rules: Vec<&str> = line
+            .rules
+            .iter()
+            .chain(&limit)
+            .map(String::as_str)
+            .collect();
+        let rules = rules.join("; ");
+        let cells = [&line.id, &line.name, &line.created, &until, &rules];
+        cells.map(String::clone).to_vec()
+    });
+    let table = render(&headings, &rows.collect::<Vec<_>>());
+    (lines, table)
+}
+
+/// Revoke a token: requests with it are refused from then on
 #[derive(Debug, Args)]
 struct Revoke {
     #[command(flatten)]

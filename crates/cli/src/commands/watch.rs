@@ -16,10 +16,10 @@ use std::time::Duration;
 /// Between a connection that ended and the next.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// List the watches of a server, follow what one tells, and see to what its web hook did not take
+/// List the watches of a server, follow the events of one, and show or resend its failed web hooks
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Watches are made and dropped with SQL: CREATE WATCH, DROP WATCH. docs/watches.md says more.
+Watches are created and dropped with SQL: CREATE WATCH, DROP WATCH. See docs/watches.md.
 
 Examples:
   headwater watch list
@@ -35,25 +35,25 @@ pub(crate) struct Watch {
 
 #[derive(Debug, Subcommand)]
 enum WatchCommand {
-    /// List the watches and how it stands with each
+    /// List the watches and their state
     List {
         /// Format of the list
         #[arg(long, value_enum, default_value_t = ListFormat::Table)]
         format: ListFormat,
     },
-    /// Print what a watch tells, an event per line, until it is ended
+    /// Print the events of a watch, one per line, until stopped
     Follow {
         /// The watch
         #[arg(value_name = "NAME")]
         name: String,
-        /// Begin behind this event: its number, or the id that the server sent with it
+        /// Start after this event: its number, or the id that the server sent with it
         #[arg(long, value_name = "ID")]
         after: Option<String>,
         /// Most events to print
         #[arg(long, value_name = "COUNT")]
         limit: Option<u64>,
     },
-    /// Print the events that the web hook of a watch did not take
+    /// Print the events that the web hook of a watch did not accept
     Dead {
         /// The watch
         #[arg(value_name = "NAME")]
@@ -79,7 +79,7 @@ fn path(name: &str, rest: &str) -> String {
 }
 
 fn list(node: &NodeArgs, format: ListFormat) -> Result<(), Failure> {
-    let answer = node.open()?.ask("/api/v1/watches")?;
+    let answer = node.open()?.get_json("/api/v1/watches")?;
     if format == ListFormat::Json {
         return print_json(&answer);
     }
@@ -166,5 +166,5 @@ fn dead(node: &NodeArgs, name: &str, retry: bool) -> Result<(), Failure> {
             _ => Err(answered.failure()),
         };
     }
-    print_json(&server.ask(&path(name, "dead"))?)
+    print_json(&server.get_json(&path(name, "dead"))?)
 }

@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 #[expect(dead_code, reason = "its other calls are for the tests beside it")]
 mod client;
 
-use client::{Client, FUA, Told, WRITE};
+use client::{Client, FUA, Response, WRITE};
 
 const BLOCK: u64 = 4096;
 
@@ -98,7 +98,7 @@ fn what_cannot_be_is_said_with_a_code() {
     let bench = Bench::new();
     let none = fails(&bench, &[]);
     assert_eq!(none.code, 2, "{none:?}");
-    assert!(none.stderr.contains("give its size"), "{none:?}");
+    assert!(none.stderr.contains("specify its size"), "{none:?}");
     let odd = fails(&bench, &["--size", "1000"]);
     assert!(odd.code == 2 && odd.stderr.contains("[invalid]"), "{odd:?}");
     let open = fails(&bench, &["--size", "1MiB", "--listen", "tcp:0.0.0.0:1"]);
@@ -169,7 +169,7 @@ fn a_killed_device_has_what_was_flushed() {
             let fua = dice.below(10) == 0;
             let flags = if fua { FUA } else { 0 };
             let told = client.call(WRITE, flags, block * BLOCK, 4096, &data);
-            assert_eq!(told, Told::Done);
+            assert_eq!(told, Response::Done);
             written[at].push(number);
             if fua {
                 durable[at] = number;
@@ -302,7 +302,7 @@ fn an_export_has_the_name_that_it_was_given() {
     let serving = Serving::start(&bench, &["--size", "1MiB", "--export", "mine"]);
     let mut stream = client::connect(&serving.socket);
     client::greet(&mut stream).unwrap();
-    let told = client::ask(&mut stream, 3, b"");
+    let told = client::option_replies(&mut stream, 3, b"");
     assert_eq!(told[0].1, client::named("mine", b""));
     drop(stream);
     serving.stop();

@@ -163,7 +163,7 @@ fn bad_rows_are_told_by_their_numbers_and_the_others_are_stored() {
         "3 rows were refused",
         "row 2: E_TIME",
         "row 3: E_TIME",
-        "row 4: E_TYPE: `4.5` in column `n` is no i64",
+        "row 4: E_TYPE: `4.5` in column `n` is not of type i64",
     ] {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
     }
@@ -184,11 +184,15 @@ fn a_wrong_mapping_is_told_before_anything_is_made() {
     let file = parquet(&bench, "rows.parquet", &rows);
     for (time, rest, part) in [
         ("t", &[][..], "--time t:ms"),
-        ("when", &[], "there is no such column; there are: t, at, v"),
+        (
+            "when",
+            &[],
+            "the column does not exist; there are: t, at, v",
+        ),
         ("at:ms", &[], "need no format"),
         ("at", &["--tag", "x"], "--tag x"),
-        ("at", &["--field", "v:int"], "`int` is no type"),
-        ("t:ms", &[], "no field holds values of type Timestamp"),
+        ("at", &["--field", "v:int"], "`int` is not a type"),
+        ("t:ms", &[], "values of type Timestamp"),
         ("at", &["--null", "NA"], "leave out --null"),
     ] {
         let mut arguments = vec!["--format", "parquet", "--table", "x", "--time", time];

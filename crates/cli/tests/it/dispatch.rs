@@ -1,7 +1,7 @@
 //! A dispatcher, clouds and edges as processes, by the commands of docs/cluster/dispatcher.md; any
 //! of them killed with SIGKILL while questions are asked.
 
-use crate::fleet::{asked, cloud, edge, is_current, kill, run};
+use crate::fleet::{cloud, edge, is_current, kill, run, run_against};
 use crate::serve::Served;
 use crate::support::{Bench, text};
 use headwater_testing::{Dice, until};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const ROUNDS: usize = 9;
 const ROWS: usize = 600;
 
-fn dispatcher(db: &Path, addr: &str, clouds: &[String]) -> Served {
+pub(crate) fn dispatcher(db: &Path, addr: &str, clouds: &[String]) -> Served {
     let nodes: Vec<String> = clouds.iter().map(|addr| format!("http://{addr}")).collect();
     let flags = [
         "--role",
@@ -38,7 +38,7 @@ fn scan(edge: usize) -> String {
 
 /// What is answered to one question, without following where it leads. Who was asked and killed
 /// meanwhile answers with status 0.
-fn ask(addr: &str, path: &str, is_relayed: bool) -> (u16, String, String) {
+fn get(addr: &str, path: &str, is_relayed: bool) -> (u16, String, String) {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -62,20 +62,20 @@ fn ask(addr: &str, path: &str, is_relayed: bool) -> (u16, String, String) {
 
 /// What a client has in the end that is given the answer itself.
 fn relayed(addr: &str, path: &str) -> (u16, String) {
-    let (status, _, body) = ask(addr, path, true);
+    let (status, _, body) = get(addr, path, true);
     (status, body)
 }
 
 /// What a client has in the end that follows redirects, of which there may be one.
 fn followed(addr: &str, path: &str) -> (u16, String) {
-    let (status, location, body) = ask(addr, path, false);
+    let (status, location, body) = get(addr, path, false);
     if status != 307 {
         return (status, body);
     }
     let to = location.strip_prefix("http://").unwrap();
     let (to, path) = to.split_once('/').unwrap();
-    assert_ne!(to, addr, "a circle");
-    let (status, _, body) = ask(to, &format!("/{path}"), false);
+    assert_ne!(to, addr, "a loop");
+    let (status, _, body) = get(to, &format!("/{path}"), false);
     assert_ne!(status, 307, "{to} sends on");
     (status, body)
 }
@@ -89,15 +89,15 @@ fn questions_are_answered_right_or_not_at_all_whoever_is_killed() {
     let addrs: Vec<String> = clouds.iter().map(|cloud| cloud.addr.clone()).collect();
     let edge_dbs = ["e0", "e1"].map(|name| bench.path(name));
     for (at, db) in edge_dbs.iter().enumerate() {
-        let invited = asked(&addrs[at], &["edges", "add", &format!("e{at}")]).ok();
+        let invited = run_against(&addrs[at], &["edges", "add", &format!("e{at}")]).ok();
         run(&["join", invited.stdout.trim(), "--db", text(db)]).ok();
     }
     let mut edges: Vec<Served> = edge_dbs.iter().map(|db| edge(db)).collect();
     let mut wanted = Vec::new();
     for (at, edge) in edges.iter().enumerate() {
-        let answer = edge.ask("POST", "/write?precision=ms", "", &lines(at));
+        let answer = edge.request("POST", "/write?precision=ms", "", &lines(at));
         assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
-        wanted.push(ask(&edge.addr, &scan(at), false).2);
+        wanted.push(get(&edge.addr, &scan(at), false).2);
         until(&format!("e{at} is at its cloud"), || {
             is_current(&addrs[at], edge, &format!("e{at}"))
         });

@@ -9,7 +9,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{Field, Schema};
 use headwater_testing::doors::{
-    Cell, FrontEnd, Need, Outcome, Request, Row, State, held, lines, walk,
+    Cell, FrontEnd, Need, Outcome, Request, Row, State, contents_of, lines, walk,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl FrontEnd for Files {
         }
     }
 
-    fn lacks(&self) -> &'static [Need] {
+    fn unmet_needs(&self) -> &'static [Need] {
         match self.format {
             // The limit is a server's setting.
             "lp" if self.server.is_some() => &[],
@@ -273,7 +273,7 @@ impl FrontEnd for Files {
 
     fn stored(self: Box<Self>) -> State {
         drop(self.server);
-        held(&self.bench.db())
+        contents_of(&self.bench.db())
     }
 }
 

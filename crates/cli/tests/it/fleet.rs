@@ -15,7 +15,7 @@ pub(crate) fn run(arguments: &[&str]) -> Ran {
     Ran::of(program().args(arguments).output().unwrap())
 }
 
-pub(crate) fn asked(addr: &str, arguments: &[&str]) -> Ran {
+pub(crate) fn run_against(addr: &str, arguments: &[&str]) -> Ran {
     let url = format!("http://{addr}");
     run(&[arguments, &["--url", &url]].concat())
 }
@@ -42,7 +42,7 @@ pub(crate) fn kill(mut served: Served) {
 }
 
 fn status(addr: &str, arguments: &[&str]) -> Option<Value> {
-    let ran = asked(
+    let ran = run_against(
         addr,
         &[&["sync", "status", "--format", "json"], arguments].concat(),
     );
@@ -51,7 +51,7 @@ fn status(addr: &str, arguments: &[&str]) -> Option<Value> {
 
 /// True when the cloud has everything that the edge has stored, and the edge nothing else.
 pub(crate) fn is_current(cloud: &str, edge: &Served, name: &str) -> bool {
-    let storage = edge.ask("GET", "/api/v1/storage?late=false", "", "");
+    let storage = edge.request("GET", "/api/v1/storage?late=false", "", "");
     let here = status(&edge.addr, &[]).unwrap();
     let there = status(cloud, &[name]).unwrap();
     storage.contains("\"events_in_memory\":0,")
@@ -80,13 +80,13 @@ fn what_edges_have_comes_to_the_cloud_whoever_is_killed() {
     let names: Vec<String> = (0..EDGES).map(|n| format!("gateway-{n}")).collect();
     let dbs: Vec<_> = names.iter().map(|name| bench.path(name)).collect();
     for (name, db) in names.iter().zip(&dbs) {
-        let invited = asked(&addr, &["edges", "add", name]).ok();
+        let invited = run_against(&addr, &["edges", "add", name]).ok();
         run(&["join", invited.stdout.trim(), "--db", text(db)]).ok();
     }
     let mut edges: Vec<Served> = dbs.iter().map(|db| edge(db)).collect();
     for round in 0..ROUNDS {
         for (number, edge) in edges.iter().enumerate() {
-            let answer = edge.ask("POST", "/write?precision=ms", "", &lines(number, round));
+            let answer = edge.request("POST", "/write?precision=ms", "", &lines(number, round));
             assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
         }
         std::thread::sleep(Duration::from_millis(dice.below(1500)));
@@ -107,12 +107,26 @@ fn what_edges_have_comes_to_the_cloud_whoever_is_killed() {
         until(&format!("{name} is at the cloud"), || {
             is_current(&addr, edge, name)
         });
-        let compared = asked(&addr, &["sync", "verify", name, "--format", "json"]).ok();
+        let compared = run_against(&addr, &["sync", "verify", name, "--format", "json"]).ok();
         let compared = compared.json();
         assert!(compared["equal"].as_u64() > Some(0), "{compared}");
     }
-    let list = asked(&addr, &["edges"]).ok().stdout;
+    let list = run_against(&addr, &["edges"]).ok().stdout;
     assert_eq!(list.lines().count(), EDGES + 1, "{list}");
+    let name = names[0].as_str();
+    assert!(list.contains("nothing is missing"), "{list}");
+    let why = ["--why", "pump,edge=e0,unit=u0", "2023-11-14", "now"];
+    let asked = [&["sync", "status", name], &why[..]].concat();
+    let told = run_against(&addr, &asked).ok().stdout;
+    assert!(told.starts_with("nothing is missing\n"), "{told}");
+    assert!(told.contains("here") && told.contains("backlog"), "{told}");
+    let unnamed = [&["sync", "status"], &why[..]].concat();
+    let refused = run_against(&addr, &unnamed);
+    assert!(
+        refused.stderr.contains("name the edge"),
+        "{}",
+        refused.stderr
+    );
     edges.into_iter().for_each(kill);
     kill(center.unwrap());
 }
@@ -127,7 +141,7 @@ fn commands_about_nodes_say_what_is_wrong() {
         (&["sync", "status", "e"], "--role cloud"),
         (&["edges", "add", "a/b"], "--role cloud"),
     ] {
-        let ran = asked(&single.addr, arguments);
+        let ran = run_against(&single.addr, arguments);
         assert_eq!(ran.code, 1, "{arguments:?} {ran:?}");
         assert!(ran.stderr.contains(said), "{arguments:?} {ran:?}");
     }

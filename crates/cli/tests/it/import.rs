@@ -101,7 +101,7 @@ fn a_loggers_file_with_commas_in_numbers_and_lines_in_front_is_stored() {
     );
     assert!(
         ran.stderr
-            .contains("line 6: E_TYPE: column `Temperatur °C` holds `1.234`, with a point"),
+            .contains("line 6: E_TYPE: column `Temperatur °C` has `1.234`, with a point"),
         "{}",
         ran.stderr
     );
@@ -167,7 +167,7 @@ fn a_file_without_a_header_gets_names_and_a_header_others() {
         }
         let ran = bench.run("import", &all);
         assert_eq!(ran.code, 2, "{}", ran.stderr);
-        assert!(ran.stderr.contains("means nothing for"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("has no effect for"), "{}", ran.stderr);
     }
 }
 
@@ -346,7 +346,7 @@ fn a_wrong_mapping_leaves_no_database_behind() {
         (vec!["--table", "t", "--time", "when"], "no column `when`"),
         (
             vec!["--table", "t", "--time", "time:minutes"],
-            "`minutes` is no time format",
+            "`minutes` is not a time format",
         ),
         (
             vec!["--table", "t", "--time", "time", "--tag", "device"],
@@ -354,7 +354,7 @@ fn a_wrong_mapping_leaves_no_database_behind() {
         ),
         (
             vec!["--table", "t", "--time", "time", "--field", "v:int"],
-            "`int` is no type",
+            "`int` is not a type",
         ),
         (vec!["--table", "t"], "--time COLUMN[:FORMAT]"),
         (vec!["--time", "time"], "--table NAME"),
@@ -511,10 +511,10 @@ time,dev,motor.temp,n,note
     );
     for (arguments, part) in [
         (&["--type", "n"][..], "expected COLUMN:TYPE"),
-        (&["--type", "n:int"], "`int` is no type"),
+        (&["--type", "n:int"], "`int` is not a type"),
         (&["--null", "NA"], "leave out --null"),
-        (&["--skip", "1"], "--skip means nothing for JSON"),
-        (&["--time", "at:minutes"], "`minutes` is no time format"),
+        (&["--skip", "1"], "--skip has no effect for JSON"),
+        (&["--time", "at:minutes"], "`minutes` is not a time format"),
     ] {
         let all = [&["--format", "jsonl", "--table", "t"], arguments, &["-"]].concat();
         let all = match arguments[0] {

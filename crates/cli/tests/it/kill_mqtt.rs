@@ -13,15 +13,15 @@ const MESSAGES: u64 = 3_000;
 const START: u64 = 1_700_000_000_000_000_000;
 
 /// A figure of `/metrics`; 0 when it is not there.
-fn figure(served: &Served, name: &str) -> u64 {
-    let answer = served.ask("GET", "/metrics", "", "");
+fn metric(served: &Served, name: &str) -> u64 {
+    let answer = served.request("GET", "/metrics", "", "");
     let line = answer.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.trim().parse().ok())
         .unwrap_or_default()
 }
 
-fn done(served: &Served) -> u64 {
-    figure(served, "headwater_mqtt_messages_done_total ")
+fn messages_done(served: &Served) -> u64 {
+    metric(served, "headwater_mqtt_messages_done_total ")
 }
 
 fn lines(round: u64) -> String {
@@ -50,18 +50,18 @@ fn messages_survive_kills() {
     // From then on the broker keeps what the server has not acknowledged.
     until("the session is there", || {
         broker.publish("lp/first", &format!("first v=1i {START}"));
-        done(&served) > 0
+        messages_done(&served) > 0
     });
     for round in 0..ROUNDS {
-        let before = done(&served);
+        let before = messages_done(&served);
         assert_eq!(
-            figure(&served, "headwater_mqtt_connection_failures_total "),
+            metric(&served, "headwater_mqtt_connection_failures_total "),
             0
         );
         let wanted = before + 1 + dice.below(MESSAGES / 2);
         std::thread::scope(|scope| {
             let publisher = scope.spawn(|| broker.publish_lines("lp/load", &lines(round)));
-            until("some are stored", || done(&served) >= wanted);
+            until("some are stored", || messages_done(&served) >= wanted);
             wait(&mut dice);
             // SIGKILL: nothing in the process runs any more.
             served.child.kill().unwrap();
@@ -76,7 +76,7 @@ fn messages_survive_kills() {
         let found: Vec<String> = (0..7)
             .map(|d| {
                 let path = format!("/api/v1/aggregate?channel=t%2Cd%3D{d}.v&functions=count");
-                served.ask("GET", &path, "", "")
+                served.request("GET", &path, "", "")
             })
             .collect();
         let counts = found.iter().filter_map(|answer| {
@@ -88,7 +88,7 @@ fn messages_survive_kills() {
     until("all are stored", || count() >= all);
     // However many messages had waited, one connection was enough for them.
     assert_eq!(
-        figure(&served, "headwater_mqtt_connection_failures_total "),
+        metric(&served, "headwater_mqtt_connection_failures_total "),
         0
     );
     assert!(served.end("-TERM").code == 0);

@@ -28,7 +28,7 @@ fn a_lake_is_written_told_of_and_compared() {
     let again = lake(&bench, "write", &[]).ok();
     assert_eq!(
         again.stdout,
-        "t: 0 days written (0 rows, 0 B), 2 as they were\n"
+        "t: 0 days written (0 rows, 0 B), 2 unchanged\n"
     );
     let status = lake(&bench, "status", &["--json"]).ok().json();
     let table = &status["tables"][0];

@@ -29,7 +29,7 @@ impl Gateway {
         command
     }
 
-    fn asked(&self, bench: &Bench, command: &str, more: &[&str]) -> Command {
+    fn lake_command(&self, bench: &Bench, command: &str, more: &[&str]) -> Command {
         let (db, lake) = (bench.db(), self.lake());
         let mut program = self.command(S3Server::SECRET);
         program.args(["lake", command, "--db", text(&db), &lake]);
@@ -37,8 +37,8 @@ impl Gateway {
         program
     }
 
-    fn ask(&self, bench: &Bench, command: &str, more: &[&str]) -> Ran {
-        Ran::of(self.asked(bench, command, more).output().unwrap())
+    fn run(&self, bench: &Bench, command: &str, more: &[&str]) -> Ran {
+        Ran::of(self.lake_command(bench, command, more).output().unwrap())
     }
 
     /// Files of rows in the bucket.
@@ -71,33 +71,33 @@ fn a_lake_in_a_bucket_is_written_told_of_compared_and_rebuilt() {
     };
     let bench = Bench::new();
     bench.import_lines(&lines(0)).ok();
-    let written = gateway.ask(&bench, "write", &[]).ok();
+    let written = gateway.run(&bench, "write", &[]).ok();
     assert!(
         written
             .stdout
             .starts_with("pump: 6 days written (20 rows, "),
         "{written:?}"
     );
-    let again = gateway.ask(&bench, "write", &[]).ok();
+    let again = gateway.run(&bench, "write", &[]).ok();
     assert_eq!(
         again.stdout,
-        "pump: 0 days written (0 rows, 0 B), 6 as they were\n"
+        "pump: 0 days written (0 rows, 0 B), 6 unchanged\n"
     );
-    let status = gateway.ask(&bench, "status", &["--json"]).ok().json();
+    let status = gateway.run(&bench, "status", &["--json"]).ok().json();
     assert_eq!(status["tables"][0]["rows"], 20, "{status}");
     sound(
-        &gateway.ask(&bench, "verify", &["--deep"]).ok(),
+        &gateway.run(&bench, "verify", &["--deep"]).ok(),
         "6 days equal (20 rows)",
     );
     // A file is lost: it is told, and made anew.
     let lost = gateway.data().remove(0);
     std::fs::remove_file(&lost).unwrap();
-    let compared = gateway.ask(&bench, "verify", &[]);
+    let compared = gateway.run(&bench, "verify", &[]);
     assert!(
         compared.code == 1 && compared.stdout.contains("s3://plants/"),
         "{compared:?}"
     );
-    let rebuilt = gateway.ask(&bench, "rebuild", &["pump"]).ok();
+    let rebuilt = gateway.run(&bench, "rebuild", &["pump"]).ok();
     assert!(
         rebuilt
             .stdout
@@ -105,7 +105,7 @@ fn a_lake_in_a_bucket_is_written_told_of_compared_and_rebuilt() {
         "{rebuilt:?}"
     );
     sound(
-        &gateway.ask(&bench, "verify", &["--deep"]).ok(),
+        &gateway.run(&bench, "verify", &["--deep"]).ok(),
         "6 days equal (20 rows)",
     );
     // Who may not is told so, and with which address.
@@ -124,7 +124,9 @@ fn a_lake_in_a_bucket_is_written_told_of_compared_and_rebuilt() {
             .output()
             .unwrap(),
     );
-    let is_told = refused.stderr.contains("[lake.address] AWS_ACCESS_KEY_ID");
+    let is_told = refused
+        .stderr
+        .contains("[lake.address] the environment variable AWS_ACCESS_KEY_ID");
     assert!(refused.code == 1 && is_told, "{refused:?}");
 }
 
@@ -137,7 +139,7 @@ fn writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once() {
     for round in 0..12 {
         bench.import_lines(&lines(round)).ok();
         let mut child = gateway
-            .asked(&bench, "write", &[])
+            .lake_command(&bench, "write", &[])
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -149,7 +151,7 @@ fn writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once() {
     bench.import_lines(&lines(12)).ok();
     let writes: Vec<Child> = (0..4)
         .map(|_| {
-            let mut command = gateway.asked(&bench, "write", &[]);
+            let mut command = gateway.lake_command(&bench, "write", &[]);
             command
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
@@ -161,15 +163,15 @@ fn writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once() {
         Ran::of(write.wait_with_output().unwrap()).ok();
     }
     sound(
-        &gateway.ask(&bench, "verify", &["--deep"]).ok(),
+        &gateway.run(&bench, "verify", &["--deep"]).ok(),
         "6 days equal (20 rows)",
     );
     // What was left by those who were killed goes with a write that changes something.
     bench.import_lines(&lines(13)).ok();
     let arguments = ["--orphan-age", "1ms", "--keep-snapshots", "1ms"];
-    gateway.ask(&bench, "write", &arguments).ok();
+    gateway.run(&bench, "write", &arguments).ok();
     sound(
-        &gateway.ask(&bench, "verify", &["--deep"]).ok(),
+        &gateway.run(&bench, "verify", &["--deep"]).ok(),
         "6 days equal (20 rows)",
     );
     assert_eq!(gateway.data().len(), 6);
@@ -209,7 +211,7 @@ fn a_server_keeps_its_lake_in_a_bucket_and_others_read_it_through_the_catalog() 
             served.child.wait().unwrap();
             served = start();
         }
-        let answer = served.ask("POST", "/write?precision=ns", "", &lines(round));
+        let answer = served.request("POST", "/write?precision=ns", "", &lines(round));
         assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
         let wanted: f64 = (0..20).map(|n| (n * 7 + round) as f64 + 0.5).sum();
         let url = format!("http://{}/iceberg", served.addr);

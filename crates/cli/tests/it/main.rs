@@ -8,17 +8,26 @@
 )]
 
 mod analyze;
+#[cfg(feature = "sql")]
+mod behind;
 mod block;
 mod bucket;
 mod care;
+mod certificates;
+mod clones;
 #[cfg(feature = "sql")]
 mod columns;
+#[cfg(feature = "sql")]
+mod demo_cluster;
 mod dispatch;
 #[cfg(feature = "sql")]
 mod doors;
 #[cfg(feature = "sql")]
 mod duckdb;
 mod fleet;
+mod full_disks;
+mod gateways;
+mod grafana_fleet;
 mod import;
 mod influxql;
 mod kill;
@@ -30,6 +39,7 @@ mod lake;
 #[cfg(all(feature = "sql", feature = "bucket"))]
 mod lake_bucket;
 #[cfg(feature = "mqtt")]
+mod many_edges;
 mod notices;
 mod packaging;
 #[cfg(feature = "sql")]
@@ -38,6 +48,7 @@ mod reads;
 mod real_data;
 mod remote;
 mod replay;
+mod rights;
 mod round_trip;
 mod serve;
 mod snapshots;
@@ -46,3 +57,4 @@ mod tables;
 mod usage;
 #[cfg(feature = "sql")]
 mod watch;
+mod whole_fleet;

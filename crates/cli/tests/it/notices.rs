@@ -8,8 +8,8 @@ use headwater_testing::until;
 use headwater_testing::{Broker, has_broker};
 use std::path::Path;
 
-fn figure(served: &Served, name: &str) -> u64 {
-    let answer = served.ask("GET", "/metrics", "", "");
+fn metric(served: &Served, name: &str) -> u64 {
+    let answer = served.request("GET", "/metrics", "", "");
     let wanted = format!("headwater_notices_{name} ");
     let line = answer.lines().find_map(|line| line.strip_prefix(&wanted));
     line.map_or(0, |figure| figure.trim().parse().unwrap())
@@ -28,15 +28,15 @@ fn node(db: &Path, addr: &str, broker: &Broker) -> Served {
 }
 
 /// Whether the dispatcher says that a node has the stream of a number.
-fn knows(desk: &Served, number: usize) -> bool {
+fn has_stream(desk: &Served, number: usize) -> bool {
     let path = format!("/api/v1/scan?stream=pump,id%3Ds{number}");
-    let answer = desk.ask("GET", &path, "", "").to_ascii_lowercase();
+    let answer = desk.request("GET", &path, "", "").to_ascii_lowercase();
     answer.contains("x-headwater-place: base")
 }
 
 fn change(node: &Served, number: usize) {
     let line = format!("pump,id=s{number} flow=1 1700000000000000000\n");
-    let answer = node.ask("POST", "/write", "", &line);
+    let answer = node.request("POST", "/write", "", &line);
     assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
 }
 
@@ -56,25 +56,27 @@ fn a_dispatcher_follows_a_node_by_a_broker_whatever_ends_in_between() {
     let mut number = 0;
     let mut until_news = |north: &Served| {
         let name = "asked_total{why=\"news\"}";
-        let before = figure(&desk, name);
+        let before = metric(&desk, name);
         until("a notice is heard", || {
             number += 1;
             change(north, number);
-            figure(&desk, name) > before
+            metric(&desk, name) > before
         });
-        until("and what it is about is known", || knows(&desk, number));
+        until("and what it is about is known", || {
+            has_stream(&desk, number)
+        });
     };
     until_news(&north);
     broker.end(true);
-    until("the link is gone", || figure(&desk, "connected") == 0);
+    until("the link is gone", || metric(&desk, "connected") == 0);
     change(&north, 1_000);
-    until("the node is waited at", || knows(&desk, 1_000));
+    until("the node is waited at", || has_stream(&desk, 1_000));
     broker.begin();
-    until("the link is there", || figure(&desk, "connected") == 1);
+    until("the link is there", || metric(&desk, "connected") == 1);
     until_news(&north);
     kill(north);
     until("the broker says that the node has gone", || {
-        figure(&desk, "asked_total{why=\"gone\"}") >= 1
+        metric(&desk, "asked_total{why=\"gone\"}") >= 1
     });
     north = node(&db, &addr, &broker);
     until_news(&north);

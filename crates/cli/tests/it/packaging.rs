@@ -8,14 +8,18 @@ fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging")
 }
 
-fn told(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8(both).unwrap()
 }
 
 fn ran(program: &str, arguments: &[&Path]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{program}: {}", told(&output));
+    assert!(
+        output.status.success(),
+        "{program}: {}",
+        output_text(&output)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -35,7 +39,7 @@ fn a_debian_package_has_the_command_its_service_and_its_settings() {
         .args([&program, Path::new("0.9.1"), &out])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let printed = String::from_utf8(output.stdout).unwrap();
     let package = PathBuf::from(printed.trim());
     assert!(printed.contains("headwater_0.9.1_"), "{printed}");
@@ -80,7 +84,7 @@ fn a_debian_package_has_the_command_its_service_and_its_settings() {
         .args([Path::new("nothing-here"), Path::new("1"), &out])
         .output()
         .unwrap();
-    assert!(!missing.status.success() && told(&missing).contains("is missing"));
+    assert!(!missing.status.success() && output_text(&missing).contains("is missing"));
 }
 
 /// A program in the place of cargo, which says how it was called and leaves `built` where the
@@ -122,7 +126,7 @@ fn one_target_each_builds_the_command_without_libraries_and_the_package() {
     let script = dir.path().join("script");
     std::fs::write(&script, "#!/bin/sh\necho it runs\n").unwrap();
     let output = make(&["static"], &script);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let called = std::fs::read_to_string(dir.path().join("called")).unwrap();
     assert!(
         called.starts_with("-C target-feature=+crt-static|build --release --locked"),
@@ -137,16 +141,16 @@ fn one_target_each_builds_the_command_without_libraries_and_the_package() {
     // What needs libraries after all is not handed out.
     let output = make(&["static"], Path::new("/bin/sh"));
     assert!(
-        !output.status.success() && told(&output).contains("libraries"),
+        !output.status.success() && output_text(&output).contains("libraries"),
         "{}",
-        told(&output)
+        output_text(&output)
     );
     let release = dir.path().join("out/release");
     std::fs::create_dir_all(&release).unwrap();
     std::fs::copy(&script, release.join("headwater")).unwrap();
     if Command::new("dpkg-deb").arg("--version").output().is_ok() {
         let output = make(&["deb"], &script);
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", output_text(&output));
         let package = std::fs::read_dir(dir.path().join("out/packages")).unwrap();
         let names: Vec<_> = package.map(|entry| entry.unwrap().file_name()).collect();
         let version = format!("headwater_{}_", env!("CARGO_PKG_VERSION"));

@@ -39,13 +39,13 @@ fn addresses_split_at_the_last_dot_that_leaves_a_field() {
     assert_eq!(count("plant,id=p.1.temp.out"), (600, "1198".into()));
     assert_eq!(count("plant,id=p2.temp"), (400, "6.0".into()));
     for (address, part) in [
-        ("plant.temp", "fits 2 streams"),
+        ("plant.temp", "matches 2 streams"),
         ("plant,id=p3.temp", "has the fields: temp, temp.out, ok"),
         (
             "plant,id=p2.tmp",
             "and the streams: plant,id=p.1  plant,id=p2",
         ),
-        ("plan,id=p2.temp", "no such table"),
+        ("plan,id=p2.temp", "the table does not exist"),
     ] {
         let ran = bench.run("aggregate", &[address]);
         assert_eq!(ran.code, 1, "{address}");

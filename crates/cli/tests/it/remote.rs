@@ -74,7 +74,7 @@ fn a_file_is_imported_into_what_a_server_has_open() {
     let ran = run(&server, "", &import, lines).ok();
     assert!(ran.stderr.contains("stored 1 rows from 2 lines"), "{ran:?}");
     assert!(ran.stderr.contains("line 2: E_TYPE"), "{ran:?}");
-    let answer = server.ask("GET", "/api/v1/export?table=t&time=rfc3339", "", "");
+    let answer = server.request("GET", "/api/v1/export?table=t&time=rfc3339", "", "");
     let rows: Vec<&str> = answer.split("\r\n\r\n").nth(1).unwrap().lines().collect();
     assert!(answer.contains("\"two, and more\""), "{answer}");
     assert!(!answer.contains("NaN"), "{answer}");
@@ -96,7 +96,7 @@ fn tables_are_declared_changed_deleted_from_and_dropped_on_a_server() {
     // The directory itself is the server's, and the message says what to do.
     let locked = bench.run("table create", &["plant"]);
     assert!(
-        locked.code == 1 && locked.stderr.contains("take --url"),
+        locked.code == 1 && locked.stderr.contains("use --url"),
         "{locked:?}"
     );
     ask(&[
@@ -132,7 +132,7 @@ fn tables_are_declared_changed_deleted_from_and_dropped_on_a_server() {
     run(&server, "", &import, lines).ok();
     let which = ask(&["delete", "plant"]);
     assert!(
-        which.code == 2 && which.stderr.contains("which events?"),
+        which.code == 2 && which.stderr.contains("the range of time is missing"),
         "{which:?}"
     );
     let ran = ask(&["delete", "plant", "--where", "id=a", "--to", "now-1h"]).ok();
@@ -221,7 +221,7 @@ fn a_server_says_what_differs_as_the_command_does_beside_it() {
     let bench = Bench::new();
     let server = Served::start(&bench.db(), &[]);
     let write = |lines: &str| {
-        let answer = server.ask("POST", "/write?precision=s", "", lines);
+        let answer = server.request("POST", "/write?precision=s", "", lines);
         assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
     };
     let there = |arguments: &[&str]| run(&server, "", &[&["diff"], arguments].concat(), "");
@@ -281,10 +281,10 @@ fn a_comparison_that_breaks_off_is_told() {
     let line = r#"{"stream":"t","first":"1","last":"2","removed":0,"added":1,"changed":0}"#;
     let error = r#"{"error":{"code":"E_CORRUPT","message":"a leaf is damaged"}}"#;
     for (lines, reason) in [
-        (format!("{line}\n"), "is not all that differs"),
+        (format!("{line}\n"), "not all differences were printed"),
         (format!("{line}\n{error}\n"), "a leaf is damaged"),
         (format!("{line}\n{{}}\n"), "as new as this program"),
-        (format!("{line}\nhello\n"), "no JSON"),
+        (format!("{line}\nhello\n"), "not JSON"),
     ] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -51,7 +51,7 @@ fn what_cannot_be_replayed_is_said() {
     for (arguments, code, said) in [
         (&["none"][..], 1, "none"),
         (&["pump", "--field", "none"], 1, "none"),
-        (&["pump", "--speed", "0"], 2, "seconds of the data"),
+        (&["pump", "--speed", "0"], 2, "seconds of data"),
         (&["pump", "--after", "1"], 2, "TIME/ROW/STREAM"),
     ] {
         let ran = bench.run("replay", arguments);

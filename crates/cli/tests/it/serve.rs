@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::ops::{Deref, DerefMut};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// A process that ends with the test that began it.
@@ -42,6 +42,16 @@ pub(crate) struct Served {
     pub(crate) addr: String,
 }
 
+/// A server process with TLS.
+pub(crate) struct TlsServer {
+    pub(crate) served: Served,
+    pub(crate) url: String,
+    /// Its certificate, which signs itself.
+    pub(crate) cert: PathBuf,
+    /// The certificate of another server.
+    pub(crate) other: PathBuf,
+}
+
 impl Served {
     pub(crate) fn start(db: &Path, arguments: &[&str]) -> Served {
         Served::start_at(db, "127.0.0.1:0", arguments)
@@ -70,6 +80,23 @@ impl Served {
             .spawn()
             .unwrap();
         Served::of(child)
+    }
+
+    /// A server with TLS for `localhost`.
+    pub(crate) fn start_with_tls(bench: &Bench) -> TlsServer {
+        let names = ["localhost", "127.0.0.1"].map(str::to_owned).to_vec();
+        let made = rcgen::generate_simple_self_signed(names.clone()).unwrap();
+        let cert = bench.file("cert.pem", made.cert.pem());
+        let key = bench.file("key.pem", made.signing_key.serialize_pem());
+        let other = rcgen::generate_simple_self_signed(names).unwrap();
+        let arguments = ["--tls-cert", text(&cert), "--tls-key", text(&key)];
+        let served = Served::start(&bench.db(), &arguments);
+        TlsServer {
+            url: format!("https://{}", served.addr),
+            served,
+            cert,
+            other: bench.file("other.pem", other.cert.pem()),
+        }
     }
 
     /// One that was begun.
@@ -101,7 +128,7 @@ impl Served {
     }
 
     /// One request over a connection of its own; the whole answer.
-    pub(crate) fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
+    pub(crate) fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.addr).unwrap();
         let length = body.len();
         write!(
@@ -114,7 +141,7 @@ impl Served {
         answer
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args([name, &id]).status().unwrap();
         assert!(sent.success());
@@ -142,7 +169,7 @@ fn it_serves_until_a_signal_and_leaves_a_closed_database() {
         let served = Served::start(&bench.db(), &["--log-format", "json"]);
         assert!(
             served
-                .ask("GET", "/ready", "", "")
+                .request("GET", "/ready", "", "")
                 .starts_with("HTTP/1.1 200")
         );
         // The directory is taken while it runs, and the process is named.
@@ -247,12 +274,12 @@ fn a_medium_that_cannot_be_written_is_served_with_read_only() {
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("--read-only"), "{said}");
     let served = Served::of(start(&["--read-only"]).unwrap());
-    let answer = served.ask("GET", "/api/v1/count?table=pump", "", "");
+    let answer = served.request("GET", "/api/v1/count?table=pump", "", "");
     assert!(
         answer.starts_with("HTTP/1.1 200") && answer.contains('2'),
         "{answer}"
     );
-    let written = served.ask("POST", "/write", "", "pump,id=p1 rpm=2 5");
+    let written = served.request("POST", "/write", "", "pump,id=p1 rpm=2 5");
     assert!(written.contains("E_READ_ONLY"), "{written}");
     let ended = served.end("-TERM");
     set_writable(&bench.db(), true);
@@ -277,7 +304,7 @@ fn a_medium_that_cannot_be_written_is_served_with_read_only() {
 fn messages_in_a_file_have_no_colours() {
     let bench = Bench::new();
     let served = Served::start(&bench.db(), &["--log-requests", "all"]);
-    served.ask("GET", "/nowhere", "", "");
+    served.request("GET", "/nowhere", "", "");
     let ran = served.end("-TERM");
     assert!(ran.stderr.contains("the database is open"), "{ran:?}");
     assert!(!ran.stderr.contains('\u{1b}'), "{ran:?}");
@@ -319,7 +346,7 @@ fn tokens_are_made_and_revoked_beside_a_running_server() {
         (output.status.code(), out, err)
     };
     let status = |headers: &str| {
-        let answer = served.ask("GET", "/metrics", headers, "");
+        let answer = served.request("GET", "/metrics", headers, "");
         answer.split(' ').nth(1).unwrap().to_owned()
     };
     assert_eq!(status(""), "200");
@@ -495,7 +522,7 @@ fn simulated_sensors_send_to_a_running_server() {
     ]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("simulated"), "{said}");
-    let answer = served.ask("GET", "/api/v1/streams?table=simulated", "", "");
+    let answer = served.request("GET", "/api/v1/streams?table=simulated", "", "");
     assert!(answer.contains("\"total\":3"), "{answer}");
     assert!(
         answer.contains("sensor=s03") && answer.contains("temperature"),
@@ -525,17 +552,12 @@ fn simulated_sensors_send_to_a_running_server() {
 #[test]
 fn the_demo_sends_over_tls_to_a_server_it_can_verify_and_to_no_other() {
     let bench = Bench::new();
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names.clone()).unwrap();
-    let cert = bench.file("cert.pem", made.cert.pem());
-    let key = bench.file("key.pem", made.signing_key.serialize_pem());
-    let other = rcgen::generate_simple_self_signed(names).unwrap();
-    let other = bench.file("other.pem", other.cert.pem());
-    let served = Served::start(
-        &bench.db(),
-        &["--tls-cert", text(&cert), "--tls-key", text(&key)],
-    );
-    let url = format!("https://{}", served.addr);
+    let TlsServer {
+        served,
+        url,
+        cert,
+        other,
+    } = Served::start_with_tls(&bench);
     let demo = |ca: &Path| {
         let output = program()
             .args(["demo", "--live", "--for", "1s", "--sensors", "3"])
@@ -563,7 +585,7 @@ fn an_idle_server_of_an_empty_database_is_small() {
     let served = Served::start(&bench.db(), &[]);
     assert!(
         served
-            .ask("GET", "/metrics", "", "")
+            .request("GET", "/metrics", "", "")
             .contains("\nprocess_resident_memory_bytes ")
     );
     // What it holds itself. The pages of its own file are not counted: they are many in a program

@@ -115,7 +115,7 @@ fn ranges_streams_and_tables_are_deleted() {
     }
     let ran = bench.run("delete", &["plant", "--to", "1970-01-02"]).ok();
     assert!(
-        ran.stderr.starts_with("nothing was in range"),
+        ran.stderr.starts_with("nothing was deleted"),
         "{}",
         ran.stderr
     );

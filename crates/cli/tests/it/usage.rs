@@ -133,9 +133,21 @@ fn help_texts_are_as_they_were() {
         "token create",
         "token list",
         "token revoke",
+        "rights",
+        "rights show",
+        "rights rotate",
         "notices",
         "notices rules",
         "block",
+        "edges",
+        "edges replace",
+        "edges rename",
+        "edges remove",
+        "edges add",
+        "edges move",
+        "edges tag",
+        "edges parts",
+        "edges undo",
         "watch",
         "watch list",
         "watch follow",
@@ -186,7 +198,7 @@ fn a_stream_that_is_not_there_is_told_as_that_and_times_may_be_relative() {
         .ok();
     let ran = bench.run("scan", &["t01,dev=zz"]);
     assert!(
-        ran.code == 1 && ran.stderr.contains("there is no such stream"),
+        ran.code == 1 && ran.stderr.contains("it matches no stream and no field"),
         "{ran:?}"
     );
     assert!(ran.stderr.contains("t01,dev=a"), "{ran:?}");

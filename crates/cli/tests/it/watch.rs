@@ -9,7 +9,7 @@ const CREATE: &str = "CREATE WATCH hot AS SELECT id, b FROM pump MATCH_RECOGNIZE
     ORDER BY time MEASURES FIRST(time) AS b PATTERN (HOT) WITHIN INTERVAL '10 seconds' \
     DEFINE HOT AS temp > 99)";
 
-fn asked(served: &Served, arguments: &[&str]) -> (i32, String, String) {
+fn run_watch(served: &Served, arguments: &[&str]) -> (i32, String, String) {
     let output = program()
         .arg("watch")
         .args(arguments)
@@ -24,7 +24,7 @@ fn asked(served: &Served, arguments: &[&str]) -> (i32, String, String) {
 }
 
 fn wrote(served: &Served, path: &str, body: &str) {
-    let answer = served.ask("POST", path, "", body);
+    let answer = served.request("POST", path, "", body);
     assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
 }
 
@@ -38,7 +38,7 @@ fn rows(served: &Served, round: i64) {
 /// The next events, as the command prints them.
 fn followed(served: &Served, after: u64, limit: u64) -> Vec<Value> {
     let (after, limit) = (after.to_string(), limit.to_string());
-    let (code, out, err) = asked(
+    let (code, out, err) = run_watch(
         served,
         &["follow", "hot", "--after", &after, "--limit", &limit],
     );
@@ -89,18 +89,18 @@ fn what_is_told_survives_a_server_that_is_killed_and_nothing_is_told_twice() {
         );
         assert!(told.values().all(|event| event["kind"] == "match"));
     }
-    let (code, out, _) = asked(&served, &["list"]);
+    let (code, out, _) = run_watch(&served, &["list"]);
     assert_eq!(code, 0);
     assert!(
         out.contains("hot") && out.contains("running") && out.contains("100"),
         "{out}"
     );
-    let (code, out, _) = asked(&served, &["dead", "hot"]);
+    let (code, out, _) = run_watch(&served, &["dead", "hot"]);
     assert_eq!(
         (code, serde_json::from_str::<Value>(&out).unwrap()),
         (0, serde_json::json!({ "dead": [] }))
     );
-    let (code, _, err) = asked(&served, &["follow", "nothing"]);
+    let (code, _, err) = run_watch(&served, &["follow", "nothing"]);
     assert!(code == 1 && err.contains("nothing"), "{err}");
     // The definition is part of a backup; restored, the watch tells anew since it was made.
     let (to, back) = (bench.path("backup"), bench.path("restored"));

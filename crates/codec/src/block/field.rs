@@ -182,7 +182,7 @@ fn take_m2_bits(
 ) -> Result<(), DecodeError> {
     let shift = cursor.u8("a shift of M2")?;
     if shift > 63 {
-        return Err(cursor.fail("a shift of M2 below 64"));
+        return Err(cursor.expected("a shift of M2 below 64"));
     }
     let mut scratch = Scratch::new();
     let values = inside(scratch.take(cursor, count)?, part);
@@ -355,16 +355,16 @@ pub(super) fn take(
         middles,
     } = *shape;
     let head = cursor.u8("the head of a field")?;
-    let field_type =
-        FieldType::from_number(head & 7).ok_or_else(|| cursor.fail("a field type from 1 to 6"))?;
+    let field_type = FieldType::from_number(head & 7)
+        .ok_or_else(|| cursor.expected("a field type from 1 to 6"))?;
     if head & PLAIN != 0 {
         if head & !(7 | PLAIN) != 0 {
-            return Err(cursor.fail("no other flag beside plain"));
+            return Err(cursor.expected("no flags beside plain"));
         }
         return Ok((field_type, cut(take_plain(cursor, rows.len())?, part)));
     }
     if head >> 7 != 0 {
-        return Err(cursor.fail("field flags below 128"));
+        return Err(cursor.expected("field flags below 128"));
     }
     let mut out: Vec<Aggregate> = rows
         .iter()
@@ -412,7 +412,7 @@ pub(super) fn take(
                 a.time_sum = b.time_sum;
             }
         }
-        (None, None) => return Err(cursor.fail("sums of times of the first field")),
+        (None, None) => return Err(cursor.expected("sums of times of the first field")),
     }
     if field_type.is_numeric() && count > 0 {
         if wanted {
@@ -429,7 +429,7 @@ pub(super) fn take(
 
 /// Reads the form of a field's moments: its flags, and the power of ten of its decimals.
 fn take_form(cursor: &mut Cursor<'_>, float: bool) -> Result<(u8, f64), DecodeError> {
-    let flags = cursor.u8("how mean and M2 are kept")?;
+    let flags = cursor.u8("encoding of mean and M2")?;
     let known = if float && flags & DECIMAL != 0 {
         DECIMAL | MEAN_FROM_SUM | M2_FROM_SQUARES | M2_SETTLED
     } else if float {
@@ -438,7 +438,7 @@ fn take_form(cursor: &mut Cursor<'_>, float: bool) -> Result<(u8, f64), DecodeEr
         M2_FROM_SQUARES | M2_SETTLED
     };
     if flags & !known != 0 {
-        return Err(cursor.fail("known ways to keep mean and M2"));
+        return Err(cursor.expected("a known encoding of mean and M2"));
     }
     if flags & DECIMAL == 0 {
         return Ok((flags, 1.0));
@@ -446,7 +446,7 @@ fn take_form(cursor: &mut Cursor<'_>, float: bool) -> Result<(u8, f64), DecodeEr
     let places = cursor.u8("decimal places")?;
     match power(places) {
         Some(power) => Ok((flags, power)),
-        None => Err(cursor.fail("at most 12 decimal places")),
+        None => Err(cursor.expected("at most 12 decimal places")),
     }
 }
 
@@ -533,7 +533,7 @@ fn take_moments(
         return take_m2_bits(cursor, count, part, active);
     }
     if sums.len() != active.len() {
-        return Err(cursor.fail("sums beside squares"));
+        return Err(cursor.expected("sums beside squares"));
     }
     let settle = flags & M2_SETTLED != 0;
     let mut more = Scratch::new();

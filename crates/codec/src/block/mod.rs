@@ -176,18 +176,18 @@ impl BucketBlock {
         wanted: RangeInclusive<i64>,
     ) -> Result<BucketBlock, DecodeError> {
         if cursor.u8("the block magic")? != MAGIC {
-            return Err(cursor.fail("the block magic 0xb5"));
+            return Err(cursor.expected("the block magic 0xb5"));
         }
         if cursor.u8("the block version")? != VERSION {
-            return Err(cursor.fail("block version 1"));
+            return Err(cursor.expected("block version 1"));
         }
         let level = Level::new(i32::from(cursor.u8("a level")?) - LEVEL_BASE)
-            .ok_or_else(|| cursor.fail("a level from -20 to 40"))?;
+            .ok_or_else(|| cursor.expected("a level from -20 to 40"))?;
         let count = cursor.varint_up_to(BLOCK_BUCKETS_MAX as u64, "at most 256 buckets")?;
         let fields = cursor.varint_up_to(FIELDS_MAX as u64, "at most 4,096 fields")?;
         let buckets = take_integers(cursor, count)?;
         if !buckets.is_sorted_by(|a, b| a < b) {
-            return Err(cursor.fail("rising buckets"));
+            return Err(cursor.expected("ascending buckets"));
         }
         let all_rows = take_integers(cursor, count)?;
         let all_rows: Vec<u64> = all_rows.into_iter().map(|r| r as u64).collect();
@@ -208,7 +208,7 @@ impl BucketBlock {
             let field = next
                 .checked_add(cursor.varint("a field")?)
                 .and_then(|f| u32::try_from(f).ok())
-                .ok_or_else(|| cursor.fail("a field below 2^32"))?;
+                .ok_or_else(|| cursor.expected("a field below 2^32"))?;
             next = u64::from(field) + 1;
             let newest = block.fields.last().map(|(_, _, a)| a.as_slice());
             let before = passed.as_deref().or(newest);

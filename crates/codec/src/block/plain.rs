@@ -47,7 +47,7 @@ pub(super) fn take_plain(
             1 => Extremes::F64(f64::from_bits(low), f64::from_bits(high)),
             2 => Extremes::I64(low as i64, high as i64),
             3 => Extremes::U64(low, high),
-            _ => return Err(cursor.fail("a kind of extremes below 4")),
+            _ => return Err(cursor.expected("a kind of extremes below 4")),
         };
         a.mean = f64::from_bits(cursor.u64("a mean")?);
         a.m2 = f64::from_bits(cursor.u64("an M2")?);

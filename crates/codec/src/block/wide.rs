@@ -84,7 +84,7 @@ pub(super) fn take_wide<'a>(
         return Ok(WideSums::Wide(cut(all?, part)));
     }
     let Some(factor) = UNITS.get(usize::from(unit)) else {
-        return Err(cursor.fail("a unit of sums below 4"));
+        return Err(cursor.expected("a unit of sums below 4"));
     };
     let narrow = scratch.take(cursor, count)?;
     Ok(WideSums::Narrow(inside(narrow, part), *factor))

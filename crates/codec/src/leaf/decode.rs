@@ -78,7 +78,7 @@ fn column(
         }
     };
     if pages.total() == 0 {
-        return Err(cursor.fail("a present row in a column of a leaf"));
+        return Err(cursor.expected("a present row in a column of a leaf"));
     }
     let selection = pages.selection(range.clone(), bits.as_ref());
     let values = values(entry, cursor, pages, &selection)?;
@@ -87,7 +87,7 @@ fn column(
         cut.extend_from(&bits, range);
         cut
     });
-    spread(values, bits).ok_or_else(|| cursor.fail("UTF-8 text"))
+    spread(values, bits).ok_or_else(|| cursor.expected("UTF-8 text"))
 }
 
 fn values(
@@ -118,7 +118,7 @@ fn bools(
     match codec {
         codec::CONSTANT => match cursor.u8("a boolean")? {
             byte @ (0 | 1) => Ok(vec![byte == 1; values.len()]),
-            _ => Err(cursor.fail("a boolean")),
+            _ => Err(cursor.expected("a boolean")),
         },
         codec::BITS => {
             let skipped = values.start / 8;
@@ -129,6 +129,6 @@ fn bools(
             out.drain(..values.start - skipped * 8);
             Ok(out)
         }
-        _ => Err(cursor.fail("a codec of booleans")),
+        _ => Err(cursor.expected("a codec of booleans")),
     }
 }

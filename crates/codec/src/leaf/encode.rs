@@ -1,19 +1,19 @@
 //! Encoding of a leaf: presence and values of each column, then the header in front of them.
 
+use super::encoding_cache::EncodingCache;
 use super::header::{self, Encoded};
-use super::hints::EncodeHints;
 use super::pages::Pages;
-use super::{MAX_COLUMNS, MAX_ROWS, PAGE_ROWS, codec, floats, integers, presence, text};
+use super::{COLUMNS_MAX, PAGE_ROWS, ROWS_MAX, codec, floats, integers, presence, text};
 use crate::pack::pack_bools;
 use crate::presence::compact;
 use headwater_types::Rows;
 use headwater_types::{Column, Values};
 use headwater_types::{FieldId, FieldType};
 
-pub(super) fn leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
-    assert!(rows.len() <= MAX_ROWS, "at most 65,536 rows in a leaf");
+pub(super) fn leaf(rows: &Rows, encodings: &mut EncodingCache) -> Vec<u8> {
+    assert!(rows.len() <= ROWS_MAX, "at most 65,536 rows in a leaf");
     assert!(
-        rows.columns.len() <= MAX_COLUMNS,
+        rows.columns.len() <= COLUMNS_MAX,
         "at most 4,096 columns in a leaf"
     );
     let page_first_times: Vec<i64> = rows.times.iter().step_by(PAGE_ROWS).copied().collect();
@@ -23,7 +23,7 @@ pub(super) fn leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
     let codec = integers::put(
         &rows.times,
         &pages,
-        &mut hints.times().integers,
+        &mut encodings.times().integers,
         &mut payload,
     );
     columns.push(Encoded {
@@ -41,7 +41,7 @@ pub(super) fn leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
             value.len() == rows.len(),
             "columns are as long as the times"
         );
-        columns.extend(column(*field, value, &pages, hints));
+        columns.extend(column(*field, value, &pages, encodings));
     }
     header::write(rows.len(), &page_first_times, &columns)
 }
@@ -51,7 +51,7 @@ fn column(
     field: FieldId,
     column: &Column,
     all: &Pages,
-    hints: &mut EncodeHints,
+    encodings: &mut EncodingCache,
 ) -> Option<Encoded> {
     let values = compact(column);
     if values.is_empty() {
@@ -67,14 +67,14 @@ fn column(
             &own
         }
     };
-    let hint = hints.column(field);
+    let known = encodings.column(field);
     let out = &mut payload;
     let codec = match &*values {
-        Values::F64(v) => floats::put(v, pages, hint, out),
-        Values::I64(v) => integers::put(v, pages, &mut hint.integers, out),
+        Values::F64(v) => floats::put(v, pages, known, out),
+        Values::I64(v) => integers::put(v, pages, &mut known.integers, out),
         Values::U64(v) => {
             let signed: Vec<i64> = v.iter().map(|v| *v as i64).collect();
-            integers::put(&signed, pages, &mut hint.integers, out)
+            integers::put(&signed, pages, &mut known.integers, out)
         }
         Values::Bool(v) => bools(v, out),
         Values::String(v) | Values::Bytes(v) => text::put(v, pages, out),

@@ -1,6 +1,6 @@
 //! Columns of floats: decimals as integers, constants, pco, or eight bytes each.
 
-use super::hints::{Choice, ColumnHint, Encoding};
+use super::encoding_cache::{Choice, ColumnEncodings, Encoding};
 use super::pages::{Pages, Selection};
 use super::{codec, integers, pco_pages};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
@@ -10,7 +10,12 @@ use crate::decimal::{decimals, from_integer, power};
 const PCO_FROM: usize = 96;
 
 /// Appends the payload of at least one value and returns its codec.
-pub(super) fn put(values: &[f64], pages: &Pages, hint: &mut ColumnHint, out: &mut Vec<u8>) -> u8 {
+pub(super) fn put(
+    values: &[f64],
+    pages: &Pages,
+    known: &mut ColumnEncodings,
+    out: &mut Vec<u8>,
+) -> u8 {
     let mut whole = Vec::new();
     if let Some(found) = decimals(values, &mut whole) {
         out.put_u8(found.places);
@@ -21,7 +26,7 @@ pub(super) fn put(values: &[f64], pages: &Pages, hint: &mut ColumnHint, out: &mu
             out.put_u64(*bits);
             before = *index;
         }
-        return codec::DECIMAL | integers::put(&whole, pages, &mut hint.integers, out);
+        return codec::DECIMAL | integers::put(&whole, pages, &mut known.integers, out);
     }
     if let Some((first, rest)) = values.split_first()
         && rest.iter().all(|v| v.to_bits() == first.to_bits())
@@ -29,7 +34,7 @@ pub(super) fn put(values: &[f64], pages: &Pages, hint: &mut ColumnHint, out: &mu
         out.put_u64(first.to_bits());
         return codec::CONSTANT;
     }
-    if let Some(payload) = pco_payload(values, pages, &mut hint.floats) {
+    if let Some(payload) = pco_payload(values, pages, &mut known.floats) {
         out.extend_from_slice(&payload);
         return codec::PCO;
     }
@@ -41,7 +46,7 @@ pub(super) fn put(values: &[f64], pages: &Pages, hint: &mut ColumnHint, out: &mu
 }
 
 /// pco's payload when it saves a thirty-second at least.
-fn pco_payload(values: &[f64], pages: &Pages, hint: &mut Option<Choice>) -> Option<Vec<u8>> {
+fn pco_payload(values: &[f64], pages: &Pages, known: &mut Option<Choice>) -> Option<Vec<u8>> {
     if values.len() < PCO_FROM {
         return None;
     }
@@ -49,7 +54,7 @@ fn pco_payload(values: &[f64], pages: &Pages, hint: &mut Option<Choice>) -> Opti
     let worth = |len: usize| len < raw - raw / 32;
     let bits_of = |len: usize| len as f32 * 8.0 / values.len() as f32;
     let mut chunk = None;
-    if let Some(choice) = hint {
+    if let Some(choice) = known {
         choice.age += 1;
         match choice.encoding {
             Encoding::Plain if !choice.is_stale(choice.bits) => return None,
@@ -63,10 +68,10 @@ fn pco_payload(values: &[f64], pages: &Pages, hint: &mut Option<Choice>) -> Opti
     if chunk.is_none() {
         let found = pco_pages::search(values, pages)?;
         if !worth(found.len) {
-            *hint = Some(Choice::new(Encoding::Plain, 64.0));
+            *known = Some(Choice::new(Encoding::Plain, 64.0));
             return None;
         }
-        *hint = Some(Choice::new(found.encoding, bits_of(found.len)));
+        *known = Some(Choice::new(found.encoding, bits_of(found.len)));
         chunk = Some(found);
     }
     chunk?.write().filter(|payload| worth(payload.len()))
@@ -93,7 +98,8 @@ pub(super) fn take(
         codec::PCO => pco_pages::read(cursor, pages, selection),
         _ if codec & codec::DECIMAL != 0 => {
             let places = cursor.u8("decimal places")?;
-            let power = power(places).ok_or_else(|| cursor.fail("at most 12 decimal places"))?;
+            let power =
+                power(places).ok_or_else(|| cursor.expected("at most 12 decimal places"))?;
             let most = (cursor.remaining() / 9).min(pages.total()) as u64;
             let count = cursor.varint_up_to(most, "a number of exceptions")?;
             let mut exceptions = Vec::with_capacity(count);
@@ -115,6 +121,6 @@ pub(super) fn take(
             }
             Ok(out)
         }
-        _ => Err(cursor.fail("a codec of floats")),
+        _ => Err(cursor.expected("a codec of floats")),
     }
 }

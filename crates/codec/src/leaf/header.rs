@@ -1,6 +1,6 @@
 //! The header of a leaf: checksum, row count, first times of the pages, directory of the columns.
 
-use super::{MAX_COLUMNS, MAX_ROWS, PAGE_ROWS};
+use super::{COLUMNS_MAX, PAGE_ROWS, ROWS_MAX};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::checksum::{crc32c, crc32c_append};
 use headwater_types::{FieldId, FieldType};
@@ -8,12 +8,12 @@ use headwater_types::{FieldId, FieldType};
 const MAGIC: [u8; 2] = *b"HL";
 const VERSION: u8 = 1;
 /// Flag: the header checksum covers the payloads too, and the directory has no column checksums.
-const WHOLE: u8 = 1;
+const CHECKSUM_COVERS_PAYLOADS: u8 = 1;
 /// Offset of the header checksum, followed by the covered bytes.
 const CHECKSUM_AT: usize = 4;
 const BODY_AT: usize = 8;
 /// Payloads up to this size share the checksum of the header.
-const WHOLE_BYTES_MAX: usize = 1024;
+const JOINT_CHECKSUM_BYTES_MAX: usize = 1024;
 const PAGE_SHIFT: u8 = 8;
 const _: () = assert!(1 << PAGE_SHIFT == PAGE_ROWS);
 
@@ -81,7 +81,7 @@ pub(super) struct Encoded {
 /// The bytes of a leaf. The first of `columns` are the times.
 pub(super) fn write(rows: usize, page_first_times: &[i64], columns: &[Encoded]) -> Vec<u8> {
     let payloads: usize = columns.iter().map(|c| c.payload.len()).sum();
-    let whole = payloads <= WHOLE_BYTES_MAX;
+    let whole = payloads <= JOINT_CHECKSUM_BYTES_MAX;
     let mut body = Vec::with_capacity(32 + columns.len() * 12 + page_first_times.len() * 8);
     body.put_varint(rows as u64);
     body.put_u8(PAGE_SHIFT);
@@ -107,7 +107,7 @@ pub(super) fn write(rows: usize, page_first_times: &[i64], columns: &[Encoded]) 
     let mut out = Vec::with_capacity(BODY_AT + 4 + body.len() + payloads);
     out.extend_from_slice(&MAGIC);
     out.put_u8(VERSION);
-    out.put_u8(if whole { WHOLE } else { 0 });
+    out.put_u8(if whole { CHECKSUM_COVERS_PAYLOADS } else { 0 });
     out.put_u32(0);
     out.put_prefixed(&body);
     let header_end = out.len();
@@ -132,16 +132,16 @@ impl Header {
     pub(super) fn read(leaf: &[u8]) -> Result<Header, DecodeError> {
         let mut cursor = Cursor::new(leaf);
         if cursor.take(2, "the leaf magic HL")? != MAGIC {
-            return Err(cursor.fail("the leaf magic HL"));
+            return Err(cursor.expected("the leaf magic HL"));
         }
         if cursor.u8("the leaf version")? != VERSION {
-            return Err(cursor.fail("leaf version 1"));
+            return Err(cursor.expected("leaf version 1"));
         }
         let flags = cursor.u8("leaf flags")?;
-        if flags & !WHOLE != 0 {
-            return Err(cursor.fail("no leaf flags but 1"));
+        if flags & !CHECKSUM_COVERS_PAYLOADS != 0 {
+            return Err(cursor.expected("no leaf flags but 1"));
         }
-        let whole = flags & WHOLE != 0;
+        let whole = flags & CHECKSUM_COVERS_PAYLOADS != 0;
         let checksum = cursor.u32("the checksum of the leaf header")?;
         let body = cursor.prefixed("the leaf header")?;
         let payloads_at = cursor.offset();
@@ -166,15 +166,15 @@ impl Header {
         whole: bool,
     ) -> Result<Header, DecodeError> {
         let mut cursor = Cursor::new(body);
-        let rows = cursor.varint_up_to(MAX_ROWS as u64, "at most 65,536 rows")?;
+        let rows = cursor.varint_up_to(ROWS_MAX as u64, "at most 65,536 rows")?;
         if cursor.u8("the page size")? != PAGE_SHIFT {
-            return Err(cursor.fail("pages of 2^8 rows"));
+            return Err(cursor.expected("pages of 2^8 rows"));
         }
-        let count = cursor.varint_up_to(MAX_COLUMNS as u64, "at most 4,096 columns")?;
+        let count = cursor.varint_up_to(COLUMNS_MAX as u64, "at most 4,096 columns")?;
         let pages = rows.div_ceil(PAGE_ROWS);
         // A first time has at least one byte and a column three.
         if cursor.remaining() < pages + count * 3 {
-            return Err(cursor.fail("a directory of all pages and columns"));
+            return Err(cursor.expected("a directory of all pages and columns"));
         }
         let mut page_first_times = Vec::with_capacity(pages);
         let mut before = 0i64;
@@ -213,15 +213,15 @@ impl Header {
             let field = next
                 .checked_add(cursor.varint("a field")?)
                 .and_then(|f| u32::try_from(f).ok())
-                .ok_or_else(|| cursor.fail("a field below 2^32"))?;
+                .ok_or_else(|| cursor.expected("a field below 2^32"))?;
             next = u64::from(field) + 1;
             let kind = cursor.u8("a field type")?;
             let field_type = FieldType::from_number(kind & 15)
-                .ok_or_else(|| cursor.fail("a field type from 1 to 6"))?;
+                .ok_or_else(|| cursor.expected("a field type from 1 to 6"))?;
             columns.push(entry(&mut cursor, FieldId(field), field_type, kind >> 4)?);
         }
         if offset != leaf_len {
-            return Err(cursor.fail("payloads up to the end of the leaf"));
+            return Err(cursor.expected("payloads up to the end of the leaf"));
         }
         cursor.finish()?;
         Ok(Header {

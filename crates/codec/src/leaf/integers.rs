@@ -1,7 +1,7 @@
 //! Columns of integers: times, i64, u64 and decimals.
 
 use super::codec;
-use super::hints::{Choice, Encoding};
+use super::encoding_cache::{Choice, Encoding};
 use super::pages::{Pages, Selection, put_payloads};
 use super::pco_pages::{self, Chunk};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
@@ -17,7 +17,7 @@ const PLAIN_WORTH: usize = 1_060;
 pub(super) fn put(
     values: &[i64],
     pages: &Pages,
-    hint: &mut Option<Choice>,
+    known: &mut Option<Choice>,
     out: &mut Vec<u8>,
 ) -> u8 {
     let (Some(first), rest) = (values.first().copied(), values.get(1..).unwrap_or_default()) else {
@@ -45,7 +45,7 @@ pub(super) fn put(
         .filled()
         .map(|page| block_len(values.get(page).unwrap_or_default()))
         .sum();
-    if let Some(chunk) = choose(values, pages, plain, hint)
+    if let Some(chunk) = choose(values, pages, plain, known)
         && let Some(payload) = chunk.write()
         && payload.len() * PLAIN_WORTH < plain * 1_000
     {
@@ -140,7 +140,7 @@ impl Scale {
                 base: cursor.signed("the base of a common factor")?,
                 factor,
             }),
-            _ => Err(cursor.fail("a common factor from 1 to 2^63 - 1")),
+            _ => Err(cursor.expected("a common factor from 1 to 2^63 - 1")),
         }
     }
 }
@@ -168,12 +168,17 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 }
 
 /// The pco chunk to write; `None` if bit packing is at least as good.
-fn choose(values: &[i64], pages: &Pages, plain: usize, hint: &mut Option<Choice>) -> Option<Chunk> {
+fn choose(
+    values: &[i64],
+    pages: &Pages,
+    plain: usize,
+    known: &mut Option<Choice>,
+) -> Option<Chunk> {
     if values.len() < PCO_FROM {
         return None;
     }
     let bits_of = |len: usize| len as f32 * 8.0 / values.len() as f32;
-    if let Some(choice) = hint {
+    if let Some(choice) = known {
         choice.age += 1;
         match choice.encoding {
             Encoding::Plain if !choice.is_stale(bits_of(plain)) => return None,
@@ -189,10 +194,10 @@ fn choose(values: &[i64], pages: &Pages, plain: usize, hint: &mut Option<Choice>
     }
     let chunk = pco_pages::search(values, pages)?;
     if chunk.len * PLAIN_WORTH >= plain * 1_000 {
-        *hint = Some(Choice::new(Encoding::Plain, bits_of(plain)));
+        *known = Some(Choice::new(Encoding::Plain, bits_of(plain)));
         None
     } else {
-        *hint = Some(Choice::new(chunk.encoding, bits_of(chunk.len)));
+        *known = Some(Choice::new(chunk.encoding, bits_of(chunk.len)));
         Some(chunk)
     }
 }
@@ -235,6 +240,6 @@ pub(super) fn take(
             }
             Ok(values)
         }
-        _ => Err(cursor.fail("a codec of integers")),
+        _ => Err(cursor.expected("a codec of integers")),
     }
 }

@@ -1,25 +1,25 @@
 //! Leaves: compressed rows of one or several streams.
 //!
 //! Invariants: rows are restored bit for bit; a page of 256 rows is decoded without its neighbours;
-//! the header and every column have a checksum; encoding is correct with any hints. Failure: any
-//! input results in rows or a [`DecodeError`] with the expected content and its offset; memory is
-//! bounded by [`MAX_ROWS`], [`MAX_COLUMNS`] and [`MAX_TEXT_BYTES`]. Concurrency: a [`Leaf`] is
-//! immutable and shared by reference count. Format: docs/format/leaf.md. `leaf/encode.rs` chooses
-//! the codec of a column; `integers`, `floats`, `text` and `presence` contain both directions of
-//! each; `pages` assigns values to pages.
+//! the header and every column have a checksum; values read back do not depend on the
+//! [`EncodingCache`]. Failure: any input results in rows or a [`DecodeError`] with the expected
+//! content and its offset; memory is bounded by [`ROWS_MAX`], [`COLUMNS_MAX`] and
+//! [`TEXT_BYTES_MAX`]. Concurrency: a [`Leaf`] is immutable and shared by reference count. Format:
+//! docs/format/leaf.md. `leaf/encode.rs` chooses the codec of a column; `integers`, `floats`,
+//! `text` and `presence` contain both directions of each; `pages` assigns values to pages.
 
 mod decode;
 mod encode;
+mod encoding_cache;
 mod floats;
 mod header;
-mod hints;
 mod integers;
 mod pages;
 mod pco_pages;
 mod presence;
 mod text;
 
-pub use hints::EncodeHints;
+pub use encoding_cache::EncodingCache;
 
 use crate::bytes::DecodeError;
 use headwater_types::Rows;
@@ -30,11 +30,11 @@ use std::sync::Arc;
 /// Rows in a page.
 pub const PAGE_ROWS: usize = 256;
 /// Most rows in a leaf.
-pub const MAX_ROWS: usize = 65_536;
+pub const ROWS_MAX: usize = 65_536;
 /// Most columns in a leaf.
-pub const MAX_COLUMNS: usize = 4_096;
+pub const COLUMNS_MAX: usize = 4_096;
 /// Most bytes of text or byte strings in one column of a leaf.
-pub const MAX_TEXT_BYTES: usize = 1 << 30;
+pub const TEXT_BYTES_MAX: usize = 1 << 30;
 
 /// Codecs of a column; the numbers are part of the format.
 mod codec {
@@ -91,11 +91,11 @@ pub struct ColumnInfo {
 /// A column without present rows is omitted.
 ///
 /// # Panics
-/// If there are more than [`MAX_ROWS`] rows or [`MAX_COLUMNS`] columns, or columns are not sorted
-/// by field, differ in length from the times, or have more than [`MAX_TEXT_BYTES`] of text.
+/// If there are more than [`ROWS_MAX`] rows or [`COLUMNS_MAX`] columns, or columns are not sorted
+/// by field, differ in length from the times, or have more than [`TEXT_BYTES_MAX`] of text.
 #[must_use]
-pub fn encode_leaf(rows: &Rows, hints: &mut EncodeHints) -> Vec<u8> {
-    encode::leaf(rows, hints)
+pub fn encode_leaf(rows: &Rows, encodings: &mut EncodingCache) -> Vec<u8> {
+    encode::leaf(rows, encodings)
 }
 
 /// A leaf with a verified header. Owns the bytes; columns are decoded on request. Cheap to clone.

@@ -1,4 +1,5 @@
-//! Values of a column in each page, when only present values are stored.
+//! Values of a column in each page, when only present values are stored: prefix sums of the number
+//! of present values before each page, the last of which is the total.
 
 use super::PAGE_ROWS;
 use crate::bytes::{Cursor, DecodeError};
@@ -103,7 +104,7 @@ impl Pages {
             if let Some(payload) = payloads.get(at)
                 && !slots.is_empty()
             {
-                page(payload, slots).map_err(|expected| cursor.fail(expected))?;
+                page(payload, slots).map_err(|expected| cursor.expected(expected))?;
             }
         }
         out.truncate(selection.values.end.saturating_sub(first));
@@ -127,7 +128,7 @@ impl Pages {
             }
             let len = match lengths.next() {
                 Some(len) => {
-                    usize::try_from(len).map_err(|_| cursor.fail("the length of a page"))?
+                    usize::try_from(len).map_err(|_| cursor.expected("the length of a page"))?
                 }
                 None => cursor.remaining(),
             };

@@ -4,7 +4,7 @@
 //! Payload: pco's header, its chunk metadata, then the pages as [`super::pages::put_payloads`]
 //! writes them, each beginning with its number of values implied by the leaf.
 
-use super::hints::{Encoding, Mode};
+use super::encoding_cache::{Encoding, Mode};
 use super::pages::{Pages, Selection, put_payloads};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use pco::data_types::Number;
@@ -122,10 +122,10 @@ pub(super) fn read<T: Number + Default>(
 ) -> Result<Vec<T>, DecodeError> {
     const META: &str = "pco chunk metadata";
     let head = cursor.prefixed(META)?;
-    let (file, rest) = FileDecompressor::new(head).map_err(|_| cursor.fail("a pco header"))?;
+    let (file, rest) = FileDecompressor::new(head).map_err(|_| cursor.expected("a pco header"))?;
     let (mut chunk, _) = file
         .chunk_decompressor::<T, _>(rest)
-        .map_err(|_| cursor.fail(META))?;
+        .map_err(|_| cursor.expected(META))?;
     pages.read(cursor, selection, |payload, slots: &mut [T]| {
         let mut page = chunk
             .page_decompressor(payload, slots.len())

@@ -87,7 +87,7 @@ pub(super) fn take(
             bits.push_many(state, rows - bits.len());
             Ok(Some(bits))
         }
-        _ => Err(cursor.fail("a presence codec below 3")),
+        _ => Err(cursor.expected("a presence codec below 3")),
     }
 }
 

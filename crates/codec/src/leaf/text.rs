@@ -2,7 +2,7 @@
 //! and zstd frames, in which the text of the first page serves the others as a dictionary.
 
 use super::pages::{Pages, Selection, put_payloads};
-use super::{MAX_TEXT_BYTES, PAGE_ROWS, codec};
+use super::{PAGE_ROWS, TEXT_BYTES_MAX, codec};
 use crate::bytes::{Cursor, DecodeError, PutBytes};
 use crate::pack::{put_block, put_integers, take_block, take_integers};
 use crate::text::{Dictionary, ends, lengths, look_up};
@@ -27,7 +27,7 @@ const FRAME_AFTER_FIRST: u8 = 2;
 /// Appends the payload of at least one value and returns its codec.
 pub(super) fn put(values: &VarBytes, pages: &Pages, out: &mut Vec<u8>) -> u8 {
     assert!(
-        values.bytes().len() <= MAX_TEXT_BYTES,
+        values.bytes().len() <= TEXT_BYTES_MAX,
         "at most 1 GiB of text in a leaf column"
     );
     let most = (values.len() / 4).clamp(1, ENTRIES_MAX);
@@ -111,8 +111,8 @@ pub(super) fn take(
         codec::CONSTANT => {
             let count = selection.values.len();
             let one = cursor.take(cursor.remaining(), "a constant")?;
-            if one.len().saturating_mul(count) > MAX_TEXT_BYTES {
-                return Err(cursor.fail("at most 1 GiB of text"));
+            if one.len().saturating_mul(count) > TEXT_BYTES_MAX {
+                return Err(cursor.expected("at most 1 GiB of text"));
             }
             let ends = (1..=count).map(|i| (i * one.len()) as u32).collect();
             VarBytes::from_parts(ends, one.repeat(count))
@@ -121,21 +121,21 @@ pub(super) fn take(
             let most = cursor.remaining().min(pages.total()) as u64;
             let count = cursor.varint_up_to(most, "a number of dictionary entries")?;
             let lengths = take_integers(cursor, count)?;
-            let ends = ends(&lengths, MAX_TEXT_BYTES)
-                .ok_or_else(|| cursor.fail("lengths of dictionary entries"))?;
+            let ends = ends(&lengths, TEXT_BYTES_MAX)
+                .ok_or_else(|| cursor.expected("lengths of dictionary entries"))?;
             let total = ends.last().map_or(0, |end| *end as usize);
             let packed = cursor.prefixed("dictionary entries")?;
-            let bytes = text_of(packed, total, None).map_err(|e| cursor.fail(e))?;
+            let bytes = text_of(packed, total, None).map_err(|e| cursor.expected(e))?;
             let codes = pages.read(cursor, selection, |payload, slots: &mut [i64]| {
                 take_block(&mut Cursor::new(payload), slots).map_err(|e| e.expected)
             })?;
             VarBytes::from_parts(ends, bytes)
-                .and_then(|entries| look_up(&entries, &codes, MAX_TEXT_BYTES))
+                .and_then(|entries| look_up(&entries, &codes, TEXT_BYTES_MAX))
         }
         codec::ZSTD => return take_frames(cursor, pages, selection),
-        _ => return Err(cursor.fail("a codec of strings")),
+        _ => return Err(cursor.expected("a codec of strings")),
     };
-    out.ok_or_else(|| cursor.fail("codes of dictionary entries"))
+    out.ok_or_else(|| cursor.expected("codes of dictionary entries"))
 }
 
 fn take_frames(
@@ -154,13 +154,13 @@ fn take_frames(
         let page = match page_text(payload, values.len(), first.as_mut()) {
             Ok(page) => page,
             Err(NEEDS_FIRST) if first.is_none() => {
-                first = Some(first_page(pages, &payloads).map_err(|e| cursor.fail(e))?);
-                page_text(payload, values.len(), first.as_mut()).map_err(|e| cursor.fail(e))?
+                first = Some(first_page(pages, &payloads).map_err(|e| cursor.expected(e))?);
+                page_text(payload, values.len(), first.as_mut()).map_err(|e| cursor.expected(e))?
             }
-            Err(expected) => return Err(cursor.fail(expected)),
+            Err(expected) => return Err(cursor.expected(expected)),
         };
-        if out.bytes().len() + page.bytes().len() > MAX_TEXT_BYTES {
-            return Err(cursor.fail("at most 1 GiB of text"));
+        if out.bytes().len() + page.bytes().len() > TEXT_BYTES_MAX {
+            return Err(cursor.expected("at most 1 GiB of text"));
         }
         let from = selection.values.start.max(values.start) - values.start;
         let to = selection.values.end.clamp(values.start, values.end) - values.start;
@@ -194,7 +194,7 @@ fn page_text(
     let mut lengths = [0i64; PAGE_ROWS];
     let lengths = lengths.get_mut(..count).ok_or("at most 256 values")?;
     take_block(&mut cursor, lengths).map_err(|e| e.expected)?;
-    let ends = ends(lengths, MAX_TEXT_BYTES).ok_or("lengths of strings")?;
+    let ends = ends(lengths, TEXT_BYTES_MAX).ok_or("lengths of strings")?;
     let total = ends.last().map_or(0, |end| *end as usize);
     let rest = payload.get(cursor.offset()..).unwrap_or_default();
     let bytes = text_of(rest, total, first)?;
@@ -207,7 +207,7 @@ fn text_of(
     len: usize,
     first: Option<&mut Decompressor<'static>>,
 ) -> Result<Vec<u8>, &'static str> {
-    const LENGTH: &str = "text of the length of its strings";
+    const LENGTH: &str = "text of the total length of its strings";
     let (kind, bytes) = bytes.split_first().ok_or("text")?;
     if *kind == STORED {
         return if bytes.len() == len {

@@ -2,7 +2,7 @@
 //! bytes, before memory is allocated.
 
 use super::encode::allowed;
-use super::{MAX_HEAP_BYTES, MAX_ROWS, MAX_TEXT_BYTES, UNITS, codec, slot_bytes};
+use super::{HEAP_BYTES_MAX, ROWS_MAX, TEXT_BYTES_MAX, UNITS, codec, slot_bytes};
 use crate::bytes::{Cursor, DecodeError};
 use crate::decimal::{from_integer, power};
 use crate::pack::{take_integers, unpack_bools};
@@ -25,17 +25,17 @@ impl Budget {
                 self.heap = left;
                 Ok(())
             }
-            None => Err(cursor.fail("rows that take at most 1 GiB")),
+            None => Err(cursor.expected("rows that take at most 1 GiB")),
         }
     }
 }
 
 pub(super) fn rows(cursor: &mut Cursor<'_>) -> Result<Rows, DecodeError> {
     let mut budget = Budget {
-        heap: MAX_HEAP_BYTES,
-        text: MAX_TEXT_BYTES,
+        heap: HEAP_BYTES_MAX,
+        text: TEXT_BYTES_MAX,
     };
-    let rows = cursor.varint_up_to(MAX_ROWS as u64, "at most 2^24 rows")?;
+    let rows = cursor.varint_up_to(ROWS_MAX as u64, "at most 2^24 rows")?;
     // A column has at least two bytes.
     let most = (cursor.remaining() / 2) as u64;
     let columns = cursor.varint_up_to(most, "a number of columns that fits the bytes left")?;
@@ -51,7 +51,7 @@ pub(super) fn rows(cursor: &mut Cursor<'_>) -> Result<Rows, DecodeError> {
         let field = next
             .checked_add(skip)
             .and_then(|f| u32::try_from(f).ok())
-            .ok_or_else(|| cursor.fail("a field below 2^32"))?;
+            .ok_or_else(|| cursor.expected("a field below 2^32"))?;
         next = u64::from(field) + 1;
         let column = column(cursor, rows, &mut budget)?;
         out.columns.push((FieldId(field), column));
@@ -65,7 +65,7 @@ fn times(cursor: &mut Cursor<'_>, rows: usize) -> Result<Vec<i64>, DecodeError> 
     }
     let unit = cursor.u8("a time unit")?;
     let Some(factor) = UNITS.get(usize::from(unit)) else {
-        return Err(cursor.fail("a time unit below 4"));
+        return Err(cursor.expected("a time unit below 4"));
     };
     let mut times = take_integers(cursor, rows)?;
     if unit > 0 {
@@ -82,11 +82,11 @@ fn column(
     budget: &mut Budget,
 ) -> Result<Column, DecodeError> {
     let head = cursor.u8("a column head")?;
-    let field_type =
-        FieldType::from_number(head & 7).ok_or_else(|| cursor.fail("a field type from 1 to 6"))?;
+    let field_type = FieldType::from_number(head & 7)
+        .ok_or_else(|| cursor.expected("a field type from 1 to 6"))?;
     let codec = head >> 4;
     if !allowed(codec, field_type) {
-        return Err(cursor.fail("a codec of this field type"));
+        return Err(cursor.expected("a codec of this field type"));
     }
     budget.take_heap(rows * slot_bytes(field_type), cursor)?;
     let bits = if head & 8 != 0 {
@@ -97,16 +97,16 @@ fn column(
     };
     if codec == codec::ABSENT {
         if bits.is_some() {
-            return Err(cursor.fail("no bits for a column without values"));
+            return Err(cursor.expected("no bits for a column without values"));
         }
         return Ok(Column::absent(field_type, rows));
     }
     let count = bits.as_ref().map_or(rows, Bitmap::count_ones);
     if count == 0 {
-        return Err(cursor.fail("a present row in a column with values"));
+        return Err(cursor.expected("a present row in a column with values"));
     }
     let values = values(cursor, field_type, codec, count, budget)?;
-    spread(values, bits).ok_or_else(|| cursor.fail("UTF-8 text"))
+    spread(values, bits).ok_or_else(|| cursor.expected("UTF-8 text"))
 }
 
 fn values(
@@ -142,7 +142,8 @@ fn floats(cursor: &mut Cursor<'_>, codec: u8, count: usize) -> Result<Vec<f64>, 
         }
         _ => {
             let places = cursor.u8("decimal places")?;
-            let power = power(places).ok_or_else(|| cursor.fail("at most 12 decimal places"))?;
+            let power =
+                power(places).ok_or_else(|| cursor.expected("at most 12 decimal places"))?;
             let mut exceptions = Vec::new();
             if codec == codec::DECIMALS_EXCEPT {
                 let most = (cursor.remaining() / 9).min(count) as u64;
@@ -158,7 +159,7 @@ fn floats(cursor: &mut Cursor<'_>, codec: u8, count: usize) -> Result<Vec<f64>, 
             for (index, bits) in exceptions {
                 match out.get_mut(index) {
                     Some(slot) => *slot = f64::from_bits(bits),
-                    None => return Err(cursor.fail("the index of an exception")),
+                    None => return Err(cursor.expected("the index of an exception")),
                 }
             }
             Ok(out)
@@ -170,7 +171,7 @@ fn bools(cursor: &mut Cursor<'_>, codec: u8, count: usize) -> Result<Vec<bool>, 
     if codec == codec::REPEATED {
         return match cursor.u8("a boolean")? {
             byte @ (0 | 1) => Ok(vec![byte == 1; count]),
-            _ => Err(cursor.fail("a boolean")),
+            _ => Err(cursor.expected("a boolean")),
         };
     }
     let bytes = cursor.take(count.div_ceil(8), "booleans")?;
@@ -190,7 +191,7 @@ fn text(
         codec::REPEATED => {
             let one = cursor.prefixed("a string")?;
             if one.len().saturating_mul(count) > budget.text {
-                return Err(cursor.fail(TOO_MUCH));
+                return Err(cursor.expected(TOO_MUCH));
             }
             let ends = (1..=count).map(|i| (i * one.len()) as u32).collect();
             VarBytes::from_parts(ends, one.repeat(count))
@@ -200,7 +201,7 @@ fn text(
             let len = cursor.varint_up_to(most, "a number of dictionary entries")?;
             let entry_lengths = take_integers(cursor, len)?;
             let ends = ends(&entry_lengths, cursor.remaining())
-                .ok_or_else(|| cursor.fail("the lengths of dictionary entries"))?;
+                .ok_or_else(|| cursor.expected("the lengths of dictionary entries"))?;
             let total = ends.last().map_or(0, |end| *end as usize);
             let bytes = cursor.take(total, "dictionary entries")?.to_vec();
             let codes = take_integers(cursor, count)?;
@@ -208,18 +209,18 @@ fn text(
         }
         _ => {
             let lengths = take_integers(cursor, count)?;
-            let ends = ends(&lengths, budget.text).ok_or_else(|| cursor.fail(TOO_MUCH))?;
+            let ends = ends(&lengths, budget.text).ok_or_else(|| cursor.expected(TOO_MUCH))?;
             let total = ends.last().map_or(0, |end| *end as usize);
             let bytes = if codec == codec::LZ4 {
                 let packed = cursor.prefixed("an lz4 block")?;
                 // One byte of lz4 decompresses to at most 255.
                 if total > packed.len().saturating_mul(256) {
-                    return Err(cursor.fail("an lz4 block of the length of its text"));
+                    return Err(cursor.expected("an lz4 block of the length of its text"));
                 }
                 let mut bytes = vec![0; total];
                 match lz4_flex::block::decompress_into(packed, &mut bytes) {
                     Ok(len) if len == total => bytes,
-                    _ => return Err(cursor.fail("an lz4 block of the length of its text")),
+                    _ => return Err(cursor.expected("an lz4 block of the length of its text")),
                 }
             } else {
                 cursor.take(total, "text")?.to_vec()
@@ -227,7 +228,7 @@ fn text(
             VarBytes::from_parts(ends, bytes)
         }
     };
-    let out = out.ok_or_else(|| cursor.fail("codes of dictionary entries"))?;
+    let out = out.ok_or_else(|| cursor.expected("codes of dictionary entries"))?;
     budget.text -= out.bytes().len().min(budget.text);
     Ok(out)
 }

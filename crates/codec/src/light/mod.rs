@@ -3,7 +3,7 @@
 //!
 //! Invariants: rows are restored bit for bit; a record states its end, so that several can be
 //! concatenated; all rows that [`within_limits`] accepts can be decoded. Failure: any input results
-//! in rows or a [`DecodeError`]; memory is below [`MAX_HEAP_BYTES`]. There is no checksum: the log
+//! in rows or a [`DecodeError`]; memory is below [`HEAP_BYTES_MAX`]. There is no checksum: the log
 //! record around the rows has one. Format: docs/format/light.md.
 
 mod decode;
@@ -14,12 +14,12 @@ use headwater_types::Rows;
 use headwater_types::Values;
 
 /// Most rows in one record.
-pub const MAX_ROWS: usize = 1 << 24;
+pub const ROWS_MAX: usize = 1 << 24;
 /// Most bytes of text and byte strings in one record, all columns together.
-pub const MAX_TEXT_BYTES: usize = 64 << 20;
+pub const TEXT_BYTES_MAX: usize = 64 << 20;
 /// Maximum memory of the columns of one record in bytes: 8 a row for times and numbers, 1 for
 /// booleans, 4 for strings, plus the strings' bytes.
-pub const MAX_HEAP_BYTES: usize = 1 << 30;
+pub const HEAP_BYTES_MAX: usize = 1 << 30;
 
 /// Column codecs; the numbers are part of the format.
 mod codec {
@@ -65,7 +65,7 @@ pub fn within_limits(rows: &Rows) -> bool {
             text = text.saturating_add(v.bytes().len());
         }
     }
-    rows.len() <= MAX_ROWS && text <= MAX_TEXT_BYTES && heap <= MAX_HEAP_BYTES
+    rows.len() <= ROWS_MAX && text <= TEXT_BYTES_MAX && heap <= HEAP_BYTES_MAX
 }
 
 /// Bytes of a slot in memory.

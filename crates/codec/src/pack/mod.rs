@@ -130,7 +130,7 @@ pub(crate) fn put_block(values: &[i64], out: &mut Vec<u8>) {
 fn take_head(cursor: &mut Cursor<'_>, count: usize) -> Result<(Plan, usize), DecodeError> {
     let tag = cursor.u8("integer block tag")?;
     if tag >= TAG_END {
-        return Err(cursor.fail("an integer block tag below 130"));
+        return Err(cursor.expected("an integer block tag below 130"));
     }
     let (delta, width) = if tag >= DELTA {
         (true, tag - DELTA)
@@ -202,7 +202,7 @@ pub(crate) fn take_integers(
     count: usize,
 ) -> Result<Vec<i64>, DecodeError> {
     if cursor.remaining() < count.div_ceil(BLOCK).saturating_mul(2) {
-        return Err(cursor.fail("two bytes for each integer block"));
+        return Err(cursor.expected("two bytes for each integer block"));
     }
     let mut out = vec![0i64; count];
     for block in out.chunks_mut(BLOCK) {
@@ -226,7 +226,7 @@ impl Scratch {
         count: usize,
     ) -> Result<&[i64], DecodeError> {
         let Some(out) = self.0.get_mut(..count) else {
-            return Err(cursor.fail("at most 256 integers"));
+            return Err(cursor.expected("at most 256 integers"));
         };
         if count > 0 {
             take_block(cursor, out)?;

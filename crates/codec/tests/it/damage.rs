@@ -5,7 +5,7 @@ use crate::block::block_of;
 use crate::shapes::{Noise, named_columns, rows_of};
 use headwater_codec::block::BucketBlock;
 use headwater_codec::checksum::{crc32c, crc32c_append};
-use headwater_codec::leaf::{EncodeHints, Leaf, encode_leaf};
+use headwater_codec::leaf::{EncodingCache, Leaf, encode_leaf};
 use headwater_codec::light::{decode_rows, encode_rows};
 use headwater_codec::{Cursor, DecodeError};
 use headwater_types::{Column, FieldId, Rows, Values};
@@ -36,7 +36,7 @@ fn a_leaf_with_any_byte_changed_or_cut_is_refused() {
     for rows in [3, 300] {
         let bytes = encode_leaf(
             &rows_of(rows, 1, |i| i as i64 * 3),
-            &mut EncodeHints::default(),
+            &mut EncodingCache::default(),
         );
         assert!(verify_leaf(&bytes).is_ok());
         flips(&bytes, |bytes, at| {
@@ -55,7 +55,7 @@ fn a_leaf_with_any_byte_changed_or_cut_is_refused() {
 #[test]
 fn reading_a_damaged_column_names_its_place() {
     let rows = rows_of(2048, 1, |i| i as i64 * 3);
-    let mut bytes = encode_leaf(&rows, &mut EncodeHints::default());
+    let mut bytes = encode_leaf(&rows, &mut EncodingCache::default());
     let at = bytes.len() - 5;
     bytes[at] ^= 4;
     let leaf = Leaf::open(bytes.into()).unwrap();
@@ -79,7 +79,7 @@ fn small_leaves() -> Vec<Vec<u8>> {
                 times: (0..rows as i64).map(|i| i * i).collect(),
                 columns: vec![(FieldId(1), column)],
             };
-            let bytes = encode_leaf(&rows, &mut EncodeHints::default());
+            let bytes = encode_leaf(&rows, &mut EncodingCache::default());
             if bytes[3] == 1 {
                 leaves.push(bytes);
             }
@@ -109,7 +109,7 @@ fn small_leaves() -> Vec<Vec<u8>> {
             times: vec![1; 200][..if kind == 2 { 100 } else { 200 }].to_vec(),
             columns: vec![(FieldId(1), Column::from_values(values))],
         };
-        let bytes = encode_leaf(&rows, &mut EncodeHints::default());
+        let bytes = encode_leaf(&rows, &mut EncodingCache::default());
         assert_eq!(bytes[3], 1);
         leaves.push(bytes);
     }

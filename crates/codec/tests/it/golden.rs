@@ -9,7 +9,7 @@ use crate::shapes::{Noise, assert_same, named_columns, rows_of, with_gaps};
 use headwater_codec::Cursor;
 use headwater_codec::block::BucketBlock;
 use headwater_codec::entries::Entries;
-use headwater_codec::leaf::{EncodeHints, Leaf, encode_leaf};
+use headwater_codec::leaf::{EncodingCache, Leaf, encode_leaf};
 use headwater_codec::light::{decode_rows, encode_rows};
 use headwater_types::{Column, FieldId, Rows};
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ fn golden(name: &str, today: &[u8]) -> Vec<u8> {
 }
 
 fn check_leaf(name: &str, rows: &Rows) -> Leaf {
-    let today = encode_leaf(rows, &mut EncodeHints::default());
+    let today = encode_leaf(rows, &mut EncodingCache::default());
     let file = golden(name, &today);
     let leaf = Leaf::open(file.clone().into()).unwrap();
     leaf.verify().unwrap();

@@ -8,7 +8,7 @@
 
 use crate::core::Core;
 use crate::maintenance::indexing::{
-    Missing, Outcome, create, drop_indexes, index_space, is_alive, is_made, missing,
+    Missing, Outcome, create, drop_indexes, index_space, is_alive, is_automatic, missing,
     next_increment, partitions, put,
 };
 use crate::storage::index::{IndexDefinition, IndexPolicy, IndexUse, PolicyRecord, types_in};
@@ -144,7 +144,7 @@ impl Database {
                     && progress.partitions_complete < progress.partitions
                 {
                     return Err(Error::invalid(format!(
-                        "index `{name}` is not complete: the indexes of table `{}` take what its index_budget allows: drop one of them, or allow more",
+                        "index `{name}` is not complete: the indexes of table `{}` have used up its index_budget: drop an index, or raise index_budget",
                         info.table
                     )));
                 }
@@ -268,7 +268,7 @@ fn info(core: &Core, index: &IndexDefinition) -> Option<IndexInfo> {
         bytes: 0,
         runs: 0,
         progress: progress(core, index),
-        automatic: is_made(core, index),
+        automatic: is_automatic(core, index),
         over_budget: index_space(core, &table).is_some_and(|space| space.is_full()),
     };
     let all = core.indexes.all_runs().into_iter();

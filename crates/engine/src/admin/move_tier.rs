@@ -24,11 +24,11 @@ use crate::maintenance::jobs;
 use crate::maintenance::relocate::{
     TierPlacement, clear, placement_of, prepare, remove, remove_all,
 };
-use crate::open::recover::{announcer, place_of};
+use crate::open::recover::{announcer, fast_index_config};
 use crate::storage::fast_index::{FastIndex, RepeatKind};
 use crate::storage::segment::named;
 use crate::wal::mirror::Mirror;
-use crate::wal::{MakeKnown, Moved};
+use crate::wal::{Moved, StartRecorder};
 use crate::{Database, Error, ErrorKind, Result};
 use headwater_io::{Env, Files, Media};
 use parking_lot::{MutexGuard, RwLockWriteGuard};
@@ -75,16 +75,16 @@ fn move_tier(core: &Core, wanted: Option<&FastTier>) -> Result<()> {
     core.log.check()?;
     let wanted = placement_of(wanted.filter(|tier| !tier.parts.is_empty()))?;
     let before = core.placing.now();
-    let is = before
+    let current = before
         .tier
         .as_ref()
         .map_or_else(TierPlacement::none, |owned| TierPlacement {
             fast: owned.tier.folder.clone(),
             parts: owned.tier.parts,
         });
-    let wanted = wanted.named_as(&**core.placing.fast_files(), &is)?;
-    let is_same_folder = is.fast == wanted.fast || wanted.parts.is_empty();
-    if is.parts == wanted.parts && is_same_folder {
+    let target = wanted.named_as(&**core.placing.fast_files(), &current)?;
+    let is_same_folder = current.fast == target.fast || target.parts.is_empty();
+    if current.parts == target.parts && is_same_folder {
         return Ok(());
     }
     let media = &core.env.media;
@@ -92,14 +92,14 @@ fn move_tier(core: &Core, wanted: Option<&FastTier>) -> Result<()> {
         || media.buffers.is_some() && media.buffers_root.is_none()
     {
         return Err(Error::invalid(
-            "the environment has media of its own for the log or the buffers: a fast tier cannot be taken into use while the database is open",
+            "the environment already places the log or the buffers on separate devices: a fast tier cannot be added while the database is open",
         ));
     }
     let change = Change {
         core,
         before: &before,
-        is,
-        wanted,
+        current,
+        target,
         is_same_folder,
     };
     change.make()
@@ -109,8 +109,8 @@ fn move_tier(core: &Core, wanted: Option<&FastTier>) -> Result<()> {
 struct Change<'a> {
     core: &'a Core,
     before: &'a Placed,
-    is: TierPlacement,
-    wanted: TierPlacement,
+    current: TierPlacement,
+    target: TierPlacement,
     is_same_folder: bool,
 }
 
@@ -126,17 +126,18 @@ struct NewTier {
 
 impl Change<'_> {
     fn log_moves(&self) -> bool {
-        self.is.parts.log != self.wanted.parts.log || self.is.parts.log && !self.is_same_folder
+        self.current.parts.log != self.target.parts.log
+            || self.current.parts.log && !self.is_same_folder
     }
 
     fn buffers_move(&self) -> bool {
-        let (is, wanted) = (self.is.parts.buffers, self.wanted.parts.buffers);
+        let (is, wanted) = (self.current.parts.buffers, self.target.parts.buffers);
         is != wanted || is && !self.is_same_folder
     }
 
     /// True when copies of segments of a kind do not change.
     fn stays(&self, what: RepeatKind) -> bool {
-        self.is_same_folder && what.is_in(self.is.parts) && what.is_in(self.wanted.parts)
+        self.is_same_folder && what.is_in(self.current.parts) && what.is_in(self.target.parts)
     }
 
     fn make(&self) -> Result<()> {
@@ -158,7 +159,7 @@ impl Change<'_> {
             let env = &new.placed.env;
             let root = env.media.buffers_root(&self.core.options.dir);
             let mut pins = self.core.pin_files.lock();
-            let tier = new.tier.clone().filter(|_| self.wanted.parts.buffers);
+            let tier = new.tier.clone().filter(|_| self.target.parts.buffers);
             *pins = pins.moved(env.buffer_files(), root, tier);
         }
         for what in RepeatKind::ALL {
@@ -172,13 +173,13 @@ impl Change<'_> {
             self.take_up(*what, repeated)?;
         }
         if let Err(error) = self.leave() {
-            tracing::warn!(%error, "the old files of a change of the fast tier could not be removed");
+            tracing::warn!(%error, "cannot remove the old files after a change of the fast tier");
         }
         self.core.signals.wake_workers();
         tracing::info!(
-            parts = %self.wanted.parts,
-            folder = %self.wanted.fast.display(),
-            "the fast tier was changed"
+            parts = %self.target.parts,
+            folder = %self.target.fast.display(),
+            "changed the fast tier"
         );
         Ok(())
     }
@@ -189,10 +190,10 @@ impl Change<'_> {
         let mut reserves = self.before.reserves.clone();
         let old = self.before.tier.as_deref();
         if let Some(old) = old {
-            let stays = self.is_same_folder && self.wanted.parts.log;
+            let stays = self.is_same_folder && self.target.parts.log;
             reserves.retain(|reserve| stays || !reserve.is_in(&old.tier.folder));
         }
-        if self.wanted.parts.is_empty() {
+        if self.target.parts.is_empty() {
             let record = old.map(|owned| TierRecord {
                 parts: TierParts::NONE,
                 unsettled: false,
@@ -221,7 +222,7 @@ impl Change<'_> {
         let dir = self.core.options.dir.as_path();
         let raw = self.core.placing.fast_files();
         Ok(match old.filter(|_| self.is_same_folder) {
-            Some(owned) => owned.with_parts(self.wanted.parts),
+            Some(owned) => owned.with_parts(self.target.parts),
             None => {
                 let env = Env {
                     media: Media {
@@ -231,7 +232,7 @@ impl Change<'_> {
                     ..plain.clone()
                 };
                 let before = TierRecord::read(&*plain.files, dir)?;
-                let prepared = prepare(&env, dir, before.as_ref(), &self.wanted)?;
+                let prepared = prepare(&env, dir, before.as_ref(), &self.target)?;
                 let bulk_log = BulkLog {
                     files: Arc::clone(&plain.files),
                     dir: bulk_log_dir(dir),
@@ -251,14 +252,14 @@ impl Change<'_> {
         let core = self.core;
         let mut record = tier.ours();
         // From then on acknowledged rows may be in the tier alone.
-        record.unsettled = self.wanted.parts.log;
-        let env = self.place(plain, &tier, &mut reserves)?;
+        record.unsettled = self.target.parts.log;
+        let env = self.relocated_env(plain, &tier, &mut reserves)?;
         let mut repeats = Vec::new();
         for what in RepeatKind::ALL
             .into_iter()
             .filter(|what| !self.stays(*what))
         {
-            let place = place_of(what, (&env, &core.options), &tier, &core.guard);
+            let place = fast_index_config(what, (&env, &core.options), &tier, &core.guard);
             if let Some(place) = place {
                 let none = std::iter::empty();
                 repeats.push((what, Arc::new(FastIndex::open(place, none)?)));
@@ -279,14 +280,14 @@ impl Change<'_> {
     }
 
     /// The environment with the log and buffers at their new locations.
-    fn place(
+    fn relocated_env(
         &self,
         plain: &Env,
         tier: &OwnedTier,
         reserves: &mut Vec<Arc<Reserve>>,
     ) -> Result<Env> {
         let core = self.core;
-        let parts = self.wanted.parts;
+        let parts = self.target.parts;
         let folder = &tier.tier.folder;
         let mut env = plain.clone();
         let guarded: Arc<dyn Files> =
@@ -341,7 +342,7 @@ impl Change<'_> {
         let dir = core.options.dir.as_path();
         let to = log_dir(now, dir);
         let files = now.log_files();
-        if !self.wanted.parts.log {
+        if !self.target.parts.log {
             make_folder(&**files, &to, dir)?;
         }
         // Most rows while writers go on.
@@ -353,7 +354,7 @@ impl Change<'_> {
             store_all_alone(core)?;
             core.log.leave_file()?;
             jobs::commit_log_cut(core)?;
-            let make_known: MakeKnown = announcer(now, &core.meta, new.tier.as_ref());
+            let make_known: StartRecorder = announcer(now, &core.meta, new.tier.as_ref());
             let moved = core.log.move_to((files, &to), make_known, || {
                 // A copy that is not needed any more must not be at the new location of the log.
                 if let Some(mirror) = &self.before.mirror {
@@ -366,10 +367,10 @@ impl Change<'_> {
             })?;
             if moved == Moved::Yes {
                 if let Some(watch) = &core.bulk {
-                    watch.set_on(self.wanted.parts.log);
+                    watch.set_on(self.target.parts.log);
                 }
                 if let Err(error) = remove_all(&**old.log_files(), &log_dir(old, dir)) {
-                    tracing::warn!(%error, "log files that are not needed could not be removed");
+                    tracing::warn!(%error, "cannot remove unneeded log files");
                 }
                 self.mirror(new);
                 return Ok(());
@@ -377,7 +378,7 @@ impl Change<'_> {
         }
         Err(Error::new(
             ErrorKind::Busy,
-            "the log holds rows that could not be stored just now, such as those of a partition that cannot be read: it stays where it is",
+            "the log contains rows that cannot be flushed now, such as those of an unreadable partition: the log is not moved",
         ))
     }
 
@@ -391,7 +392,7 @@ impl Change<'_> {
             }),
             // No copy is configured.
             Err(error) => {
-                tracing::warn!(%error, "an older copy of the log could not be removed");
+                tracing::warn!(%error, "cannot remove an older copy of the log");
             }
         }
     }
@@ -424,10 +425,10 @@ impl Change<'_> {
 
     /// Removes the remains of a tier that is not used any more.
     fn leave(&self) -> Result<()> {
-        if self.is.parts.is_empty() || self.is.fast == self.wanted.fast {
+        if self.current.parts.is_empty() || self.current.fast == self.target.fast {
             return Ok(());
         }
-        clear(&**self.core.placing.fast_files(), &self.is.fast)
+        clear(&**self.core.placing.fast_files(), &self.current.fast)
     }
 
     /// Keeps the layout: removes prepared files, and continues the copy of the log.
@@ -445,15 +446,15 @@ impl Change<'_> {
     /// Removes prepared files in the tier.
     fn undo(&self) {
         let files = &**self.core.placing.fast_files();
-        let fast = &self.wanted.fast;
-        let undone = match (self.is_same_folder, self.wanted.parts.is_empty()) {
+        let fast = &self.target.fast;
+        let undone = match (self.is_same_folder, self.target.parts.is_empty()) {
             (_, true) => Ok(()),
             (false, false) => clear(files, fast),
             (true, false) if self.log_moves() => remove(files, &fast.join("reserve")),
             (true, false) => Ok(()),
         };
         if let Err(error) = undone {
-            tracing::warn!(%error, "the files prepared for a fast tier could not be removed");
+            tracing::warn!(%error, "cannot remove the files prepared for a fast tier");
         }
     }
 }

@@ -50,7 +50,7 @@ impl Database {
         }
         if let Some(len) = note.map(<[u8]>::len).filter(|len| *len > NOTE_BYTES_MAX) {
             return Err(Error::invalid(format!(
-                "note `{name}` has {len} bytes: at most {NOTE_BYTES_MAX} are kept"
+                "note `{name}` has {len} bytes: at most {NOTE_BYTES_MAX} are allowed"
             )));
         }
         core.check_space()?;
@@ -61,7 +61,7 @@ impl Database {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "note `{name}` would be one more than {NOTES_MAX}: take another away first"
+            "cannot store note `{name}`: there are already {NOTES_MAX} notes, the maximum: remove one first"
         )))
     }
 }

@@ -35,7 +35,7 @@ impl Database {
                 Err(Failed::Here(error)) => return Err(error),
                 Err(Failed::There(error)) => {
                     let segment = partition.id().0;
-                    tracing::warn!(%error, segment, "a segment cannot be hashed");
+                    tracing::warn!(%error, segment, "cannot hash a segment");
                 }
             }
             if left == 0 {
@@ -102,7 +102,7 @@ fn hash_groups(
     let reading = Reading {
         core,
         id,
-        file: core.store.held(id)?,
+        file: core.store.cached_file(id)?,
     };
     let mut header = Vec::new();
     reading.each(0, HEADER_BYTES, |bytes| header.extend_from_slice(bytes))?;

@@ -98,7 +98,7 @@ impl Database {
         check_name("snapshot", name)?;
         if name == NOW {
             return Err(Error::invalid(format!(
-                "`{NOW}` stands for the present: no snapshot can have this name"
+                "`{NOW}` is reserved for the current state: choose another snapshot name"
             )));
         }
         let _change = core.placing.begin_change();
@@ -115,7 +115,7 @@ impl Database {
             core.named_ends.remove_copy(&number.to_string());
         })?;
         let now: Vec<_> = core.named.all();
-        tracing::info!(name, "a snapshot was made");
+        tracing::info!(name, "created a snapshot");
         Ok(info(core, &snapshot, &now))
     }
 
@@ -217,7 +217,7 @@ fn not_there(core: &Core, name: &str) -> Error {
 
 fn too_many(core: &Core) -> Error {
     Error::invalid(format!(
-        "{}: there are {SNAPSHOTS_MAX} snapshots, the most there may be: drop those that are not needed",
+        "{}: there are already {SNAPSHOTS_MAX} snapshots, the maximum: drop those that are not needed",
         core.options.dir.display()
     ))
 }
@@ -225,7 +225,7 @@ fn too_many(core: &Core) -> Error {
 fn check_free(core: &Core, name: &str) -> Result<()> {
     if core.named.find(name).is_some() {
         return Err(Error::invalid(format!(
-            "snapshot `{name}` exists already: drop it first, or take another name"
+            "snapshot `{name}` already exists: drop it first, or choose another name"
         )));
     }
     match core.named.all().len() < SNAPSHOTS_MAX {
@@ -244,9 +244,9 @@ fn keep(
     let (state, mut files) = held.into_files()?;
     let sequence = Sequence(state.name().sequence);
     if sequence < known {
-        return Err(Error::internal("a state older than what was published"));
+        return Err(Error::internal("a state is older than the published one"));
     }
-    let is_there = |t: &&Arc<crate::metadata::catalog::Table>| !t.life.dropped;
+    let is_there = |t: &&Arc<crate::metadata::catalog::Table>| !t.lifetime.dropped;
     let record = SnapshotRecord {
         name: name.to_owned(),
         moment: core.moment(),
@@ -262,7 +262,7 @@ fn keep(
     };
     let ids = record.segments.iter().map(|(id, _)| *id);
     let files: Option<Vec<_>> = ids.map(|id| files.remove(&id)).collect();
-    let files = files.ok_or_else(|| Error::internal("a state without one of its files"))?;
+    let files = files.ok_or_else(|| Error::internal("a file of the state is missing"))?;
     // From here on no file is removed, even if it is replaced, and whether or not this succeeds: a
     // transaction that fails may be on the medium nevertheless.
     for file in &files {
@@ -270,8 +270,8 @@ fn keep(
     }
     let _commit = core.commits.begin();
     let change = SnapshotChange {
-        made: Some((number, record.encode(), state.encode())),
-        ends: core.named_ends.unsaved().whole(),
+        created: Some((number, record.encode(), state.encode())),
+        ends: core.named_ends.unsaved().forced(),
         ..SnapshotChange::default()
     };
     if let Err(error) = core.meta.change_snapshots(&change) {

@@ -34,14 +34,15 @@ pub enum ErrorKind {
     /// The database was opened by the process that this one was forked from: open it after the
     /// fork.
     Forked,
-    /// The fast tier of the database is missing, of another database, or of another time.
+    /// The fast tier of the database is missing, or belongs to another database or an older
+    /// state.
     Tier,
     /// The data exist, but not here: they were not copied yet. Send the request to their origin, or
     /// wait until they have been fetched.
     Elsewhere,
     /// The data existed, and are not retained any more: read again which data exist.
     Gone,
-    /// A defect of Headwater itself.
+    /// An internal error of Headwater.
     Internal,
 }
 
@@ -113,22 +114,22 @@ impl fmt::Display for Damage {
 
 /// Error for bytes of a file that are not in this copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hole {
+pub(crate) struct MissingBytes {
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
 
-impl fmt::Display for Hole {
+impl fmt::Display for MissingBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} bytes from {} on are not here; of a copy, ask where they were written, or wait until they have been fetched; of rows that were freed, ask the cloud that has them",
+            "{} bytes at offset {} are not stored on this node: for a copy, query the source or wait until they are fetched; for freed rows, query the cloud",
             self.bytes, self.offset
         )
     }
 }
 
-impl std::error::Error for Hole {}
+impl std::error::Error for MissingBytes {}
 
 /// Damage of the head of a file with the remaining parts of a segment, which makes it unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,7 +198,7 @@ impl Error {
         }
         let kind = match source.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => ErrorKind::Full,
-            _ if source.get_ref().is_some_and(|e| e.is::<Hole>()) => ErrorKind::Elsewhere,
+            _ if source.get_ref().is_some_and(|e| e.is::<MissingBytes>()) => ErrorKind::Elsewhere,
             _ => ErrorKind::Io,
         };
         let advice = if kind == ErrorKind::Full {
@@ -233,7 +234,7 @@ impl Error {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "{}: format version {found}, this version of Headwater ({}) reads version {version}: use the one that wrote it",
+            "{}: format version {found} is not supported, this version of Headwater ({}) reads version {version}: use the version that wrote it",
             file.display(),
             env!("CARGO_PKG_VERSION")
         )))
@@ -277,7 +278,7 @@ impl Error {
         let damage = (kind == ErrorKind::Corrupt).then(|| Damage {
             file: "meta.redb".into(),
             offset: 0,
-            expected: "sound metadata".into(),
+            expected: "valid metadata".into(),
             found: error.to_string(),
         });
         Error(std::sync::Arc::new(Inner {

@@ -75,7 +75,7 @@ pub(crate) fn overlapping<'a>(ranges: &'a [ClosedRange], other: &ClosedRange) ->
 }
 
 /// True when one of the sorted, disjoint ranges contains the instant.
-pub(crate) fn holds(ranges: &[ClosedRange], time: Timestamp) -> bool {
+pub(crate) fn contains_instant(ranges: &[ClosedRange], time: Timestamp) -> bool {
     let at = ranges.partition_point(|r| r.last < time);
     ranges.get(at).is_some_and(|r| r.first <= time)
 }
@@ -96,7 +96,7 @@ mod tests {
         ]);
         assert_eq!(all, [r(0, 5), r(10, 30)]);
         assert!(swallows(&all, &r(1, 5)) && !swallows(&all, &r(4, 10)));
-        let at = |ns| holds(&all, Timestamp::from_nanos(ns));
+        let at = |ns| contains_instant(&all, Timestamp::from_nanos(ns));
         assert!(at(30) && !at(31) && !at(7));
         assert_eq!(overlapping(&all, &r(5, 9)), [r(0, 5)]);
         assert!(overlapping(&all, &r(6, 9)).is_empty());

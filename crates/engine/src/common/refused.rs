@@ -38,7 +38,7 @@ pub const REFUSED_UNREADABLE: &str = "E_UNREADABLE";
 
 /// The position of a remaining row in its entry; `kept` has the positions of all remaining rows,
 /// `None` = all rows remain.
-pub(crate) fn place_in_entry(kept: Option<&[usize]>, row: usize) -> usize {
+pub(crate) fn position_in_entry(kept: Option<&[usize]>, row: usize) -> usize {
     let Some(kept) = kept else { return row };
     let place = kept.get(row);
     assert!(

@@ -6,7 +6,7 @@
 //! Failure: an unknown word is `invalid`, and the error lists the known ones.
 
 use crate::{Error, Result};
-use headwater_io::queue::Rule;
+use headwater_io::queue::PlacementRule;
 use std::fmt;
 use std::str::FromStr;
 
@@ -49,10 +49,10 @@ impl QueuePlacement {
     /// The allowed words.
     pub const WORDS: &[&str] = &["load", "interval"];
 
-    pub(crate) fn rule(self) -> Rule {
+    pub(crate) fn rule(self) -> PlacementRule {
         match self {
-            QueuePlacement::Load => Rule::LeastLoad,
-            QueuePlacement::Interval => Rule::LargestMeanInterval,
+            QueuePlacement::Load => PlacementRule::LeastLoad,
+            QueuePlacement::Interval => PlacementRule::LargestMeanInterval,
         }
     }
 }
@@ -72,7 +72,7 @@ impl FromStr for IoBackend {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<IoBackend> {
-        read("io_backend", &BACKENDS, text)
+        read("io.backend", &BACKENDS, text)
     }
 }
 
@@ -80,7 +80,7 @@ impl FromStr for QueuePlacement {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<QueuePlacement> {
-        read("queue_placement", &PLACEMENTS, text)
+        read("io.placement", &PLACEMENTS, text)
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::config::backend::{IoBackend, QueuePlacement};
 use crate::device::tiers::TierParts;
 use headwater_late::{FlushRule, PolicyChoice};
+use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,21 +57,21 @@ pub struct Options {
     /// A partition is compacted when its rows of a stream are spread over this many groups. Default
     /// 256.
     pub groups_max: u32,
-    /// Maximum bytes per second that compaction writes, for media that wear out or are slow; `None`
-    /// = no limit.
+    /// Maximum bytes per second that compaction writes, for devices that wear out or are slow;
+    /// `None` = no limit.
     pub compaction_bytes_per_second: Option<u64>,
     /// Maximum bytes per day (UTC) that automatic compaction writes, one partition always being
     /// allowed; `None` = no limit. Calls to [`crate::Database::compact`] count, but are never
     /// limited.
     pub compaction_bytes_per_day: Option<u64>,
-    /// A clock that jumps forward by more than this is not believed for a while: retention, aging
+    /// A forward jump of the clock by more than this is distrusted for a while: retention, aging
     /// and expiry wait. Default 1 day.
     pub clock_jump_max: Duration,
-    /// A clock that jumped is believed when new rows confirm it in several stretches of time of
-    /// this length. Default 1 hour.
+    /// A clock that jumped is trusted again when new rows confirm it in several intervals of this
+    /// length. Default 1 hour.
     pub clock_settle: Duration,
     /// When there were no writes for this long, and a MiB of the log before, the events in memory
-    /// are stored, and the log releases files that it does not need; `None` = never. Default 30 s.
+    /// are flushed, and unneeded log files are released; `None` = never. Default 30 s.
     pub idle_after: Option<Duration>,
     /// The folder of a fast tier, on a small fast medium: taken into use at the opening, if
     /// necessary. `None` = the existing tier of the database, if any. Default none.
@@ -93,14 +94,14 @@ pub struct Options {
     /// Interval of copying the log in a fast tier to bulk, so that the loss of a tier costs little;
     /// `None` = never. Default none.
     pub log_mirror: Option<Duration>,
-    /// Final size of log files, in bytes; 0 = by the memory budget. The first one has at most 256
-    /// KiB, and each is four times as large as the previous one. Default 0.
+    /// Target size of log files, in bytes; 0 = derived from the memory budget. The first one has at
+    /// most 256 KiB, and each is four times as large as the previous one. Default 0.
     pub log_file_bytes: u64,
-    /// Longest wait for memory before a write fails with `busy`. Default 5 s.
+    /// Maximum time that a write waits for memory before it fails with `busy`. Default 5 s.
     pub busy_timeout: Duration,
-    /// Largest batch in bytes. Default 16 MiB.
+    /// Maximum size of a batch in bytes. Default 16 MiB.
     pub batch_bytes_max: usize,
-    /// Longest string or byte value. Default 1 MiB.
+    /// Maximum length of a string or byte value. Default 1 MiB.
     pub string_bytes_max: usize,
     /// Maximum number of tables. Default 10,000. The definitions of all tables, with their fields,
     /// may use a quarter of the memory budget.
@@ -109,17 +110,16 @@ pub struct Options {
     pub fields_max: usize,
     /// Maximum streams of a table. Default 10,000,000.
     pub streams_max: usize,
-    /// Events later than the clock by more than this are refused; `None` = never (the library's
+    /// Events further in the future than this are refused; `None` = never (the library's
     /// default).
     pub max_future: Option<Duration>,
     /// Maximum space reserved for a full disk (`DIR/reserve`), in bytes, so that accepted writes
-    /// can be stored and deletes work; it grows with the log, from 1 MiB on. 0 = none. Default 8
-    /// MiB.
+    /// can be flushed and deletes work; it grows with the log, from 1 MiB. 0 = none. Default 8 MiB.
     pub reserve_bytes: u64,
-    /// Named snapshots older than this end automatically; `None` = never. At least 1 s, default 90
-    /// days.
+    /// Named snapshots older than this are dropped automatically; `None` = never. At least 1 s,
+    /// default 90 days.
     pub snapshot_age_max: Option<Duration>,
-    /// Limit of files that exist for named snapshots only, in bytes; beyond that the oldest ends.
+    /// Limit of files retained only for named snapshots, in bytes; above it, the oldest is dropped.
     /// `None` = as much as there is space for. Default 64 GiB.
     pub snapshot_bytes_max: Option<u64>,
     /// Maximum segment files open at once. Default 256.
@@ -127,11 +127,11 @@ pub struct Options {
     /// System calls for reading and writing files. Default [`IoBackend::File`].
     pub io_backend: IoBackend,
     /// Number of leaves that a scan requests at once, ahead of its reader; 1 = it waits for each.
-    /// The number matters where a medium works in parallel: with [`IoBackend::Uring`], or with
+    /// The number matters where reads proceed in the background: with [`IoBackend::Uring`], or with
     /// queue sets. At most 64, default 8.
     pub read_ahead: usize,
-    /// Queue sets before the files of segments, each with a thread, in which reads precede flushes
-    /// and flushes precede compaction; 0 = every call is passed to the system directly. At most 64,
+    /// Queue sets for segment files, each with a thread, which serve reads before flushes and
+    /// flushes before compaction; 0 = every call is passed to the system directly. At most 64,
     /// default 0.
     pub queue_sets: usize,
     /// Assignment of segments to queue sets. Default [`QueuePlacement::Load`].
@@ -199,72 +199,83 @@ impl Options {
 
     /// Checks every setting against its allowed range.
     pub(crate) fn validate(&self) -> crate::Result<()> {
-        let check = |ok: bool, text: &str| {
-            if ok {
-                Ok(())
-            } else {
-                Err(crate::Error::invalid(text))
-            }
-        };
         check(
             self.memory_budget_bytes >= 1 << 20,
             "memory_budget_bytes must be at least 1 MiB (1048576)",
+            &self.memory_budget_bytes,
         )?;
-        check((1..=64).contains(&self.shards), "shards must be 1 to 64")?;
         check(
-            (16..=65_536).contains(&self.leaf_events),
-            "leaf_events must be 16 to 65536",
+            (1..=64).contains(&self.shards),
+            "shards must be 1 to 64",
+            &self.shards,
         )?;
         check(
             self.batch_bytes_max >= 1024,
             "batch_bytes_max must be at least 1024",
+            &self.batch_bytes_max,
         )?;
-        check(
-            self.partition_bytes_max >= self.partition_target_bytes,
-            "partition_bytes_max must not be below partition_target_bytes",
-        )?;
-        check(
-            (4..=4096).contains(&self.bucket_events),
-            "bucket_events must be 4 to 4096",
-        )?;
-        check(
-            (4..=4096).contains(&self.index_page_entries),
-            "index_page_entries must be 4 to 4096",
-        )?;
-        check(self.groups_max >= 2, "groups_max must be at least 2")?;
+        self.validate_layout()?;
         check(
             self.compaction_bytes_per_second.is_none_or(|b| b >= 1024),
             "compaction_bytes_per_second must be at least 1024",
+            &self.compaction_bytes_per_second.unwrap_or_default(),
         )?;
         self.late_policy.validate()?;
-        check(
-            self.late_merge_interval
-                .is_none_or(|interval| interval >= Duration::from_secs(1)),
-            "late_merge_interval must be at least 1 second, or none",
-        )?;
-        check(
-            self.idle_after
-                .is_none_or(|after| after >= Duration::from_secs(1)),
-            "idle_after must be at least 1 second, or none",
-        )?;
-        check(
-            self.snapshot_age_max
-                .is_none_or(|age| age >= Duration::from_secs(1)),
-            "snapshot_age_max must be at least 1 second, or none",
-        )?;
+        at_least_a_second("late_merge_interval", self.late_merge_interval)?;
+        at_least_a_second("idle_after", self.idle_after)?;
+        at_least_a_second("snapshot_age_max", self.snapshot_age_max)?;
         check(
             self.log_mirror
                 .is_none_or(|interval| interval >= Duration::from_millis(10)),
             "log_mirror must be at least 10 ms, or none",
+            &self.log_mirror.unwrap_or_default(),
         )?;
         check(
             (1..=64).contains(&self.read_ahead),
             "read_ahead must be 1 to 64",
+            &self.read_ahead,
         )?;
-        check(self.queue_sets <= 64, "queue_sets must be 0 to 64")?;
+        check(
+            self.queue_sets <= 64,
+            "queue_sets must be 0 to 64",
+            &self.queue_sets,
+        )?;
         check(
             self.late_runs_max <= 1024,
             "late_runs_max must be 0 to 1024",
+            &self.late_runs_max,
+        )
+    }
+
+    /// Checks the sizes of partitions, leaves, buckets, and pages.
+    fn validate_layout(&self) -> crate::Result<()> {
+        check(
+            (16..=65_536).contains(&self.leaf_events),
+            "leaf_events must be 16 to 65536",
+            &self.leaf_events,
+        )?;
+        check(
+            self.partition_bytes_max >= self.partition_target_bytes,
+            &format!(
+                "partition_bytes_max must not be below partition_target_bytes ({})",
+                self.partition_target_bytes
+            ),
+            &self.partition_bytes_max,
+        )?;
+        check(
+            (4..=4096).contains(&self.bucket_events),
+            "bucket_events must be 4 to 4096",
+            &self.bucket_events,
+        )?;
+        check(
+            (4..=4096).contains(&self.index_page_entries),
+            "index_page_entries must be 4 to 4096",
+            &self.index_page_entries,
+        )?;
+        check(
+            self.groups_max >= 2,
+            "groups_max must be at least 2",
+            &self.groups_max,
         )
     }
 
@@ -274,5 +285,61 @@ impl Options {
             0 => (self.memory_budget_bytes as u64 / 8).clamp(256 << 10, 16 << 20),
             n => n.max(4096),
         }
+    }
+}
+
+/// Refuses a value that breaks a rule.
+fn check(is_met: bool, rule: &str, found: &dyn Debug) -> crate::Result<()> {
+    match is_met {
+        true => Ok(()),
+        false => Err(crate::Error::invalid(format!("{rule}, found {found:?}"))),
+    }
+}
+
+fn at_least_a_second(name: &str, found: Option<Duration>) -> crate::Result<()> {
+    let found = found.unwrap_or(Duration::MAX);
+    check(
+        found >= Duration::from_secs(1),
+        &format!("{name} must be at least 1 second, or none"),
+        &found,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_refused_setting_is_named_with_its_value() {
+        let options = || Options::new("db");
+        for (options, text) in [
+            (
+                Options {
+                    idle_after: Some(Duration::from_millis(20)),
+                    ..options()
+                },
+                "idle_after must be at least 1 second, or none, found 20ms",
+            ),
+            (
+                Options {
+                    partition_target_bytes: 4_096,
+                    partition_bytes_max: 1_024,
+                    ..options()
+                },
+                "partition_bytes_max must not be below partition_target_bytes (4096), found 1024",
+            ),
+            (
+                Options {
+                    compaction_bytes_per_second: Some(7),
+                    ..options()
+                },
+                "compaction_bytes_per_second must be at least 1024, found 7",
+            ),
+        ] {
+            let error = options.validate().unwrap_err();
+            assert!(error.to_string().contains(text), "{error}");
+        }
+        assert!(options().validate().is_ok());
     }
 }

@@ -346,93 +346,93 @@ pub static SETTINGS: &[Setting] = settings! {
     "durability" durability(durability),
         SettingKind::Durability(Duration::from_millis(1)..=HOUR),
         "synced, written, or the longest time between syncs (a duration of 1ms to 1h)",
-        "Failures that an acknowledged write survives: synced = a power cut; written = the end of the process; a duration = the end of the process, and of a power cut all but about this much time.";
+        "What an acknowledged write survives: synced = a power failure; written = a crash of the process; a duration = a crash of the process, and a power failure except for writes of about the last such interval.";
     "shards" number(shards), count(1, 64), "1 to 64",
         "Shards of a new database; an existing one keeps its own number.";
     "max_future" optional_span(max_future), within_or_none(Duration::from_nanos(1), Duration::MAX),
         "a duration, or none",
-        "Events later than the clock by more than this are refused, since one wrong clock would spoil the newest values.";
+        "Events further in the future than this are refused, so that one wrong clock does not spoil the newest values.";
     "late.policy" policy(late_policy), SettingKind::Policy, PolicyChoice::ALLOWED,
-        "How in-order and late events share memory, and which events a flush keeps back; adaptive = the policy with the least predicted writes.";
+        "How in-order and late events share memory, and which events a flush retains in memory; adaptive = the policy with the least predicted writes.";
     "late.merge_interval" optional_span(late_merge_interval),
         within_or_none(SECOND, Duration::from_secs(365 * 86_400)), "1s to 365d, or none",
         "Late events that do not fill their buffer are merged after this time.";
     "late.runs_max" number(late_runs_max), count(0, 1024), "0 to 1024",
-        "Most late runs of a stream in a partition before they are folded; 0 = late events are always merged.";
+        "Maximum number of late runs of a stream in a partition before they are folded; 0 = late events are always merged.";
     "batch_max" number(batch_bytes_max), bytes(KIB, GIB), "1KiB to 1GiB",
-        "Largest batch that is stored at once.";
+        "Maximum size of a batch.";
     "string_max" number(string_bytes_max), bytes(1, 64 * MIB), "1 to 64MiB",
-        "Longest string or byte value.";
+        "Maximum length of a string or byte value.";
     "tables_max" number(tables_max), count(1, 1_000_000), "1 to 1000000",
-        "Most tables. The definitions of all, with their fields, may take a quarter of the memory budget.";
-    "fields_max" number(fields_max), count(1, 65_535), "1 to 65535", "Most fields of a table.";
+        "Maximum number of tables. The definitions of all tables, with their fields, may take a quarter of the memory budget.";
+    "fields_max" number(fields_max), count(1, 65_535), "1 to 65535", "Maximum number of fields of a table.";
     "streams_max" number(streams_max), count(1, 1_000_000_000), "1 to 1000000000",
-        "Most streams of a table.";
+        "Maximum number of streams of a table.";
     "busy_timeout" span(busy_timeout), within(Duration::from_millis(1), HOUR), "1ms to 1h",
-        "Longest wait of a write for memory before it is answered 503.";
+        "Maximum time that a write waits for memory before it is answered 503.";
     "log_file" number(log_file_bytes),
         SettingKind::Bytes { range: 4 * KIB..=GIB, or_none: false, or_zero: true },
         "0, or 4KiB to 1GiB",
-        "Size that files of the commit log reach; 0 = by the memory budget. The first has at most 256 KiB.";
+        "Target size of a commit log file; 0 = derived from the memory budget. The first file has at most 256 KiB.";
     "idle_after" optional_span(idle_after),
         within_or_none(SECOND, Duration::from_secs(365 * 86_400)), "1s to 365d, or none",
-        "After this time without a write, the events in memory are stored and the log releases files it does not need.";
+        "After this time without a write, the events in memory are flushed and unneeded log files are released.";
     "tier.fast_size" limit(fast_bytes),
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",
-        "Most that the commit log takes in a fast tier; none = four times the memory budget.";
+        "Maximum size of the commit log in a fast tier; none = four times the memory budget.";
     "tier.index_size" limit(fast_index_bytes),
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",
-        "Most that the index of segments takes in a fast tier, where it is kept there; none = as much as there is space for.";
+        "Maximum size of the index of segments in a fast tier, if it is placed there; none = limited only by free space.";
     "tier.newest_size" limit(fast_newest_bytes),
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",
-        "Most that copies of the newest partitions take in a fast tier, where they are kept there; none = 32 times the memory budget, which is the most in any case.";
+        "Maximum size of the copies of the newest partitions in a fast tier, if they are placed there; none = 32 times the memory budget, which is also the upper bound.";
     "tier.newest_age" optional_span(fast_newest_age),
         within_or_none(SECOND, Duration::from_secs(100 * 365 * 86_400)), "1s to 36500d, or none",
-        "Partitions whose span of time ended longer ago are not kept in a fast tier; none = as many as there is space for.";
+        "Partitions whose time span ended longer ago than this are not copied to a fast tier; none = limited only by free space.";
     "tier.log_mirror" optional_span(log_mirror),
         within_or_none(Duration::from_millis(10), HOUR), "10ms to 1h, or none",
-        "The commit log in a fast tier is copied to the large medium this often, which bounds what is lost with the tier; none = never.";
+        "Interval at which the commit log in a fast tier is copied to the bulk device, which bounds the loss if the tier fails; none = never.";
     "reserve" number(reserve_bytes), bytes(0, GIB), "0 to 1GiB",
-        "Most space kept free for a full disk, so that accepted writes can be stored and deletes work; it grows with the commit log, from 1 MiB on.";
+        "Maximum space reserved for a full disk, so that accepted writes can be flushed and deletes work; the reserve grows with the commit log, from 1 MiB.";
     "snapshots.age_max" optional_span(snapshot_age_max),
         within_or_none(SECOND, Duration::from_secs(36_500 * 86_400)), "1s to 36500d, or none",
-        "Named snapshots older than this end by themselves; none = never.";
+        "Named snapshots older than this are dropped automatically; none = never.";
     "snapshots.bytes_max" limit(snapshot_bytes_max), LIMIT, "1KiB to 1024GiB, or none",
-        "Most that files take that are there for named snapshots only; beyond that the oldest ends.";
+        "Maximum size of the files retained only for named snapshots; above it, the oldest snapshot is dropped.";
     "open_files_max" number(open_files_max), count(8, 1_000_000), "8 to 1000000",
-        "Segment files open at once.";
+        "Maximum number of segment files open at once.";
     "io.backend" choice(io_backend), SettingKind::Choice(IoBackend::WORDS), "file or uring",
-        "By which calls files are read and written: file = calls that wait; uring = the same, and what scans ask for ahead through a queue of the kernel, where it has one.";
+        "How files are read and written: file = by blocking calls; uring = likewise, with the read-ahead of scans through the kernel's io_uring where available.";
     "io.read_ahead" number(read_ahead), count(1, 64), "1 to 64",
-        "How many leaves a scan asks for at once, ahead of its reader, where a medium goes on meanwhile: with io.backend uring, or with queue sets.";
+        "Number of leaves that a scan reads ahead, where reads proceed in the background: with io.backend uring, or with queue sets.";
     "io.queue_sets" number(queue_sets), count(0, 64), "0 to 64",
-        "Queue sets before the files of segments, each with a thread, in which reads go before flushes and these before compaction; 0 = none.";
+        "Queue sets for segment files, each with a thread, which serve reads before flushes and flushes before compaction; 0 = none.";
     "io.placement" choice(queue_placement), SettingKind::Choice(QueuePlacement::WORDS),
         "load or interval",
-        "To which queue set a segment goes: load = to the one with the least to do; interval = to the one whose segments are asked the least often on average.";
+        "Queue set that a segment is assigned to: load = the least loaded one; interval = the one whose segments are read least often on average.";
     "partition.target" number(partition_target_bytes), bytes(64 * KIB, 16 * GIB),
         "64KiB to 16GiB, not above partition.max", "A new partition is sized to close near this.";
     "partition.max" number(partition_bytes_max), bytes(64 * KIB, 16 * GIB), "64KiB to 16GiB",
         "A partition larger than this is split.";
     "leaf_events" number(leaf_events), count(16, 65_536), "16 to 65536",
-        "Events of a leaf, the unit of compression, in tables that do not say otherwise.";
+        "Events of a leaf, the unit of compression, in tables that do not set it.";
     "bucket_events" number(bucket_events), count(4, 4096), "4 to 4096",
-        "Events of a bucket of the pyramid's base level, about.";
+        "Target number of events per bucket at the lowest level of the pyramid.";
     "compaction.groups_max" number(groups_max), count(2, 65_536), "2 to 65536",
         "A partition is compacted when its rows of a stream are spread over this many groups.";
     "compaction.bytes_per_second" limit(compaction_bytes_per_second), LIMIT,
         "1KiB to 1024GiB, or none",
-        "Most that compaction writes a second, for media that wear out or are slow.";
+        "Maximum bytes that compaction writes per second, for devices that wear out or are slow.";
     "compaction.bytes_per_day" limit(compaction_bytes_per_day), LIMIT, "1KiB to 1024GiB, or none",
-        "Most that compaction writes of its own accord in a day (UTC); one partition is always allowed.";
+        "Maximum bytes that automatic compaction writes per day (UTC); one partition is always allowed.";
     "clock.jump_max" span(clock_jump_max), within(SECOND, Duration::from_secs(36_500 * 86_400)),
         "1s to 36500d",
-        "A clock that jumps forward by more than this is not believed for a while: retention, aging and expiry wait.";
+        "A forward jump of the clock by more than this is distrusted for a while: retention, aging and expiry wait.";
     "clock.settle" span(clock_settle), within(SECOND, DAY), "1s to 1d",
-        "A clock that jumped is believed when new rows bear it out in several stretches of time of this length.";
+        "A clock that jumped is trusted again when new rows confirm it in several intervals of this length.";
 };
 
 #[cfg(test)]

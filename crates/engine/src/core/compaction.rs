@@ -18,13 +18,13 @@ pub(crate) struct Compaction {
     /// Partitions that a rewriting did not change, with their footer at that time.
     settled: Mutex<HashMap<SegmentId, u64>>,
     /// Partitions with damage, which a rewrite would lose, and partitions that cannot be split.
-    left_alone: Mutex<HashSet<SegmentId>>,
+    excluded: Mutex<HashSet<SegmentId>>,
     /// No partition is rewritten in the background before this moment of the monotonic clock: there
     /// was no space for it.
     postponed_to: Mutex<Duration>,
     filling: Mutex<HashMap<(TableId, SegmentId), Duration>>,
     /// A job could not store some rows, since their partition is being rewritten.
-    in_the_way: AtomicBool,
+    blocks_job: AtomicBool,
 }
 
 /// Bytes written for compaction on a day.
@@ -41,26 +41,26 @@ impl Compaction {
             running: Mutex::new(()),
             written: Mutex::new(written),
             settled: Mutex::default(),
-            left_alone: Mutex::default(),
+            excluded: Mutex::default(),
             postponed_to: Mutex::default(),
             filling: Mutex::default(),
-            in_the_way: AtomicBool::new(false),
+            blocks_job: AtomicBool::new(false),
         }
     }
 
     /// Starts a rewriting: no job has waited for the partition yet.
     pub(crate) fn begin_rewriting(&self) {
-        self.in_the_way.store(false, Ordering::Relaxed);
+        self.blocks_job.store(false, Ordering::Relaxed);
     }
 
     /// Notes that a job has rows for a partition that is being rewritten.
-    pub(crate) fn note_in_the_way(&self) {
-        self.in_the_way.store(true, Ordering::Relaxed);
+    pub(crate) fn note_blocked_job(&self) {
+        self.blocks_job.store(true, Ordering::Relaxed);
     }
 
     /// True when a job waits for the partition that is being rewritten.
-    pub(crate) fn is_in_the_way(&self) -> bool {
-        self.in_the_way.load(Ordering::Relaxed)
+    pub(crate) fn is_blocking_job(&self) -> bool {
+        self.blocks_job.load(Ordering::Relaxed)
     }
 
     /// Waits until no partition is being rewritten; no rewriting begins while the guard exists.
@@ -88,11 +88,11 @@ impl Compaction {
 
     /// Excludes the partition from rewriting until the database is opened again.
     pub(crate) fn leave_alone(&self, id: SegmentId) {
-        self.left_alone.lock().insert(id);
+        self.excluded.lock().insert(id);
     }
 
-    pub(crate) fn is_left_alone(&self, id: SegmentId) -> bool {
-        self.left_alone.lock().contains(&id)
+    pub(crate) fn is_excluded(&self, id: SegmentId) -> bool {
+        self.excluded.lock().contains(&id)
     }
 
     /// Records that a rewriting did not change the partition with this last footer: it is skipped

@@ -18,12 +18,12 @@ pub(crate) struct Defining {
     lock: Mutex<()>,
     /// Some field is being checked: writers check their integers before they enter.
     any: AtomicBool,
-    state: Mutex<Looks>,
+    state: Mutex<FieldChecks>,
 }
 
 #[derive(Debug, Default)]
-struct Looks {
-    under_way: HashSet<(TableId, FieldId)>,
+struct FieldChecks {
+    in_progress: HashSet<(TableId, FieldId)>,
     inexact: HashSet<(TableId, FieldId)>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.defining.state.lock().under_way.clear();
+        self.defining.state.lock().in_progress.clear();
         self.defining.any.store(false, Ordering::Release);
     }
 }
@@ -47,7 +47,7 @@ impl Defining {
         let guard = guard.ok_or_else(|| {
             Error::new(
                 ErrorKind::Busy,
-                "other writers are defining tables and fields, and do not get on: try again later",
+                "other writers are defining tables and fields and have not finished: try again later",
             )
         })?;
         Ok(Turn {
@@ -59,7 +59,7 @@ impl Defining {
     /// Begins the check of a field: from now on writers check their integers for it before they
     /// enter.
     pub(crate) fn begin_look(&self, table: TableId, field: FieldId) {
-        self.state.lock().under_way.insert((table, field));
+        self.state.lock().in_progress.insert((table, field));
         self.any.store(true, Ordering::Release);
     }
 
@@ -71,7 +71,7 @@ impl Defining {
             state.inexact.remove(&key);
         } else {
             state.inexact.insert(key);
-            state.under_way.remove(&key);
+            state.in_progress.remove(&key);
         }
     }
 
@@ -81,8 +81,8 @@ impl Defining {
     }
 
     /// True while a check of the field is not followed by its definition.
-    pub(crate) fn is_under_way(&self, table: TableId, field: FieldId) -> bool {
-        self.any.load(Ordering::Acquire) && self.state.lock().under_way.contains(&(table, field))
+    pub(crate) fn is_in_progress(&self, table: TableId, field: FieldId) -> bool {
+        self.any.load(Ordering::Acquire) && self.state.lock().in_progress.contains(&(table, field))
     }
 
     /// True while writers check integers.

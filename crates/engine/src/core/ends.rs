@@ -30,7 +30,7 @@ struct Inner {
     from: Sequence,
     deletes: BTreeMap<Sequence, RetainedDelete>,
     /// Still in the metadata, but not needed any more.
-    gone: BTreeSet<Sequence>,
+    obsolete: BTreeSet<Sequence>,
     bytes: usize,
 }
 
@@ -55,7 +55,7 @@ impl Inner {
             let (sequence, kept) = first.remove_entry();
             self.bytes -= kept.bytes;
             if kept.is_saved {
-                self.gone.insert(sequence);
+                self.obsolete.insert(sequence);
             }
         }
         self.from = self.from.max(to);
@@ -67,8 +67,8 @@ impl Inner {
         EndsChange {
             from: self.from,
             copies: self.copies.iter().map(|(n, s)| (n.clone(), *s)).collect(),
-            is_due: is_due || !new.is_empty() || !self.gone.is_empty(),
-            gone: self.gone.iter().copied().collect(),
+            is_due: is_due || !new.is_empty() || !self.obsolete.is_empty(),
+            obsolete: self.obsolete.iter().copied().collect(),
             new,
         }
     }
@@ -200,11 +200,11 @@ impl Ends {
             match inner.deletes.get_mut(sequence) {
                 Some(kept) => kept.is_saved = true,
                 // It was confirmed meanwhile.
-                None => drop(inner.gone.insert(*sequence)),
+                None => drop(inner.obsolete.insert(*sequence)),
             }
         }
-        for sequence in &change.gone {
-            inner.gone.remove(sequence);
+        for sequence in &change.obsolete {
+            inner.obsolete.remove(sequence);
         }
     }
 }
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    fn kept(ends: &Ends) -> (u64, Vec<u64>) {
+    fn retained(ends: &Ends) -> (u64, Vec<u64>) {
         let (from, deletes) = ends.up_to(Sequence(u64::MAX), &|_| true);
         (from.0, deletes.iter().map(|(s, _)| s.0).collect())
     }
@@ -233,31 +233,31 @@ mod tests {
     fn a_delete_stays_until_every_copy_has_confirmed_it() {
         let ends = Ends::default();
         ends.note(Sequence(3), &delete(1));
-        assert_eq!(kept(&ends), (3, vec![]), "nobody has to be told");
+        assert_eq!(retained(&ends), (3, vec![]), "nobody has to be told");
         assert!(ends.add_copy("a").unwrap().is_some_and(|c| c.is_due));
         assert!(ends.add_copy("a").unwrap().is_none());
         ends.note(Sequence(5), &delete(1));
         ends.add_copy("b").unwrap();
         ends.note(Sequence(7), &delete(2));
         ends.note(Sequence(7), &delete(2));
-        assert_eq!(kept(&ends), (3, vec![5, 7]));
+        assert_eq!(retained(&ends), (3, vec![5, 7]));
         assert_eq!(ends.up_to(Sequence(6), &|_| true).1.len(), 1);
         assert_eq!(ends.up_to(Sequence(9), &|t| t.0 == 2).1.len(), 1);
         let change = ends.unsaved();
         assert!(change.is_due && change.new.len() == 2);
         ends.confirm("a", Sequence(100));
-        assert_eq!(kept(&ends), (5, vec![7]));
+        assert_eq!(retained(&ends), (5, vec![7]));
         // One was confirmed while the change was being written.
         ends.saved(&change);
-        assert_eq!(ends.unsaved().gone, [Sequence(5)]);
+        assert_eq!(ends.unsaved().obsolete, [Sequence(5)]);
         ends.saved(&ends.unsaved());
         assert!(!ends.unsaved().is_due);
         ends.confirm("b", Sequence(6));
         assert!(!ends.unsaved().is_due, "nothing is written for that alone");
         ends.confirm("nobody", Sequence(90));
-        assert_eq!(kept(&ends), (6, vec![7]));
+        assert_eq!(retained(&ends), (6, vec![7]));
         assert!(ends.remove_copy("b").is_some_and(|c| c.is_due));
-        assert_eq!(kept(&ends), (7, vec![]), "a has confirmed it");
+        assert_eq!(retained(&ends), (7, vec![]), "a has confirmed it");
         assert!(ends.remove_copy("b").is_none());
     }
 
@@ -269,7 +269,7 @@ mod tests {
         for sequence in 1..=most + 2 {
             ends.note(Sequence(sequence), &delete(0));
         }
-        let (from, deletes) = kept(&ends);
+        let (from, deletes) = retained(&ends);
         assert_eq!((from, deletes.len()), (2, DELETES_MAX));
     }
 
@@ -285,10 +285,10 @@ mod tests {
         // The log repeats it.
         ends.note(Sequence(6), &delete(1));
         ends.note(Sequence(3), &delete(1));
-        assert_eq!(kept(&ends), (4, vec![6]));
+        assert_eq!(retained(&ends), (4, vec![6]));
         assert!(!ends.unsaved().is_due);
         let nobody = Ends::default();
         nobody.load(SavedEnds::default(), Sequence(6)).unwrap();
-        assert_eq!(kept(&nobody), (6, vec![]));
+        assert_eq!(retained(&nobody), (6, vec![]));
     }
 }

@@ -48,7 +48,7 @@ pub(crate) use memory_use::MemoryUse;
 pub(crate) use newest_deletes::NewestDeletes;
 pub(crate) use placing::{Placed, Placing};
 pub(crate) use replays::{ReplayMemory, ReplayShare};
-pub(crate) use rest::Rest;
+pub(crate) use rest::IdleDetector;
 pub(crate) use segment_ids::SegmentIds;
 pub(crate) use shards::{Shards, shard_number};
 pub(crate) use signals::Signals;
@@ -61,9 +61,9 @@ use crate::common::ids::{Sequence, StreamId, TableId};
 use crate::config::mode::EngineMode;
 use crate::device::guard::Guard;
 use crate::device::stall::Watch;
-use crate::memory::pins::PinFiles;
+use crate::memory::pins::PinnedChunkFiles;
 use crate::metadata::catalog::{Catalog, StreamRecord, TableRecord};
-use crate::metadata::clock::{ClockGuard, Moment};
+use crate::metadata::clock::{ClockGuard, ClockReading};
 use crate::metadata::producers::Producers;
 use crate::metadata::removed_rows::Removed;
 use crate::metadata::tables::Meta;
@@ -108,7 +108,7 @@ pub(crate) struct Core {
     /// Memory of replays.
     pub(crate) replays: Arc<ReplayMemory>,
     pub(crate) signals: Signals,
-    pub(crate) rest: Rest,
+    pub(crate) rest: IdleDetector,
     pub(crate) commits: Commits,
     pub(crate) segment_ids: SegmentIds,
     pub(crate) new_streams: NewStreams,
@@ -125,7 +125,7 @@ pub(crate) struct Core {
     pub(crate) defining: Defining,
     /// Files for pinned memory when there is much; locked while they are written, with no other
     /// lock taken except a shard's `state`.
-    pub(crate) pin_files: Mutex<PinFiles>,
+    pub(crate) pin_files: Mutex<PinnedChunkFiles>,
     /// Conditions for changes of files.
     pub(crate) guard: Arc<Guard>,
     pub(crate) unreadable: UnreadablePartitions,
@@ -190,7 +190,10 @@ impl Core {
                 .any(|r| r.is_given_up_in(&tier.tier.folder))
         {
             // The copies there are redundant, and writes go on.
-            self.store.repeats().all().for_each(|kept| kept.give_way());
+            self.store
+                .repeats()
+                .all()
+                .for_each(|kept| kept.free_space());
         }
         let log_bytes = self.log.live_bytes();
         placed.reserves.iter().try_for_each(|r| r.check(log_bytes))
@@ -219,7 +222,7 @@ impl Core {
     }
 
     /// The believed instant, for each table.
-    pub(crate) fn moment(&self) -> Moment {
+    pub(crate) fn moment(&self) -> ClockReading {
         self.clock_guard.look(&*self.env.clock)
     }
 

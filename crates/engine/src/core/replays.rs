@@ -18,11 +18,11 @@ const LEAST_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct ReplayMemory {
     most: usize,
-    taken: Mutex<Taken>,
+    granted: Mutex<Granted>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct Granted {
     bytes: usize,
     shares: usize,
 }
@@ -38,14 +38,14 @@ impl ReplayMemory {
     pub(crate) fn new(options: &Options) -> Arc<ReplayMemory> {
         Arc::new(ReplayMemory {
             most: options.memory_budget_bytes / BUDGET_SHARE,
-            taken: Mutex::default(),
+            granted: Mutex::default(),
         })
     }
 
     /// An equal share, and no more than three quarters of the free memory, so that some is left for
     /// the next one. Replays call this for each slab: soon all have the same.
     pub(crate) fn take(self: &Arc<Self>) -> ReplayShare {
-        let mut taken = self.taken.lock();
+        let mut taken = self.granted.lock();
         taken.shares += 1;
         let free = self.most.saturating_sub(taken.bytes);
         let equal = self.most / taken.shares;
@@ -66,7 +66,7 @@ impl ReplayShare {
 
 impl Drop for ReplayShare {
     fn drop(&mut self) {
-        let mut taken = self.memory.taken.lock();
+        let mut taken = self.memory.granted.lock();
         taken.bytes -= self.bytes;
         taken.shares -= 1;
     }
@@ -86,7 +86,7 @@ mod tests {
             for share in &mut shares {
                 drop(share.take());
                 *share = Some(memory.take());
-                let taken = memory.taken.lock().bytes;
+                let taken = memory.granted.lock().bytes;
                 assert!(taken <= quarter + 32 * LEAST_BYTES, "{taken}");
             }
         }
@@ -96,6 +96,6 @@ mod tests {
         assert!(most < Some(quarter / 20), "{most:?}");
         assert!(bytes.sum::<usize>() <= quarter);
         shares.clear();
-        assert_eq!(memory.taken.lock().bytes, 0);
+        assert_eq!(memory.granted.lock().bytes, 0);
     }
 }

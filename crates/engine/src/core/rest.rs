@@ -9,11 +9,11 @@ use parking_lot::Mutex;
 use std::time::Duration;
 
 /// Minimum growth of the log in bytes since the last rest, unless it grew by one of its files.
-const WRITTEN_BYTES_LEAST: u64 = 1 << 20;
+const WRITTEN_BYTES_MIN: u64 = 1 << 20;
 
 /// Detects a stretch without writes.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct IdleDetector {
     /// Idle time before a rest; `None` = never.
     after: Option<Duration>,
     least: u64,
@@ -28,11 +28,11 @@ struct Watched {
     written: Option<u64>,
 }
 
-impl Rest {
-    pub(crate) fn new(after: Option<Duration>, log_file_bytes: u64) -> Rest {
-        Rest {
+impl IdleDetector {
+    pub(crate) fn new(after: Option<Duration>, log_file_bytes: u64) -> IdleDetector {
+        IdleDetector {
             after,
-            least: WRITTEN_BYTES_LEAST.min(log_file_bytes),
+            least: WRITTEN_BYTES_MIN.min(log_file_bytes),
             watched: Mutex::default(),
         }
     }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn it_is_due_once_after_much_was_written_and_then_nothing() {
-        let rest = Rest::new(Some(at(30)), 8 * MIB);
+        let rest = IdleDetector::new(Some(at(30)), 8 * MIB);
         let due = |record, written, seconds| {
             rest.is_due(Sequence(record), (8 * MIB, written), at(seconds))
         };
@@ -96,12 +96,12 @@ mod tests {
 
     #[test]
     fn files_of_the_run_before_are_looked_at_once_and_none_means_never() {
-        let rest = Rest::new(Some(at(30)), 8 * MIB);
+        let rest = IdleDetector::new(Some(at(30)), 8 * MIB);
         assert!(!rest.is_due(Sequence(7), (8 * MIB, 0), at(0)));
         assert!(rest.is_due(Sequence(7), (8 * MIB, 0), at(30)));
         rest.note(0);
         assert!(!rest.is_due(Sequence(7), (8 * MIB, 0), at(90)));
-        let never = Rest::new(None, 8 * MIB);
+        let never = IdleDetector::new(None, 8 * MIB);
         assert!(!never.is_due(Sequence(7), (8 * MIB, MIB), at(0)));
         assert!(!never.is_due(Sequence(7), (8 * MIB, MIB), at(900)));
     }

@@ -17,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(500);
 pub(crate) struct Signals {
     lock: Mutex<()>,
     /// A worker may have work to do.
-    wanted: Condvar,
+    work_available: Condvar,
     /// Memory was freed.
     freed: Condvar,
     /// The error of the last job, for writers that wait for memory.
@@ -29,14 +29,14 @@ pub(crate) struct Signals {
 /// A writer that waits for memory.
 pub(crate) struct WaitingWriter<'a> {
     signals: &'a Signals,
-    held: MutexGuard<'a, ()>,
+    guard: MutexGuard<'a, ()>,
 }
 
 impl WaitingWriter<'_> {
     /// Wakes workers, and waits until memory was freed or this time is over.
     pub(crate) fn wait(&mut self, longest: Duration) {
-        self.signals.wanted.notify_all();
-        self.signals.freed.wait_for(&mut self.held, longest);
+        self.signals.work_available.notify_all();
+        self.signals.freed.wait_for(&mut self.guard, longest);
     }
 }
 
@@ -62,20 +62,20 @@ impl Signals {
     /// Wakes all waiting threads.
     pub(crate) fn wake_all(&self) {
         let _held = self.lock.lock();
-        self.wanted.notify_all();
+        self.work_available.notify_all();
         self.freed.notify_all();
     }
 
     /// Wakes workers, which look for due work.
     pub(crate) fn wake_workers(&self) {
         let _held = self.lock.lock();
-        self.wanted.notify_all();
+        self.work_available.notify_all();
     }
 
     /// Wakes workers without the lock, for writers: a worker that was just about to wait checks
     /// again a little later.
     pub(crate) fn nudge_workers(&self) {
-        self.wanted.notify_all();
+        self.work_available.notify_all();
     }
 
     /// Wakes writers that wait for memory.
@@ -88,7 +88,7 @@ impl Signals {
     pub(crate) fn writer_waits(&self) -> WaitingWriter<'_> {
         WaitingWriter {
             signals: self,
-            held: self.lock.lock(),
+            guard: self.lock.lock(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Signals {
     pub(crate) fn wait_for_work(&self) {
         let mut held = self.lock.lock();
         if !self.is_stopped() {
-            self.wanted.wait_for(&mut held, LOOK_AGAIN);
+            self.work_available.wait_for(&mut held, LOOK_AGAIN);
         }
     }
 
@@ -109,7 +109,8 @@ impl Signals {
             if left.is_zero() {
                 break;
             }
-            self.wanted.wait_for(&mut held, left.min(LOOK_AGAIN));
+            self.work_available
+                .wait_for(&mut held, left.min(LOOK_AGAIN));
         }
     }
 

@@ -64,8 +64,7 @@ impl Guard {
         Err(Error::new(
             ErrorKind::Forked,
             format!(
-                "the database was opened by process {}, and this one ({}) was forked from it: nothing is written here; \
-                 open the database after the fork, in one process",
+                "the database was opened by process {}, and this one ({}) was forked from it: writes are refused here; open the database after the fork, in one process",
                 self.process,
                 self.threads.process()
             ),
@@ -78,7 +77,7 @@ impl Guard {
         match self.failed.get() {
             None => Ok(()),
             Some(path) => Err(io::Error::other(format!(
-                "syncing {} failed before: nothing is written until the database is opened again",
+                "an earlier sync of {} failed: writes are refused until the database is reopened",
                 path.display()
             ))),
         }
@@ -211,7 +210,7 @@ impl Files for GuardedFiles {
                 // A writer without space rewrites bytes; names are created once, and stay in doubt.
                 // So more space does not resolve this error.
                 true => io::Error::other(format!(
-                    "{error}; which of its names stay is not known: nothing is written until the database is opened again"
+                    "{error}; it is unknown which directory entries persist: writes are refused until the database is reopened"
                 )),
                 false => error,
             }

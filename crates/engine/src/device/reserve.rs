@@ -78,7 +78,7 @@ impl Reserve {
             if !is_full(&error) {
                 return Err(Error::io("create", &reserve.path, error));
             }
-            tracing::warn!(path = %reserve.path.display(), "no space for the reserve: writes say full until there is");
+            tracing::warn!(path = %reserve.path.display(), "no space for the reserve: writes fail with `full` until there is");
             reserve.released.store(true, Ordering::Release);
         }
         Ok(Arc::new(reserve))
@@ -182,7 +182,7 @@ impl Reserve {
             return false;
         }
         tracing::warn!(
-            "the disk is full: the reserve is given up, and writes say full until there is space again"
+            "the disk is full: the reserve is released, and writes fail with `full` until there is space again"
         );
         match self.files.remove(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -217,7 +217,7 @@ impl Reserve {
         self.released.load(Ordering::Acquire) && self.is_in(folder)
     }
 
-    fn is_whole(&self, bytes: u64) -> bool {
+    fn is_complete(&self, bytes: u64) -> bool {
         !self.released.load(Ordering::Acquire) && self.bytes.load(Ordering::Acquire) >= bytes
     }
 
@@ -225,28 +225,28 @@ impl Reserve {
     /// log of this many bytes needs; occasionally tries to recreate it.
     pub(crate) fn check(&self, log_bytes: u64) -> Result<()> {
         let bytes = self.size_for(log_bytes);
-        if self.is_whole(bytes) {
+        if self.is_complete(bytes) {
             return Ok(());
         }
         let mut tried = self.tried.lock();
         let now = self.clock.monotonic();
         let is_due = tried.is_none_or(|at| now.saturating_sub(at) >= PATIENCE);
-        if is_due && !self.is_whole(bytes) {
+        if is_due && !self.is_complete(bytes) {
             match self.make(bytes) {
                 Ok(()) => {
                     *tried = None;
                     if self.released.swap(false, Ordering::AcqRel) {
-                        tracing::info!("there is space again: writes go on");
+                        tracing::info!("disk space is available again: writes resume");
                     }
                 }
                 Err(error) if is_full(&error) => *tried = Some(now),
                 Err(error) => return Err(Error::io("create", &self.path, error)),
             }
         }
-        if !self.is_whole(bytes) {
+        if !self.is_complete(bytes) {
             return Err(Error::new(
                 ErrorKind::Full,
-                "the disk is full: free some space or delete data; writing goes on by itself then",
+                "the disk is full: free some space or delete data; writes then resume automatically",
             ));
         }
         Ok(())

@@ -16,14 +16,14 @@ use std::time::Duration;
 /// Time without an answer after which a medium counts as stalled.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum accesses monitored at once.
-const PLACES: usize = 64;
+const MONITORED_MAX: usize = 64;
 
 /// Monitors accesses to media.
 #[derive(Debug)]
 pub(crate) struct Watch {
     clock: Arc<dyn Clock>,
     /// Start times of accesses that have not returned, in ns; 0 = the slot is free.
-    begun: [AtomicU64; PLACES],
+    begun: [AtomicU64; MONITORED_MAX],
     /// The slot where the search for a free one begins.
     next: AtomicUsize,
     /// True while accesses are monitored.
@@ -31,9 +31,9 @@ pub(crate) struct Watch {
 }
 
 /// An access that has not returned.
-struct Looking<'a>(Option<&'a AtomicU64>);
+struct PendingAccess<'a>(Option<&'a AtomicU64>);
 
-impl Drop for Looking<'_> {
+impl Drop for PendingAccess<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
             place.store(0, Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl Watch {
     pub(crate) fn new(clock: &Arc<dyn Clock>) -> Arc<Watch> {
         Arc::new(Watch {
             clock: Arc::clone(clock),
-            begun: [const { AtomicU64::new(0) }; PLACES],
+            begun: [const { AtomicU64::new(0) }; MONITORED_MAX],
             next: AtomicUsize::new(0),
             on: AtomicBool::new(true),
         })
@@ -67,20 +67,20 @@ impl Watch {
         u64::try_from(now).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    fn begin(&self) -> Looking<'_> {
+    fn begin(&self) -> PendingAccess<'_> {
         if !self.is_on() {
-            return Looking(None);
+            return PendingAccess(None);
         }
         let now = self.now();
         let first = self.next.fetch_add(1, Ordering::Relaxed);
-        let free = (0..PLACES)
-            .filter_map(|at| self.begun.get(first.wrapping_add(at) % PLACES))
+        let free = (0..MONITORED_MAX)
+            .filter_map(|at| self.begun.get(first.wrapping_add(at) % MONITORED_MAX))
             .find(|place| {
                 place
                     .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
             });
-        Looking(free)
+        PendingAccess(free)
     }
 
     /// True while an access has not returned for a while.
@@ -132,8 +132,8 @@ impl File for WatchedFile {
         self.file.set_len(len)
     }
 
-    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
-        self.file.read_now(offset, buf)
+    fn try_read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
+        self.file.try_read_cached(offset, buf)
     }
 
     fn submit_read(&self, offset: u64, buf: Vec<u8>) -> Completion<Vec<u8>> {
@@ -182,7 +182,7 @@ mod tests {
         assert!(watch.is_stalled());
         drop(young);
         // More accesses than slots: none waits, and each slot becomes free again.
-        let many: Vec<Looking<'_>> = (0..PLACES * 2).map(|_| watch.begin()).collect();
+        let many: Vec<PendingAccess<'_>> = (0..MONITORED_MAX * 2).map(|_| watch.begin()).collect();
         clock.advance(PATIENCE);
         assert!(watch.is_stalled());
         drop(many);

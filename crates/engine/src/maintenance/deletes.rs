@@ -65,7 +65,7 @@ pub(crate) fn delete(core: &Core, spec: &DeleteSpec) -> Result<u64> {
     core.log.check()?;
     if spec.range.is_empty() {
         return Err(Error::invalid(
-            "a delete needs a range whose end is not before its start",
+            "the range of a delete must not end before it starts",
         ));
     }
     let table = live_table(core, &spec.table)?;
@@ -93,7 +93,7 @@ pub(crate) fn delete_streams(
     core.log.check()?;
     if range.is_empty() {
         return Err(Error::invalid(
-            "a delete needs a range whose end is not before its start",
+            "the range of a delete must not end before it starts",
         ));
     }
     let table = live_table(core, table)?;
@@ -102,7 +102,7 @@ pub(crate) fn delete_streams(
     for stream in streams {
         if stream.table() != table.name {
             return Err(Error::invalid(format!(
-                "stream `{stream}` is not of table `{}`",
+                "stream `{stream}` does not belong to table `{}`",
                 table.name
             )));
         }
@@ -133,7 +133,7 @@ fn delete_from(
     let sequence = loop {
         let streams = record.streams.as_deref();
         let claims = refuse_parts_of_freed(core, table, streams, range)?;
-        let _latch = core.log.latch_on_panic("put a delete before the shards");
+        let _latch = core.log.latch_on_panic("applied a delete to the shards");
         let _barrier = core.write_barrier.close();
         if core.store.stubs().claims() != claims {
             // More rows were freed meanwhile.
@@ -154,7 +154,7 @@ pub(crate) fn drop_streams(core: &Core, table: &str, tags: &[(String, String)]) 
     core.log.check()?;
     if tags.is_empty() {
         return Err(Error::invalid(
-            "name at least one tag of the streams to drop, or drop the table",
+            "specify at least one tag of the streams to drop, or drop the table",
         ));
     }
     let table = live_table(core, table)?;
@@ -169,7 +169,7 @@ pub(crate) fn drop_named_streams(core: &Core, table: &str, names: &[StreamName])
     let table = live_table(core, table)?;
     if let Some(other) = names.iter().find(|name| name.table() != table.name) {
         return Err(Error::invalid(format!(
-            "stream `{other}` is not of table `{}`",
+            "stream `{other}` does not belong to table `{}`",
             table.name
         )));
     }
@@ -190,7 +190,7 @@ fn drop_found(core: &Core, table: &Table, found: Vec<StreamRecord>) -> Result<u6
         drops_streams: true,
     };
     let sequence = {
-        let _latch = core.log.latch_on_panic("put a delete before the shards");
+        let _latch = core.log.latch_on_panic("applied a delete to the shards");
         let _barrier = core.write_barrier.close();
         // Later readers must not find the streams before they see the drop, and must not see the
         // drop before the streams are removed.
@@ -213,7 +213,7 @@ pub(crate) fn drop_table(core: &Core, name: &str) -> Result<()> {
             let mut table = old
                 .cloned()
                 .ok_or_else(|| Error::not_found(format!("no table `{name}`")))?;
-            table.life.dropped = true;
+            table.lifetime.dropped = true;
             Ok(table)
         };
         let defined = core
@@ -250,7 +250,7 @@ fn finish_delete(core: &Core, sequence: Sequence) -> Result<()> {
     if !core.signals.has_threads() || waiting(core) {
         let swept = sweep_all(core).and_then(|()| give_back_if_full(core));
         if let Err(error) = swept {
-            tracing::warn!(%error, "carrying out a delete failed; it is in force and will be tried again");
+            tracing::warn!(%error, "cannot carry out a delete; it is in force and will be retried");
         }
     } else {
         core.signals.wake_workers();

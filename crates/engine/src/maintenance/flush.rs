@@ -204,14 +204,16 @@ pub(crate) fn store_all_alone(core: &Core) -> Result<()> {
             &[Buffers::Both]
         };
         for buffers in all {
-            while step(core, index, *buffers, Urgency::All)? && holds_up_to(core, index, newest)? {}
+            while step(core, index, *buffers, Urgency::All)?
+                && has_events_up_to(core, index, newest)?
+            {}
         }
     }
     Ok(())
 }
 
 /// True when memory holds an event with a sequence up to this one.
-fn holds_up_to(core: &Core, index: ShardIndex, newest: Sequence) -> Result<bool> {
+fn has_events_up_to(core: &Core, index: ShardIndex, newest: Sequence) -> Result<bool> {
     let state = core.shards.get(index)?.state.lock();
     Ok(state.first_sequence().is_some_and(|first| first <= newest))
 }

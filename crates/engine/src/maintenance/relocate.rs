@@ -59,7 +59,7 @@ pub fn use_fast_tier(env: &Env, options: &Options, wanted: Option<&FastTier>) ->
 pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
     let dir = absolute(&options.dir)?;
     let Some(fast) = &options.fast_dir else {
-        return Err(Error::invalid("name the folder of the fast tier"));
+        return Err(Error::invalid("specify the folder of the fast tier"));
     };
     let fast = absolute(fast)?;
     let _lock = owner::take_lock(env, &options.dir)?;
@@ -80,7 +80,7 @@ pub fn adopt_fast_tier(env: &Env, options: &Options) -> Result<()> {
         return Err(Error::new(
             ErrorKind::Tier,
             format!(
-                "{} is a copy of {}, which is still there and uses this tier: back the database up and restore it to have a second one",
+                "{} is a copy of {}, which still exists and uses this tier: use backup and restore to create a second database",
                 dir.display(),
                 ours.bulk.display()
             ),
@@ -268,7 +268,7 @@ pub(crate) fn prepare(
     // With a tier above the database, the log would be at the location of its copy.
     if is_within(&**files, &bulk, fast)? {
         return Err(Error::invalid(format!(
-            "{}: the fast tier needs a folder of its own, on another medium than the database",
+            "{}: the fast tier needs a folder of its own, on another device than the database",
             fast.display()
         )));
     }
@@ -289,7 +289,7 @@ pub(crate) fn prepare(
                 return Err(Error::new(
                     ErrorKind::Tier,
                     format!(
-                        "{} is to become a fast tier, and holds {name} already: name an empty folder",
+                        "{} cannot become a fast tier, since it contains {name}: specify an empty folder",
                         log.display()
                     ),
                 ));
@@ -342,7 +342,7 @@ fn require_nothing_needed(env: &Env, options: &Options) -> Result<()> {
     Err(Error::new(
         ErrorKind::Busy,
         format!(
-            "{}: the log holds rows of a partition that cannot be read, and stays where it is until `headwater repair`",
+            "{}: the log contains rows of an unreadable partition and cannot be moved: run `headwater repair` first",
             log_dir.display()
         ),
     ))

@@ -4,7 +4,7 @@
 //! Concurrency: one worker per shard flushes, and copies missing parts of segments to the fast
 //! tier; one more compacts; one copies the log of a fast tier, where so configured. Without threads
 //! [`maintain`] does all of this on the caller. Every loop here ends: a loop that rewrites runs
-//! while there are partitions with a reason ([`jobs::compaction_wanted`]), and a rewriting removes
+//! while there are partitions with a reason ([`jobs::needs_compaction`]), and a rewriting removes
 //! the reason. Failure: a job that failed for want of space is retried on request, a rewriting
 //! after a while; other failures have latched the database.
 
@@ -16,7 +16,7 @@ use crate::maintenance::flush::{
 };
 use crate::maintenance::indexing::{Outcome, next_increment};
 use crate::maintenance::jobs;
-use crate::maintenance::retention::move_horizons;
+use crate::maintenance::retention::move_cutoffs;
 use crate::open::snapshot_states::end_due;
 use crate::wal::mirror::Mirror;
 use crate::{ErrorKind, Result};
@@ -35,7 +35,7 @@ pub(crate) fn maintain(core: &Core) -> Result<()> {
     core.log.wait_published(core.log.newest())?;
     mirror_if_due(core);
     end_due(core)?;
-    move_horizons(core)?;
+    move_cutoffs(core)?;
     loop {
         let mut progress = false;
         for index in core.shards.indices() {
@@ -94,7 +94,7 @@ pub(crate) fn maintain_after_write(core: &Core) {
         || core.memory.is_flush_due()
         || core.log.live_bytes() > log_bytes_max(core);
     if due && let Err(error) = maintain(core) {
-        tracing::warn!(%error, "storing events in segments failed; the log has them");
+        tracing::warn!(%error, "a flush failed; the log contains the events");
     }
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn mirror_flushed(core: &Core) -> Result<()> {
 pub(crate) fn mirror_log(core: &Core, mirror: &Mirror) {
     let now = core.env.clock.monotonic();
     if let Err(error) = mirror.round(&core.log, core.commits.log_generation(), now) {
-        tracing::warn!(%error, "the log in the fast tier could not be copied to bulk; it will be tried again, and is lost with the tier until then");
+        tracing::warn!(%error, "cannot copy the log in the fast tier to the bulk device; it will be retried, and until then the log is lost if the tier fails");
     }
 }
 
@@ -142,12 +142,12 @@ fn compaction_due(
         };
         let found = partitions
             .all()
-            .filter(|p| !busy.contains(&p.id()) && !core.compaction.is_left_alone(p.id()))
+            .filter(|p| !busy.contains(&p.id()) && !core.compaction.is_excluded(p.id()))
             .filter(|p| p.unreadable.is_none())
             .filter(|p| p.id() < made_before || p.record.groups <= 1)
             .filter(|p| !core.compaction.is_settled(p.id(), p.record.footer_offset))
             .filter(|p| thorough || jobs::may_compact(core, p.record.live_bytes))
-            .find(|p| jobs::compaction_wanted(core, p, thorough))
+            .find(|p| jobs::needs_compaction(core, p, thorough))
             .map(|p| p.id());
         found.map(|id| (ShardIndex(index), id))
     })
@@ -172,7 +172,7 @@ fn compact(core: &Core, index: ShardIndex, id: SegmentId) -> bool {
             false
         }
         Err(error) => {
-            tracing::warn!(segment = id.0, %error, "compaction failed: the partition stays as it is");
+            tracing::warn!(segment = id.0, %error, "compaction failed; the partition is unchanged");
             match error.kind() {
                 // The output was removed, and a retry would write it again.
                 ErrorKind::Full => {
@@ -193,7 +193,7 @@ pub(crate) fn compact_all(core: &Core) -> Result<()> {
     let made_before = core.segment_ids.next();
     // A partition that was split may be due for aging, in parts.
     loop {
-        move_horizons(core)?;
+        move_cutoffs(core)?;
         sweep_all(core)?;
         let mut rewritten = false;
         while let Some((index, id)) = compaction_due(core, true, made_before) {
@@ -225,13 +225,13 @@ pub(crate) fn flush_worker(core: &Core, index: ShardIndex) {
                     core.signals.wait_for_work();
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the index of a segment was not repeated in the fast tier");
+                    tracing::warn!(%error, "cannot copy the index of a segment to the fast tier");
                     from = SegmentId(0);
                     core.signals.wait_for_work();
                 }
             },
             Err(error) if error.kind() == ErrorKind::Full => {
-                tracing::warn!(%error, "a flush failed for want of space");
+                tracing::warn!(%error, "a flush failed: no space");
                 core.signals.wait_for_work();
             }
             // Latched: the next writer gets the error.
@@ -246,32 +246,32 @@ pub(crate) fn compaction_worker(core: &Core) {
         if core.log.check_failure().is_ok()
             && let Err(error) = end_due(core)
         {
-            tracing::warn!(%error, "a snapshot could not be ended; it will be tried again");
+            tracing::warn!(%error, "cannot end a snapshot; it will be retried");
             core.signals.wait_for_work();
         }
         if core.log.check_failure().is_ok()
-            && let Err(error) = move_horizons(core)
+            && let Err(error) = move_cutoffs(core)
         {
-            tracing::warn!(%error, "retention or aging could not go on; it will be tried again");
+            tracing::warn!(%error, "retention or aging failed; it will be retried");
             core.signals.wait_for_work();
         }
         if core.log.check_failure().is_ok()
-            && core.clock_guard.is_to_be_kept(&*core.env.clock)
+            && core.clock_guard.must_be_persisted(&*core.env.clock)
             && let Err(error) = jobs::commit_log_cut(core)
         {
-            tracing::warn!(%error, "the time could not be committed; it will be tried again");
+            tracing::warn!(%error, "cannot commit the time; it will be retried");
             core.signals.wait_for_work();
         }
         if core.log.check_failure().is_ok()
             && let Err(error) = give_back_if_full(core)
         {
-            tracing::warn!(%error, "the log could not release files that are not needed; it will try again");
+            tracing::warn!(%error, "cannot release unneeded log files; it will be retried");
             core.signals.wait_for_work();
         }
         if core.log.check_failure().is_ok()
             && let Err(error) = rest_if_due(core)
         {
-            tracing::warn!(%error, "the events in memory could not be stored; the log has them");
+            tracing::warn!(%error, "cannot flush the events in memory; the log contains them");
             core.signals.wait_for_work();
         }
         let has_indexed = core.log.check_failure().is_ok() && run_index_increment(core);
@@ -298,7 +298,7 @@ fn run_index_increment(core: &Core) -> bool {
     match next_increment(core, None) {
         Ok(piece) => piece == Outcome::Done,
         Err(error) => {
-            tracing::warn!(%error, "a part of an index could not be made; it will be tried again");
+            tracing::warn!(%error, "cannot build a part of an index; it will be retried");
             core.indexes.postpone_to(now + SPACE_PATIENCE);
             false
         }

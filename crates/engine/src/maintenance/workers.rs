@@ -14,7 +14,7 @@ pub(crate) fn spawn_workers(core: &Arc<Core>, threads: &mut Vec<Box<dyn Joiner>>
         let shared = Arc::clone(core);
         let guarded = Box::new(move || {
             // A worker that panics must not leave writers waiting for it.
-            let latch = shared.log.latch_on_panic("did the work of a worker");
+            let latch = shared.log.latch_on_panic("ran a maintenance job");
             body(&shared);
             drop(latch);
         });

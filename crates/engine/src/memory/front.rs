@@ -19,7 +19,7 @@ use headwater_types::invariant::part_of;
 use std::sync::Arc;
 
 /// Minimum rows that are worth merging.
-const ROWS_LEAST: usize = 64;
+const ROWS_MIN: usize = 64;
 
 /// The merged front of a list.
 #[derive(Debug, Default)]
@@ -58,12 +58,12 @@ impl Front {
 
     /// The chunks to merge, if the list has grown enough to merge it again: as many rows have
     /// arrived as there were, so that all merges together cost about two merges per row.
-    pub(super) fn due(&self, list: &[Arc<Chunk>], rows: usize) -> Option<Due> {
+    pub(super) fn due(&self, list: &[Arc<Chunk>], rows: usize) -> Option<FrontRequest> {
         let known = self
             .merged
             .as_ref()
             .map_or(self.rows, |merged| merged.len());
-        if list.len() < 2 || rows.saturating_sub(self.rows) < ROWS_LEAST.max(known) {
+        if list.len() < 2 || rows.saturating_sub(self.rows) < ROWS_MIN.max(known) {
             return None;
         }
         let behind = part_of(list, self.count.., "chunks behind a merged front");
@@ -72,7 +72,7 @@ impl Front {
             Some(merged) => [merged].into_iter().chain(behind).cloned().collect(),
             None => list.to_vec(),
         };
-        Some(Due {
+        Some(FrontRequest {
             list: list.to_vec(),
             sources,
             rows,
@@ -81,13 +81,13 @@ impl Front {
 }
 
 /// A front to be made.
-pub(crate) struct Due {
+pub(crate) struct FrontRequest {
     list: Vec<Arc<Chunk>>,
     sources: Vec<Arc<Chunk>>,
     rows: usize,
 }
 
-impl Due {
+impl FrontRequest {
     /// True when the list still begins with the same chunks.
     pub(super) fn begins(&self, list: &[Arc<Chunk>]) -> bool {
         let same = |(mine, now): (&Arc<Chunk>, &Arc<Chunk>)| Arc::ptr_eq(mine, now);

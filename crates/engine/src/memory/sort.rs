@@ -538,7 +538,7 @@ mod tests {
             leaf_events: 16,
             fields: vec![field("a", FieldType::F64), field("b", FieldType::I64)],
             tags: Vec::new(),
-            life: crate::metadata::catalog::Life::FOREVER,
+            lifetime: crate::metadata::catalog::TableLifetime::FOREVER,
         }
     }
 

@@ -1,9 +1,11 @@
 //! The events of one stream that are not yet in a segment.
 
-use super::front::{Due, Front, may_be_read};
+use super::front::{Front, FrontRequest, may_be_read};
 use crate::common::ids::Sequence;
 use crate::memory::chunk::{Chunk, Sequences};
-use crate::memory::pins::{OpenSnapshots, PinFile, PinLocation, Pinned, PinnedRows, SnapshotPoint};
+use crate::memory::pins::{
+    OpenSnapshots, PinnedChunk, PinnedChunkFile, PinnedChunkLocation, PinnedRows, SnapshotPoint,
+};
 use crate::metadata::catalog::Table;
 use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Rows, Timestamp};
@@ -26,7 +28,7 @@ pub(crate) struct StreamMemory {
     pub(crate) late: Vec<Arc<Chunk>>,
     /// Merged first chunks of the flank, and of the late buffer.
     fronts: [Front; 2],
-    pinned: Vec<Pinned>,
+    pinned: Vec<PinnedChunk>,
     /// Bytes of the pinned chunks in memory.
     pinned_bytes: usize,
     /// Newest time in the main runs; `None` = no stored rows.
@@ -174,7 +176,10 @@ impl StreamMemory {
     /// The chunks, visible with this version of the shard, that may have rows in a range.
     pub(crate) fn visible(&self, version: u64, range: &ClosedRange) -> Vec<PinnedRows> {
         let live = self.live(range).filter(|c| c.born <= version);
-        let pinned = self.pinned.iter().filter_map(|p| p.seen_by(version, range));
+        let pinned = self
+            .pinned
+            .iter()
+            .filter_map(|p| p.visible_to(version, range));
         live.map(|c| PinnedRows::Memory(Arc::clone(c)))
             .chain(pinned.cloned())
             .collect()
@@ -193,7 +198,7 @@ impl StreamMemory {
         if self
             .pinned
             .iter()
-            .any(|p| p.seen_by(version, range).is_some())
+            .any(|p| p.visible_to(version, range).is_some())
         {
             return self.visible(version, range);
         }
@@ -223,7 +228,7 @@ impl StreamMemory {
 
     /// The chunks that a reader of all rows up to `sequence` should merge for all later readers: by
     /// list.
-    pub(crate) fn due_fronts(&self, version: u64, sequence: Sequence) -> [Option<Due>; 2] {
+    pub(crate) fn due_fronts(&self, version: u64, sequence: Sequence) -> [Option<FrontRequest>; 2] {
         let seen = |list: &[Arc<Chunk>]| {
             let mut list = list.iter();
             list.all(|c| c.born <= version && c.last_sequence <= sequence)
@@ -237,7 +242,7 @@ impl StreamMemory {
     }
 
     /// Caches merged fronts for readers, where the lists still begin with the same chunks.
-    pub(crate) fn keep_fronts(&mut self, due: [Option<(Due, Front)>; 2]) {
+    pub(crate) fn keep_fronts(&mut self, due: [Option<(FrontRequest, Front)>; 2]) {
         let lists = [&self.flank, &self.late];
         for ((made, list), front) in due.into_iter().zip(lists).zip(&mut self.fronts) {
             if let Some((due, made)) = made
@@ -293,7 +298,7 @@ impl StreamMemory {
                 self.push(chunk, flank);
                 continue;
             }
-            let pinned = Pinned::new(&chunk, version, open);
+            let pinned = PinnedChunk::new(&chunk, version, open);
             let born = birth_of_rest(&chunk, pinned.as_ref(), version, open);
             if separate {
                 if let Some(part) = chunk.select(born, |t, s| !is_taken(t, s) && in_order(t)) {
@@ -345,7 +350,7 @@ impl StreamMemory {
                 } else {
                     self.late_rows -= gone;
                 }
-                let pinned = Pinned::new(&chunk, version, open);
+                let pinned = PinnedChunk::new(&chunk, version, open);
                 let born = birth_of_rest(&chunk, pinned.as_ref(), version, open);
                 let part = chunk.select(born, stays);
                 self.bytes += part.as_ref().map_or(0, |p| p.bytes);
@@ -362,8 +367,8 @@ impl StreamMemory {
         removed
     }
 
-    fn pin(&mut self, pinned: Option<Pinned>) {
-        self.pinned_bytes += pinned.as_ref().map_or(0, Pinned::bytes);
+    fn pin(&mut self, pinned: Option<PinnedChunk>) {
+        self.pinned_bytes += pinned.as_ref().map_or(0, PinnedChunk::bytes);
         self.pinned.extend(pinned);
     }
 
@@ -372,12 +377,12 @@ impl StreamMemory {
         &mut self,
         open: &OpenSnapshots,
         closed: SnapshotPoint,
-        files: &mut Vec<Arc<PinFile>>,
+        files: &mut Vec<Arc<PinnedChunkFile>>,
     ) {
         let gone = self.pinned.extract_if(.., |p| !p.keep(open, closed));
-        files.extend(gone.filter_map(Pinned::into_file));
+        files.extend(gone.filter_map(PinnedChunk::into_file));
         self.pinned.shrink_to(self.pinned.len() * 2);
-        self.pinned_bytes = self.pinned.iter().map(Pinned::bytes).sum();
+        self.pinned_bytes = self.pinned.iter().map(PinnedChunk::bytes).sum();
     }
 
     /// Bytes of pinned chunks in memory.
@@ -388,7 +393,7 @@ impl StreamMemory {
     /// The span of all rows that some snapshot may see, in memory or pinned; `None` without rows.
     pub(crate) fn span(&self) -> Option<ClosedRange> {
         let live = self.flank.iter().chain(&self.late).map(|c| c.span);
-        let pinned = self.pinned.iter().map(Pinned::span);
+        let pinned = self.pinned.iter().map(PinnedChunk::span);
         live.chain(pinned)
             .reduce(|a, b| ClosedRange::new(a.first.min(b.first), a.last.max(b.last)))
     }
@@ -403,7 +408,7 @@ impl StreamMemory {
     }
 
     /// Records that the rows of a pinned chunk are in a file now.
-    pub(crate) fn pin_moved(&mut self, chunk: &Arc<Chunk>, place: &PinLocation) {
+    pub(crate) fn pin_moved(&mut self, chunk: &Arc<Chunk>, place: &PinnedChunkLocation) {
         for pinned in &mut self.pinned {
             let bytes = pinned.bytes();
             pinned.moved(chunk, place);
@@ -416,7 +421,7 @@ impl StreamMemory {
 /// see the rest too. Without such readers the chunk may grow again.
 fn birth_of_rest(
     chunk: &Chunk,
-    pinned: Option<&Pinned>,
+    pinned: Option<&PinnedChunk>,
     version: u64,
     open: &OpenSnapshots,
 ) -> u64 {

@@ -24,21 +24,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The believed instant, under its name among the persisted counters, ns since 1970. Before
-/// [`KEPT_BELIEVED`] was stored beside it, it was the clock's time, believed or not.
-const KEPT_INSTANT: &str = "clock_ns";
+/// [`PERSISTED_BELIEVED`] was stored beside it, it was the clock's time, believed or not.
+const PERSISTED_INSTANT: &str = "clock_ns";
 /// 1 = the instant was believed.
-const KEPT_BELIEVED: &str = "clock_believed";
+const PERSISTED_BELIEVED: &str = "clock_believed";
 /// Sum of the clock's jumps ahead, ns, less the time that has compensated for them.
-const KEPT_JUMPED: &str = "clock_jumped_ns";
+const PERSISTED_JUMPED: &str = "clock_jumped_ns";
 /// The number of the newest doubt; each clock that is not believed gets a new number.
-const KEPT_DOUBT: &str = "clock_doubt";
+const PERSISTED_DOUBT: &str = "clock_doubt";
 /// Lead of the clock over the believed instant, ns as i64; 0 = the clock is believed.
-const KEPT_AHEAD: &str = "clock_ahead_ns";
+const PERSISTED_AHEAD: &str = "clock_ahead_ns";
 /// Time that the process has run under the clock that is not believed, ns.
-const KEPT_RUN: &str = "clock_doubt_run_ns";
+const PERSISTED_RUN: &str = "clock_doubt_run_ns";
 /// Followed by a table's number: the number of the doubt · 2^32 + stretches in which the table
 /// confirmed the clock.
-const KEPT_WITNESS: &str = "clock_witness_";
+const PERSISTED_WITNESS: &str = "clock_witness_";
 
 /// Maximum stretches needed to confirm a jump: at an hour each, a long weekend.
 const STRETCHES_MAX: u64 = 96;
@@ -61,7 +61,7 @@ pub(crate) struct ClockGuard {
     /// True while the clock is doubted, so that writers report evidence.
     doubts: AtomicBool,
     /// The fixed time of a past state, regardless of the clock.
-    fixed: Option<Moment>,
+    fixed: Option<ClockReading>,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ struct GuardState {
     /// The believed instant was not in the metadata.
     is_guess: bool,
     /// Monotonic time of the last change of the metadata.
-    kept: Option<Duration>,
+    persisted: Option<Duration>,
     /// Monotonic time of the last reading.
     monotonic: Option<Duration>,
     /// Sum of the clock's jumps ahead, ns, less the time that has compensated for them.
@@ -125,14 +125,14 @@ impl Witness {
 
 /// One reading of the clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub(crate) struct ClockReading {
     clock: i64,
     /// The instant for tables that have not confirmed the clock; `None` = the clock is believed.
     instead: Option<i64>,
     borne_out: Vec<TableId>,
 }
 
-impl Moment {
+impl ClockReading {
     /// The instant by which data of a table end.
     pub(crate) fn of(&self, table: TableId) -> Timestamp {
         Timestamp::from_nanos(match self.instead {
@@ -156,8 +156,8 @@ impl Moment {
     }
 
     #[cfg(test)]
-    pub(crate) fn doubted<const N: usize>(clock: i64, instead: i64, out: [u32; N]) -> Moment {
-        Moment {
+    pub(crate) fn doubted<const N: usize>(clock: i64, instead: i64, out: [u32; N]) -> ClockReading {
+        ClockReading {
             clock,
             instead: Some(instead),
             borne_out: out.map(TableId).to_vec(),
@@ -177,23 +177,23 @@ impl Moment {
         }
     }
 
-    /// Reads the output of [`Moment::put`].
-    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Moment, DecodeError> {
+    /// Reads the output of [`ClockReading::put`].
+    pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<ClockReading, DecodeError> {
         let clock = cursor.i64("instant of the clock")?;
-        let mut moment = Moment {
+        let mut moment = ClockReading {
             clock,
             instead: None,
             borne_out: Vec::new(),
         };
-        match cursor.u8("whether the clock is doubted")? {
+        match cursor.u8("clock distrust flag")? {
             0 => return Ok(moment),
-            1 => moment.instead = Some(cursor.i64("believed instant")?),
-            _ => return Err(cursor.fail("0 or 1")),
+            1 => moment.instead = Some(cursor.i64("trusted instant")?),
+            _ => return Err(cursor.expected("0 or 1")),
         }
         let count = cursor.varint_up_to(wide(cursor.remaining()), "number of tables")?;
         for _ in 0..count {
             let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")?;
-            let table = u32::try_from(table).map_err(|_| cursor.fail("a table id"))?;
+            let table = u32::try_from(table).map_err(|_| cursor.expected("a table id"))?;
             moment.borne_out.push(TableId(table));
         }
         Ok(moment)
@@ -239,15 +239,15 @@ fn newest_of_spans(mut spans: Vec<EventSpan>, at: Timestamp) -> Timestamp {
 pub(crate) fn borne_out_by(spans: Vec<EventSpan>, clock: Timestamp) -> Vec<(String, u64)> {
     match u64::try_from(newest_of_spans(spans, clock).as_nanos()) {
         Ok(instant) => vec![
-            (KEPT_INSTANT.to_owned(), instant),
-            (KEPT_BELIEVED.to_owned(), 1),
+            (PERSISTED_INSTANT.to_owned(), instant),
+            (PERSISTED_BELIEVED.to_owned(), 1),
         ],
         Err(_) => Vec::new(),
     }
 }
 
 impl ClockGuard {
-    /// `kept` is the output of [`ClockGuard::to_keep`] for the last commit.
+    /// `kept` is the output of [`ClockGuard::to_persist`] for the last commit.
     pub(crate) fn new(
         jump_max: Duration,
         settle: Duration,
@@ -256,19 +256,19 @@ impl ClockGuard {
     ) -> ClockGuard {
         let number = |name: &str| kept.get(name).copied().unwrap_or(0);
         let instant = kept
-            .get(KEPT_INSTANT)
+            .get(PERSISTED_INSTANT)
             .and_then(|ns| i64::try_from(*ns).ok());
-        let is_believed = number(KEPT_BELIEVED) == 1;
+        let is_believed = number(PERSISTED_BELIEVED) == 1;
         // Instants of earlier versions may come from a wrong clock, and rebuilt metadata have none:
         // the events prove a minimum time.
         let believed = match instant {
             Some(at) if is_believed => Some(at),
             at => Some(newest_of(partitions, at.unwrap_or(i64::MAX))).filter(|n| *n < i64::MAX),
         };
-        let doubt = number(KEPT_DOUBT);
-        let ahead = number(KEPT_AHEAD).cast_signed();
+        let doubt = number(PERSISTED_DOUBT);
+        let ahead = number(PERSISTED_AHEAD).cast_signed();
         let witnesses = kept.iter().filter_map(|(name, value)| {
-            let table = name.strip_prefix(KEPT_WITNESS)?.parse().ok()?;
+            let table = name.strip_prefix(PERSISTED_WITNESS)?.parse().ok()?;
             let stretches = value & u64::from(u32::MAX);
             let witness = Witness {
                 stretches,
@@ -279,7 +279,7 @@ impl ClockGuard {
         let doubted = (is_believed && ahead != 0).then(|| Doubt {
             number: doubt,
             ahead: i128::from(ahead),
-            run: Duration::from_nanos(number(KEPT_RUN)),
+            run: Duration::from_nanos(number(PERSISTED_RUN)),
             witnesses: witnesses.collect(),
             unreported: true,
         });
@@ -291,9 +291,9 @@ impl ClockGuard {
             state: Mutex::new(GuardState {
                 believed,
                 is_guess: !is_believed,
-                kept: None,
+                persisted: None,
                 monotonic: None,
-                jumped: i128::from(number(KEPT_JUMPED)),
+                jumped: i128::from(number(PERSISTED_JUMPED)),
                 doubts_so_far: doubt,
                 doubt: doubted,
             }),
@@ -301,7 +301,7 @@ impl ClockGuard {
     }
 
     /// The guard, fixed at this moment for ever if there is one.
-    pub(crate) fn at(self, fixed: Option<Moment>) -> ClockGuard {
+    pub(crate) fn at(self, fixed: Option<ClockReading>) -> ClockGuard {
         ClockGuard { fixed, ..self }
     }
 
@@ -325,7 +325,7 @@ impl ClockGuard {
     }
 
     /// Reads the clock.
-    pub(crate) fn look(&self, clock: &dyn Clock) -> Moment {
+    pub(crate) fn look(&self, clock: &dyn Clock) -> ClockReading {
         if let Some(fixed) = &self.fixed {
             return fixed.clone();
         }
@@ -333,7 +333,7 @@ impl ClockGuard {
         self.look_at(&mut state, clock)
     }
 
-    fn look_at(&self, state: &mut GuardState, clock: &dyn Clock) -> Moment {
+    fn look_at(&self, state: &mut GuardState, clock: &dyn Clock) -> ClockReading {
         let (wall, monotonic) = (clock.now().as_nanos(), clock.monotonic());
         let passed = state
             .monotonic
@@ -355,7 +355,7 @@ impl ClockGuard {
             state.jumped += ahead.max(0);
             state.believed = Some(wall);
             self.believe(state, wall);
-            return Moment {
+            return ClockReading {
                 clock: wall,
                 instead: None,
                 borne_out: Vec::new(),
@@ -389,7 +389,7 @@ impl ClockGuard {
                 .filter(|(_, w)| w.stretches >= needed);
             borne_out.extend(out.map(|(table, _)| *table));
         }
-        Moment {
+        ClockReading {
             clock: wall,
             instead: Some(expected),
             borne_out,
@@ -404,10 +404,7 @@ impl ClockGuard {
         tracing::warn!(
             clock,
             expected,
-            "the clock is not where it was expected and is not believed: retention, aging and expiry go by the expected time \
-             (or by the clock where that is earlier). If it is wrong, set it right. If it is right, new rows of a table at its \
-             time bear it out for that table, in {needed} stretches of {:?}; clock_jump_max above the difference, at the \
-             next opening, makes it believed at once",
+            "the clock jumped and is not trusted: retention, aging and expiry use the expected time (or the clock, where that is earlier). If the clock is wrong, correct it. If it is right, each table trusts it once new rows of the table confirm it in {needed} intervals of {:?}; to trust it at once, set clock_jump_max above the difference and reopen the database",
             self.settle
         );
     }
@@ -416,7 +413,7 @@ impl ClockGuard {
         if state.doubt.take().is_some() {
             self.doubts.store(false, Ordering::Release);
             let clock = Timestamp::from_nanos(wall).to_string();
-            tracing::info!(clock, "the clock is believed again");
+            tracing::info!(clock, "the clock is trusted again");
         }
     }
 
@@ -451,40 +448,43 @@ impl ClockGuard {
 
     /// True when the persisted instant is so old that an opening after a power cut would treat the
     /// difference as a jump.
-    pub(crate) fn is_to_be_kept(&self, clock: &dyn Clock) -> bool {
+    pub(crate) fn must_be_persisted(&self, clock: &dyn Clock) -> bool {
         let state = self.state.lock();
-        let since = state.kept.unwrap_or_default();
+        let since = state.persisted.unwrap_or_default();
         clock.monotonic().saturating_sub(since) > self.jump_max / 4
     }
 
     /// Counters for the metadata, by name.
-    pub(crate) fn to_keep(&self, clock: &dyn Clock) -> Vec<(String, u64)> {
+    pub(crate) fn to_persist(&self, clock: &dyn Clock) -> Vec<(String, u64)> {
         let mut state = self.state.lock();
         self.look_at(&mut state, clock);
-        state.kept = state.monotonic;
+        state.persisted = state.monotonic;
         let believed = state.believed.unwrap_or(0).max(0).unsigned_abs();
         let mut kept = vec![
-            (KEPT_INSTANT.to_owned(), believed),
-            (KEPT_BELIEVED.to_owned(), 1),
+            (PERSISTED_INSTANT.to_owned(), believed),
+            (PERSISTED_BELIEVED.to_owned(), 1),
             (
-                KEPT_JUMPED.to_owned(),
+                PERSISTED_JUMPED.to_owned(),
                 u64::try_from(state.jumped).unwrap_or(u64::MAX),
             ),
-            (KEPT_DOUBT.to_owned(), state.doubts_so_far),
+            (PERSISTED_DOUBT.to_owned(), state.doubts_so_far),
         ];
         let doubt = state.doubt.as_ref();
         let bound = |ahead: i128| ahead.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         let ahead = doubt.map_or(0, |d| bound(d.ahead));
         let run = doubt.map_or(0, |d| d.run.as_nanos());
-        kept.push((KEPT_AHEAD.to_owned(), ahead.cast_unsigned()));
-        kept.push((KEPT_RUN.to_owned(), u64::try_from(run).unwrap_or(u64::MAX)));
+        kept.push((PERSISTED_AHEAD.to_owned(), ahead.cast_unsigned()));
+        kept.push((
+            PERSISTED_RUN.to_owned(),
+            u64::try_from(run).unwrap_or(u64::MAX),
+        ));
         for (doubt, (table, witness)) in doubt
             .iter()
             .flat_map(|d| d.witnesses.iter().map(move |w| (d, w)))
         {
             let stretches = witness.stretches.min(u64::from(u32::MAX));
             kept.push((
-                format!("{KEPT_WITNESS}{}", table.0),
+                format!("{PERSISTED_WITNESS}{}", table.0),
                 doubt.number << 32 | stretches,
             ));
         }
@@ -534,7 +534,7 @@ mod tests {
     #[test]
     fn an_opening_changes_nothing_about_what_is_believed() {
         let clock = ManualClock::new(at(NOW));
-        let mut kept = guard(Vec::new()).to_keep(&clock);
+        let mut kept = guard(Vec::new()).to_persist(&clock);
         clock.set(at(LATER));
         for round in 0..5i64 {
             let guard = guard(kept);
@@ -543,7 +543,7 @@ mod tests {
                 NOW + round * 1_000_000_000
             );
             clock.advance(Duration::from_secs(1));
-            kept = guard.to_keep(&clock);
+            kept = guard.to_persist(&clock);
         }
         clock.set(at(NOW));
         assert_eq!(guard(kept).look(&clock).of(TABLE).as_nanos(), NOW);
@@ -553,7 +553,7 @@ mod tests {
     fn most_streams_of_a_table_bear_a_clock_out_over_openings() {
         for others in [0, 1, 2] {
             let clock = ManualClock::new(at(NOW));
-            let mut kept = guard(Vec::new()).to_keep(&clock);
+            let mut kept = guard(Vec::new()).to_persist(&clock);
             clock.set(at(LATER));
             for round in 0..110 {
                 let guard = guard(kept);
@@ -569,7 +569,7 @@ mod tests {
                 // A stretch is reported only when the next has begun.
                 clock.advance(HOUR);
                 guard.hear(&clock, TABLE, StreamId(0), &[clock.now().as_nanos()]);
-                kept = guard.to_keep(&clock);
+                kept = guard.to_persist(&clock);
             }
             let now = guard(kept).look(&clock).of(TABLE).as_nanos();
             assert_eq!(now >= LATER, others < 2, "{others} others");
@@ -599,10 +599,10 @@ mod tests {
     #[test]
     fn a_clock_that_was_never_set_is_believed_when_it_is() {
         let clock = ManualClock::new(at(1_000_000_000));
-        let mut kept = guard(Vec::new()).to_keep(&clock);
+        let mut kept = guard(Vec::new()).to_persist(&clock);
         clock.set(at(NOW));
         assert_eq!(guard(kept).look(&clock).of(TABLE).as_nanos(), NOW);
-        kept = guard(Vec::new()).to_keep(&clock);
+        kept = guard(Vec::new()).to_persist(&clock);
         // Later the battery is flat.
         clock.set(at(0));
         let guard = guard(kept);

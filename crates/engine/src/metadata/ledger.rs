@@ -45,9 +45,9 @@ impl GroupHashes {
     pub(crate) fn decode(end: u64, bytes: &[u8]) -> Result<GroupHashes, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("version of a group's hashes")? != VERSION {
-            return Err(cursor.fail("hashes of a group, version 1"));
+            return Err(cursor.expected("hashes of a group, version 1"));
         }
-        let upper_at = cursor.varint("where upper blocks begin")?;
+        let upper_at = cursor.varint("offset of upper blocks")?;
         let (lower, upper) = (hash(&mut cursor)?, hash(&mut cursor)?);
         cursor.finish()?;
         Ok(GroupHashes {
@@ -168,7 +168,7 @@ impl Proof {
 
     /// The next bytes to pass, offset and length; `None` = all bytes were passed.
     #[must_use]
-    pub fn wants(&self) -> Option<(u64, u32)> {
+    pub fn next_range(&self) -> Option<(u64, u32)> {
         let end = self.next_border()?.min(self.at.saturating_add(STEP_BYTES));
         let bytes = u32::try_from(end.checked_sub(self.at)?).ok()?;
         Some((self.at, bytes))
@@ -215,7 +215,9 @@ impl Proof {
     /// True when the bytes are those of the segment, once all were passed.
     #[must_use]
     pub fn is_equal(&self) -> bool {
-        self.wants().is_none() && self.at == self.ledger.bytes && self.chain == self.ledger.head
+        self.next_range().is_none()
+            && self.at == self.ledger.bytes
+            && self.chain == self.ledger.head
     }
 }
 
@@ -251,7 +253,7 @@ mod tests {
 
     fn proves(bytes: &[u8], ledger: &SegmentLedger) -> bool {
         let mut proof = Proof::new(ledger.clone(), 64);
-        while let Some((at, len)) = proof.wants() {
+        while let Some((at, len)) = proof.next_range() {
             let at = usize::try_from(at).unwrap();
             let part = bytes.get(at..at + usize::try_from(len).unwrap());
             proof.take(part.unwrap_or_default());

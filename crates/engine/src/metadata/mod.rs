@@ -11,3 +11,5 @@ pub(crate) mod pending_repairs;
 pub(crate) mod producers;
 pub(crate) mod removed_rows;
 pub(crate) mod tables;
+
+pub use tables::LostRows;

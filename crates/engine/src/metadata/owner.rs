@@ -61,7 +61,7 @@ fn not_locked(dir: &Path, path: &Path, error: LockError) -> Error {
         LockError::Held { owner_text } if owner_text.is_empty() => Error::new(
             ErrorKind::Locked,
             format!(
-                "{dir} is in use by another process, which holds {}: stop it first, and do not remove {dir}/lock",
+                "{dir} is in use by another process, which has locked {}: stop it first, and do not remove {dir}/lock",
                 path.display()
             ),
         ),

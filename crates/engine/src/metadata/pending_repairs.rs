@@ -83,7 +83,7 @@ fn decode_content(content: &[u8]) -> std::result::Result<Vec<Changed>, DecodeErr
         None => 0,
     };
     if version != VERSION {
-        return Err(cursor.fail("the marker of a repair, version 1"));
+        return Err(cursor.expected("the marker of a repair, version 1"));
     }
     let most = headwater_types::invariant::wide(cursor.remaining());
     let count = cursor.varint_up_to(most, "number of files")?;
@@ -95,7 +95,7 @@ fn decode_content(content: &[u8]) -> std::result::Result<Vec<Changed>, DecodeErr
             0 if name.is_empty() => Changed::Metadata,
             1 if is_plain(&name) => Changed::Log(name),
             2 if is_plain(&name) => Changed::Segment(name),
-            _ => return Err(cursor.fail("a file of the database")),
+            _ => return Err(cursor.expected("a file of the database")),
         });
     }
     cursor.finish()?;
@@ -184,7 +184,7 @@ pub(crate) fn settle(env: &Env, dir: &Path) -> Result<()> {
             other => other.map_err(|e| Error::io("open", &path, e))?,
         };
         write_again(&*file).map_err(|e| Error::io("rewrite", &path, e))?;
-        tracing::info!(path = %path.display(), "wrote the output of an interrupted repair again");
+        tracing::info!(path = %path.display(), "rewrote the output of an interrupted repair");
     }
     sync_dir(&**env.segment_files(), &segment_dir(dir))?;
     sync_dir(&**env.log_files(), &log_dir(env, dir))?;

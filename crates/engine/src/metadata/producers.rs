@@ -28,7 +28,7 @@ pub(crate) struct Producers {
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    known: HashMap<String, KnownProducer>,
+    by_name: HashMap<String, KnownProducer>,
     /// By the sequence of their newest batch.
     by_age: BTreeSet<(Sequence, String)>,
     /// Forgotten producers that are still in the metadata.
@@ -60,13 +60,13 @@ pub(crate) fn check_producer(producer: &Producer) -> Result<()> {
 impl State {
     /// The record of the newest batch of a producer, if this batch was accepted before.
     pub(crate) fn repeated(&self, producer: &Producer) -> Option<Sequence> {
-        let known = self.known.get(&producer.name)?;
+        let known = self.by_name.get(&producer.name)?;
         (producer.number <= known.number).then_some(known.sequence)
     }
 
     /// Notes the record of a batch.
     pub(crate) fn put(&mut self, producer: &Producer, sequence: Sequence) {
-        let known = self.known.entry(producer.name.clone()).or_default();
+        let known = self.by_name.entry(producer.name.clone()).or_default();
         if known.sequence >= sequence {
             return;
         }
@@ -76,10 +76,10 @@ impl State {
         known.unsaved.push_back((sequence, known.number));
         self.forgotten.remove(&producer.name);
         self.by_age.insert((sequence, producer.name.clone()));
-        while self.known.len() > PRODUCERS_MAX
+        while self.by_name.len() > PRODUCERS_MAX
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
-            self.known.remove(&oldest);
+            self.by_name.remove(&oldest);
             self.forgotten.insert(oldest, sequence);
         }
     }
@@ -101,14 +101,14 @@ impl Producers {
                 sequence,
                 unsaved: VecDeque::new(),
             };
-            state.known.insert(name, known);
+            state.by_name.insert(name, known);
         }
     }
 
     /// The numbers for the metadata with a job of this sequence.
     pub(crate) fn unsaved_up_to(&self, sequence: Sequence) -> Vec<SavedProducer> {
         let state = self.state.lock();
-        let newest = state.known.iter().filter_map(|(name, known)| {
+        let newest = state.by_name.iter().filter_map(|(name, known)| {
             let (at, number) = known.unsaved.iter().rev().find(|(s, _)| *s <= sequence)?;
             Some((name.clone(), Some((*number, *at))))
         });
@@ -123,7 +123,7 @@ impl Producers {
     /// Marks the numbers up to this sequence as saved in the metadata.
     pub(crate) fn saved_up_to(&self, sequence: Sequence) {
         let mut state = self.state.lock();
-        for known in state.known.values_mut() {
+        for known in state.by_name.values_mut() {
             while known.unsaved.front().is_some_and(|(s, _)| *s <= sequence) {
                 known.unsaved.pop_front();
             }
@@ -135,6 +135,6 @@ impl Producers {
     pub(crate) fn first_unsaved(&self) -> Option<Sequence> {
         let state = self.state.lock();
         let first = |known: &KnownProducer| known.unsaved.front().map(|(s, _)| *s);
-        state.known.values().filter_map(first).min()
+        state.by_name.values().filter_map(first).min()
     }
 }

@@ -8,7 +8,7 @@
 //! the same rows; the record is dropped when the log begins after it.
 
 use crate::common::ids::{Sequence, ShardIndex, TableId};
-use crate::metadata::catalog::Horizon;
+use crate::metadata::catalog::Cutoff;
 use headwater_types::Timestamp;
 use parking_lot::Mutex;
 
@@ -18,7 +18,7 @@ pub(crate) struct RemovedMark {
     pub(crate) table: TableId,
     pub(crate) shard: ShardIndex,
     pub(crate) sequence: Sequence,
-    pub(crate) before: Horizon,
+    pub(crate) before: Cutoff,
 }
 
 impl RemovedMark {
@@ -38,7 +38,7 @@ impl RemovedMark {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RemovedChange {
     pub(crate) new: Vec<RemovedMark>,
-    pub(crate) gone: Vec<RemovedMark>,
+    pub(crate) removed: Vec<RemovedMark>,
 }
 
 #[derive(Debug, Default)]
@@ -65,14 +65,14 @@ impl Removed {
         };
         RemovedChange {
             new: new.to_vec(),
-            gone: all.iter().filter(is_gone).copied().collect(),
+            removed: all.iter().filter(is_gone).copied().collect(),
         }
     }
 
     /// Applies a committed change.
     pub(crate) fn changed(&self, change: &RemovedChange) {
         let mut all = self.0.lock();
-        all.retain(|mark| !change.gone.contains(mark));
+        all.retain(|mark| !change.removed.contains(mark));
         all.extend(change.new.iter().copied());
     }
 }
@@ -86,7 +86,7 @@ mod tests {
             table: TableId(1),
             shard: ShardIndex(0),
             sequence: Sequence(sequence),
-            before: Horizon::at(Timestamp::from_nanos(before)),
+            before: Cutoff::at(Timestamp::from_nanos(before)),
         }
     }
 

@@ -31,12 +31,12 @@ pub struct Reader {
 }
 
 struct Inner {
-    look: Look,
+    look: OpenNewest,
     core: RwLock<Arc<Core>>,
 }
 
 /// Opens the newest visible state.
-type Look = Box<dyn Fn() -> Result<Core> + Send + Sync>;
+type OpenNewest = Box<dyn Fn() -> Result<Core> + Send + Sync>;
 
 impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -76,7 +76,7 @@ fn plan<'a>(
             env: env.clone(),
             options: options.clone(),
         },
-        segments: SegmentPlan::whole(SegmentAccess::HeldOpen),
+        segments: SegmentPlan::full(SegmentAccess::StayOpen),
         log: LogPlan::Log(Access::Reader(nothing_freed)),
         hashers: None,
         moment: None,
@@ -117,7 +117,7 @@ impl Reader {
     }
 
     /// A reader of the states that `look` opens.
-    pub(crate) fn looking(look: Look) -> Result<Reader> {
+    pub(crate) fn looking(look: OpenNewest) -> Result<Reader> {
         let core = RwLock::new(Arc::new(look()?));
         Ok(Reader {
             inner: Arc::new(Inner { look, core }),

@@ -8,7 +8,7 @@ use super::bins::Bins;
 use super::ends::{self, RangeEnd};
 use super::gather::{self, Sink};
 use super::view::StreamView;
-use super::walk::{SeenBucket, Visit};
+use super::walk::{Visit, VisitedBucket};
 use crate::Result;
 use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, TILE_BUCKETS, Timestamp, Value};
 use std::collections::BTreeMap;
@@ -184,7 +184,7 @@ impl Collector {
     }
 
     /// Adds a bucket whose rows were aged away: only the mean time of its values is known.
-    fn add_final(&mut self, seen: &SeenBucket<'_>) {
+    fn add_final(&mut self, seen: &VisitedBucket<'_>) {
         if let Some(aggregate) = seen.aggregate(self.field)
             && let Some(time) = aggregate.mean_time().map(Timestamp::from_nanos)
             && seen.counts_at(time)
@@ -197,7 +197,7 @@ impl Collector {
 impl Sink for Collector {
     /// Accepts a bucket that is inside one bin and has no expired value; other buckets must be
     /// descended into.
-    fn visit(&mut self, seen: &SeenBucket<'_>) -> Visit {
+    fn visit(&mut self, seen: &VisitedBucket<'_>) -> Visit {
         if seen.is_final {
             self.add_final(seen);
             return Visit::Done;

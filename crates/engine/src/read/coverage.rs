@@ -9,7 +9,7 @@
 use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
 use crate::replication::needed::needed_of_stream;
-use crate::storage::segment::{Here, MissedRange, Partition};
+use crate::storage::segment::{MissedRange, Partition, PresentRanges};
 use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Coverage {
 
 impl Coverage {
     /// The coverage of a stretch that is completely present.
-    pub(super) fn whole(range: ClosedRange) -> Coverage {
+    pub(super) fn full(range: ClosedRange) -> Coverage {
         Coverage {
             part: None,
             range,
@@ -52,7 +52,7 @@ impl Coverage {
         Coverage {
             is_here: false,
             until: None,
-            ..Coverage::whole(range)
+            ..Coverage::full(range)
         }
     }
 
@@ -64,14 +64,14 @@ impl Coverage {
 }
 
 /// A range of a partition to examine.
-struct Look<'a> {
+struct PartitionRange<'a> {
     view: &'a StreamView,
-    here: &'a dyn Here,
+    here: &'a dyn PresentRanges,
     level: Option<Level>,
     range: ClosedRange,
 }
 
-impl Look<'_> {
+impl PartitionRange<'_> {
     fn partition(&self, partition: &Partition, coverage: &mut Coverage) -> Result<()> {
         let span = partition.span().intersect(&self.range);
         if self.here.is_older(partition.id()) {
@@ -124,7 +124,7 @@ impl Look<'_> {
                 coverage.missing.push(MissedRange::of(segment, missing));
             }
         }
-        if !needed.is_whole {
+        if !needed.is_complete {
             coverage.is_here = false;
             coverage.ends_before(span.first);
         }
@@ -156,18 +156,23 @@ impl SingleSnapshot {
         range: ClosedRange,
         level: Option<Level>,
     ) -> Result<Coverage> {
-        let mut coverage = Coverage::whole(range);
+        let mut coverage = Coverage::full(range);
         let here = self.core().store.here_or_freed();
         let Some(here) = here.filter(|_| !range.is_empty()) else {
             return Ok(coverage);
         };
+        let (table, shard) = (found.table.id, found.shard_index);
         let view = self.view(found, &range)?;
+        if let Some(first) = here.left_out(table, shard, &range) {
+            coverage.is_older = true;
+            coverage.ends_before(first);
+        }
         let cut = level
             .into_iter()
             .flat_map(|level| cut_buckets(range, level));
         let rows = cut.map(|range| (range, None));
         for (range, level) in rows.chain([(range, level)]) {
-            let look = Look {
+            let look = PartitionRange {
                 view: &view,
                 here,
                 level,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// could have served the scan.
 pub(super) struct Counting {
     core: Arc<Core>,
-    place: (TableId, FieldId),
+    key: (TableId, FieldId),
     rows: u64,
     found: u64,
 }
@@ -43,14 +43,14 @@ impl Counting {
             false => ends.find(|(_, bounds)| bounds.is_equal).unwrap_or(first),
         };
         Some(Counting {
-            place: (view.table.id, condition.field),
+            key: (view.table.id, condition.field),
             core: Arc::clone(&view.core),
             rows: 0,
             found: 0,
         })
     }
 
-    pub(super) fn seen(&mut self, rows: usize, found: usize) {
+    pub(super) fn record(&mut self, rows: usize, found: usize) {
         self.rows += headwater_types::invariant::wide(rows);
         self.found += headwater_types::invariant::wide(found);
     }
@@ -59,7 +59,7 @@ impl Counting {
 impl fmt::Debug for Counting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Counting")
-            .field("place", &self.place)
+            .field("place", &self.key)
             .finish_non_exhaustive()
     }
 }
@@ -68,7 +68,7 @@ impl Drop for Counting {
     fn drop(&mut self) {
         let now = self.core.env.clock.monotonic();
         let mut demand = self.core.indexes.demand();
-        demand.read(self.place, self.rows, self.found, now);
+        demand.read(self.key, self.rows, self.found, now);
     }
 }
 

@@ -4,7 +4,7 @@ use super::single::{ResolvedStream, SingleSnapshot};
 use super::view::StreamView;
 use crate::common::error::Damage;
 use crate::core::Core;
-use crate::metadata::catalog::{Having, Table, decode_stream_key, push_tags_text, stream_key};
+use crate::metadata::catalog::{Table, TagFilter, decode_stream_key, push_tags_text, stream_key};
 use crate::{Error, Result};
 use headwater_codec::DecodeError;
 use headwater_types::{ClosedRange, FieldType, Level, StreamName, Timestamp, push_stream_text};
@@ -76,7 +76,7 @@ impl SingleSnapshot {
     ) -> Result<Vec<StreamName>> {
         let mut streams = Vec::new();
         let table = self.table(table)?;
-        self.each_key_after(table, after, &Having::default(), limit, &mut |key| {
+        self.each_key_after(table, after, &TagFilter::default(), limit, &mut |key| {
             streams.push(decode_stream_key(&table.name, key)?);
             Ok(())
         })?;
@@ -98,7 +98,7 @@ impl SingleSnapshot {
         let mut text = String::new();
         push_stream_text(&mut text, &table.name, []);
         let of_table = text.len();
-        self.each_key_after(table, after, &Having::default(), limit, &mut |key| {
+        self.each_key_after(table, after, &TagFilter::default(), limit, &mut |key| {
             looked_at += 1;
             last.clear();
             last.extend_from_slice(key);
@@ -122,7 +122,7 @@ impl SingleSnapshot {
         &self,
         table: &Table,
         after: Option<&StreamName>,
-        having: &Having,
+        having: &TagFilter,
         limit: usize,
         each: &mut dyn FnMut(&[u8]) -> std::result::Result<(), DecodeError>,
     ) -> Result<()> {
@@ -198,7 +198,11 @@ pub(crate) fn partitions(core: &Core) -> Vec<PartitionInfo> {
         for partition in partitions.all() {
             let record = &partition.record;
             // A dropped table is not listed.
-            let Some(table) = core.catalog.table(record.table).filter(|t| !t.life.dropped) else {
+            let Some(table) = core
+                .catalog
+                .table(record.table)
+                .filter(|t| !t.lifetime.dropped)
+            else {
                 continue;
             };
             out.push(PartitionInfo {

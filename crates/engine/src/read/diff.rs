@@ -97,14 +97,14 @@ pub trait Differences {
     ///
     /// # Errors
     /// Any error ends the comparison.
-    fn found(&mut self, found: StreamDiff) -> Result<()>;
+    fn add_stream(&mut self, found: StreamDiff) -> Result<()>;
 }
 
 /// Accepts every stream, and passes its differences to a function.
-struct Each<F>(F);
+struct AcceptAll<F>(F);
 
-impl<F: FnMut(StreamDiff) -> Result<()>> Differences for Each<F> {
-    fn found(&mut self, found: StreamDiff) -> Result<()> {
+impl<F: FnMut(StreamDiff) -> Result<()>> Differences for AcceptAll<F> {
+    fn add_stream(&mut self, found: StreamDiff) -> Result<()> {
         (self.0)(found)
     }
 }
@@ -146,7 +146,7 @@ impl Snapshot {
         spec: &DiffSpec,
         each: impl FnMut(StreamDiff) -> Result<()>,
     ) -> Result<()> {
-        self.diff_to(other, spec, &mut Each(each))
+        self.diff_to(other, spec, &mut AcceptAll(each))
     }
 
     /// As [`Snapshot::diff`], for callers that select streams, or may end the comparison early.
@@ -166,7 +166,7 @@ impl Snapshot {
             if spec.table.is_none() && !told.accepts_table(&table) {
                 continue;
             }
-            let mut names = Both::new((self, other), &table, &wanted);
+            let mut names = StreamPairs::new((self, other), &table, &wanted);
             while let Some(stream) = names.next()? {
                 told.goes_on()?;
                 if !told.accepts(&stream) {
@@ -174,7 +174,7 @@ impl Snapshot {
                 }
                 let stretches = between((self, other), &stream, &spec.range, told)?;
                 if !stretches.is_empty() {
-                    told.found(StreamDiff { stream, stretches })?;
+                    told.add_stream(StreamDiff { stream, stretches })?;
                 }
             }
         }
@@ -244,18 +244,18 @@ impl Names<'_> {
 }
 
 /// Streams of a table in either state, each once, in the order of the catalog.
-struct Both<'a> {
+struct StreamPairs<'a> {
     sides: [Names<'a>; 2],
     table: &'a str,
-    wanted: &'a [(String, Vec<String>)],
+    requested: &'a [(String, Vec<String>)],
 }
 
-impl<'a> Both<'a> {
+impl<'a> StreamPairs<'a> {
     fn new(
         (a, b): (&'a Snapshot, &'a Snapshot),
         table: &'a str,
-        wanted: &'a [(String, Vec<String>)],
-    ) -> Both<'a> {
+        requested: &'a [(String, Vec<String>)],
+    ) -> StreamPairs<'a> {
         let of = |snapshot| Names {
             snapshot,
             page: Vec::new().into_iter(),
@@ -263,16 +263,16 @@ impl<'a> Both<'a> {
             last: None,
             is_at_end: false,
         };
-        Both {
+        StreamPairs {
             sides: [of(a), of(b)],
             table,
-            wanted,
+            requested,
         }
     }
 
     fn next(&mut self) -> Result<Option<StreamName>> {
         for side in &mut self.sides {
-            side.look(self.table, self.wanted)?;
+            side.look(self.table, self.requested)?;
         }
         let [a, b] = &mut self.sides;
         let order = match (&a.next, &b.next) {
@@ -404,15 +404,15 @@ fn candidates((a, b): (&StreamView, &StreamView), range: &ClosedRange) -> Result
     Ok(intersection(&union(out), &[*range]))
 }
 
-type Seen<'a> = (&'a StreamView, &'a Partition);
+type PartitionView<'a> = (&'a StreamView, &'a Partition);
 
 /// True when both states show the same of a partition.
-fn is_same((a, in_a): Seen<'_>, (b, in_b): Seen<'_>) -> bool {
+fn is_same((a, in_a): PartitionView<'_>, (b, in_b): PartitionView<'_>) -> bool {
     in_a.record.footer_offset == in_b.record.footer_offset && a.hidden(in_a).0 == b.hidden(in_b).0
 }
 
 /// A superset of the stretches that only one of the two states hides.
-fn hidden_in_one((a, in_a): Seen<'_>, (b, in_b): Seen<'_>) -> Vec<ClosedRange> {
+fn hidden_in_one((a, in_a): PartitionView<'_>, (b, in_b): PartitionView<'_>) -> Vec<ClosedRange> {
     let (a, b) = (a.hidden(in_a), b.hidden(in_b));
     match a.0 == b.0 {
         true => Vec::new(),
@@ -465,7 +465,7 @@ struct RowsAt {
     /// Position of the next row.
     next: usize,
     /// The column of each name.
-    places: Vec<Option<usize>>,
+    positions: Vec<Option<usize>>,
 }
 
 impl RowsAt {
@@ -478,7 +478,7 @@ impl RowsAt {
             times: Vec::new(),
             columns: Vec::new(),
             next: 0,
-            places: names.iter().map(place).collect(),
+            positions: names.iter().map(place).collect(),
         }
     }
 
@@ -503,7 +503,7 @@ impl RowsAt {
                 let column = self.columns.get((*place)?)?;
                 Some(column.get(self.next)?.to_owned())
             };
-            rows.push(self.places.iter().map(value).collect());
+            rows.push(self.positions.iter().map(value).collect());
             self.next += 1;
         }
         Ok(rows)

@@ -37,7 +37,7 @@ pub(super) enum RangeEnd {
 pub(super) type End = (Timestamp, Value);
 
 /// The target of the search, and its match so far.
-trait Target {
+trait EndSearch {
     /// Adds the next rows of a stretch, sorted by time.
     fn take(&mut self, rows: &Rows, side: RangeEnd);
 
@@ -59,7 +59,7 @@ struct Values<'a> {
     fresh: Vec<Option<End>>,
 }
 
-impl Target for Values<'_> {
+impl EndSearch for Values<'_> {
     fn take(&mut self, rows: &Rows, side: RangeEnd) {
         let places = self.found.iter().zip(&mut self.fresh).zip(self.fields);
         for ((found, fresh), field) in places {
@@ -111,7 +111,7 @@ impl Target for Values<'_> {
 #[derive(Default)]
 struct AnyRow(Option<Timestamp>);
 
-impl Target for AnyRow {
+impl EndSearch for AnyRow {
     fn take(&mut self, rows: &Rows, side: RangeEnd) {
         let instant = |time: Option<&i64>| time.map(|t| Timestamp::from_nanos(*t));
         match side {
@@ -135,7 +135,7 @@ struct Search<'a> {
     view: &'a StreamView,
     /// Fields to read, sorted.
     read: Vec<FieldId>,
-    side: RangeEnd,
+    end: RangeEnd,
     /// Number of leaves and chunks that were read.
     passed: usize,
 }
@@ -144,13 +144,13 @@ struct Search<'a> {
 type InPartition<'a> = Option<(&'a Arc<Partition>, &'a StreamContents)>;
 
 impl Search<'_> {
-    fn run(&mut self, range: &ClosedRange, target: &mut impl Target) -> Result<()> {
+    fn run(&mut self, range: &ClosedRange, target: &mut impl EndSearch) -> Result<()> {
         let mut all = segments(self.view, range);
         if all.is_empty() && !range.is_empty() {
             all.push_back(ScanStretch::Between(*range));
         }
         while !target.is_done() {
-            let next = match self.side {
+            let next = match self.end {
                 RangeEnd::First => all.pop_front(),
                 RangeEnd::Last => all.pop_back(),
             };
@@ -164,7 +164,7 @@ impl Search<'_> {
                     let mut parts = state
                         .as_ref()
                         .map_or_else(|| vec![range], |state| state.stretches(range));
-                    if self.side == RangeEnd::Last {
+                    if self.end == RangeEnd::Last {
                         parts.reverse();
                     }
                     for part in parts {
@@ -184,7 +184,7 @@ impl Search<'_> {
         &mut self,
         held: InPartition<'_>,
         range: ClosedRange,
-        target: &mut impl Target,
+        target: &mut impl EndSearch,
     ) -> Result<()> {
         let cuts = self.cuts(held, &range)?;
         let mut cuts = cuts.as_slice();
@@ -193,7 +193,7 @@ impl Search<'_> {
             && !target.is_done()
         {
             let taken = (self.passed + 1).min(cuts.len());
-            let (stretch, behind) = match (self.side, taken) {
+            let (stretch, behind) = match (self.end, taken) {
                 // After the last boundary there may still be rows of late runs that extend over it.
                 (_, 0) => (open, None),
                 (RangeEnd::First, taken) => {
@@ -228,7 +228,7 @@ impl Search<'_> {
         let leaves = leaves.map(|leaf| leaf.range());
         let chunks = self.view.chunks.iter();
         let spans = leaves.chain(chunks.map(|c| c.span));
-        let cut = |span: ClosedRange| match self.side {
+        let cut = |span: ClosedRange| match self.end {
             RangeEnd::First => span.last,
             RangeEnd::Last => span.first,
         };
@@ -243,7 +243,7 @@ impl Search<'_> {
         &self,
         held: InPartition<'_>,
         range: ClosedRange,
-        target: &mut impl Target,
+        target: &mut impl EndSearch,
     ) -> Result<()> {
         let memory = self.view.memory_rows(&range, Some(&self.read));
         let mut parts = match (held, target.missing()) {
@@ -254,7 +254,7 @@ impl Search<'_> {
             }
             _ => vec![range],
         };
-        if self.side == RangeEnd::Last {
+        if self.end == RangeEnd::Last {
             parts.reverse();
         }
         for part in parts {
@@ -292,7 +292,7 @@ impl Search<'_> {
         held: InPartition<'_>,
         range: ClosedRange,
         memory: &Rows,
-        target: &mut impl Target,
+        target: &mut impl EndSearch,
     ) -> Result<()> {
         let mut sources = match held {
             Some((partition, state)) => run_sources(self.view, partition, state, &range)?,
@@ -310,8 +310,8 @@ impl Search<'_> {
         let (store, table) = (&self.view.core.store, &self.view.table);
         let mut merge = Merge::new(store, table, range, Some(&self.read), sources);
         while let Some(rows) = merge.next_rows()? {
-            target.take(&self.view.settled(&rows), self.side);
-            if self.side == RangeEnd::First && target.is_done() {
+            target.take(&self.view.settled(&rows), self.end);
+            if self.end == RangeEnd::First && target.is_done() {
                 break;
             }
         }
@@ -339,7 +339,7 @@ pub(super) fn values(
     view: &StreamView,
     fields: &[FieldId],
     range: &ClosedRange,
-    side: RangeEnd,
+    end: RangeEnd,
 ) -> Result<Vec<Option<End>>> {
     let mut read = view.fields_to_read(fields);
     read.sort_unstable();
@@ -352,7 +352,7 @@ pub(super) fn values(
     let mut search = Search {
         view,
         read,
-        side,
+        end,
         passed: 0,
     };
     search.run(range, &mut target)?;
@@ -363,7 +363,7 @@ pub(super) fn values(
 pub(super) fn row(
     view: &StreamView,
     range: &ClosedRange,
-    side: RangeEnd,
+    end: RangeEnd,
 ) -> Result<Option<Timestamp>> {
     let read = match view.now {
         // A row no longer exists when all its values have expired.
@@ -379,7 +379,7 @@ pub(super) fn row(
     let mut search = Search {
         view,
         read,
-        side,
+        end,
         passed: 0,
     };
     search.run(range, &mut target)?;

@@ -202,7 +202,7 @@ impl Condition {
         }
     }
 
-    fn holds(&self, ordering: Option<Ordering>) -> bool {
+    fn accepts(&self, ordering: Option<Ordering>) -> bool {
         let Some(ordering) = ordering else {
             return self.comparison == Comparison::NotEqual;
         };
@@ -230,13 +230,13 @@ impl Condition {
         }
         match (column.values(), &self.value) {
             (Values::F64(values), Value::F64(v)) => {
-                numbers!(values, |x| self.holds(self.floats(*x, *v)));
+                numbers!(values, |x| self.accepts(self.floats(*x, *v)));
             }
             (Values::I64(values), Value::I64(v)) => {
-                numbers!(values, |x| self.holds(Some(x.cmp(v))));
+                numbers!(values, |x| self.accepts(Some(x.cmp(v))));
             }
             (Values::U64(values), Value::U64(v)) => {
-                numbers!(values, |x| self.holds(Some(x.cmp(v))));
+                numbers!(values, |x| self.accepts(Some(x.cmp(v))));
             }
             _ => picked.retain(|row| self.matches(column, *row as usize)),
         }
@@ -259,7 +259,7 @@ impl Condition {
             (ValueRef::Bytes(a), ValueRef::Bytes(b)) => Some(a.cmp(b)),
             _ => return false,
         };
-        self.holds(ordering)
+        self.accepts(ordering)
     }
 
     /// False when no value in the aggregate can match. `None` = no value of the field.

@@ -58,7 +58,7 @@ impl Filter {
         };
         let Some(value) = parsed else {
             return Err(Error::invalid(format!(
-                "filter `{text}`: field `{name}` is {field_type}, and `{value}` is no such value"
+                "filter `{text}`: `{value}` is not a value of field `{name}`, which is {field_type}"
             )));
         };
         Ok(Filter {

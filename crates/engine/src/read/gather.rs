@@ -6,7 +6,7 @@
 
 use super::merge::{Merge, Source};
 use super::view::{StreamView, run_sources};
-use super::walk::{SeenBucket, Visit, Walk};
+use super::walk::{Visit, VisitedBucket, Walk};
 use crate::Result;
 use crate::storage::segment::{LeafCaching, Partition, StreamContents};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
@@ -14,7 +14,7 @@ use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 /// Receiver of buckets and rows.
 pub(super) trait Sink {
     /// Visits a bucket: accepts it, or requests a descent into it.
-    fn visit(&mut self, seen: &SeenBucket<'_>) -> Visit;
+    fn visit(&mut self, seen: &VisitedBucket<'_>) -> Visit;
 
     /// Rows, by time.
     fn add(&mut self, rows: &Rows);

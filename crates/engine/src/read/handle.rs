@@ -4,6 +4,7 @@
 //! looked up again where a snapshot may see another stream under it. Stream numbers are never
 //! reused. Concurrency: immutable.
 
+use super::added_tags::AddedTags;
 use super::single::{ResolvedStream, SingleSnapshot};
 use crate::common::ids::{ShardIndex, StreamId, TableId};
 use crate::core::Core;
@@ -22,6 +23,8 @@ pub struct StreamHandle {
     pub(super) table: TableId,
     pub(super) stream: StreamId,
     pub(super) shard: ShardIndex,
+    /// Tags of its name that its database does not have.
+    added: AddedTags,
 }
 
 impl SingleSnapshot {
@@ -33,25 +36,39 @@ impl SingleSnapshot {
 
     /// As `SingleSnapshot::find`, for a stream that was looked up before.
     pub(super) fn find_again(&self, handle: &StreamHandle) -> Result<ResolvedStream<'_>> {
+        match self.find_known(handle, &AddedTags::default())? {
+            None => self.find(handle.name()),
+            Some(found) => Ok(found),
+        }
+    }
+
+    /// A stream that was looked up in this database when it was shown with these tags added; `None`
+    /// where its name must be looked up again.
+    pub(super) fn find_known(
+        &self,
+        handle: &StreamHandle,
+        added: &AddedTags,
+    ) -> Result<Option<ResolvedStream<'_>>> {
         let table = self.tables.get(handle.table);
-        let (Some(table), true) = (table, handle.is_of(&self.core)) else {
-            return self.find(handle.name());
+        let is_known = handle.is_of(&self.core) && handle.added == *added;
+        let (Some(table), true) = (table, is_known) else {
+            return Ok(None);
         };
         // A dropped stream still exists for older snapshots, and newer ones may have a successor of
         // it.
         if self.core.catalog.any_dropped([handle.stream].into_iter()) {
-            return self.find(handle.name());
+            return Ok(None);
         }
         let Some(seen) = self.shards.get(usize::from(handle.shard.0)) else {
             return Err(Error::internal("a snapshot without one of the shards"));
         };
-        Ok(ResolvedStream {
+        Ok(Some(ResolvedStream {
             table,
             stream: handle.stream,
             shard_index: handle.shard,
             shard: self.core.shards.get(handle.shard)?,
-            seen,
-        })
+            snapshot: seen,
+        }))
     }
 }
 
@@ -67,6 +84,17 @@ impl StreamHandle {
             table: found.table.id,
             stream: found.stream,
             shard: found.shard_index,
+            added: AddedTags::default(),
+        }
+    }
+
+    /// The same stream under the name that it has with these tags added.
+    pub(super) fn with_tags(self, name: StreamName, added: &AddedTags) -> StreamHandle {
+        let added = added.clone();
+        StreamHandle {
+            name,
+            added,
+            ..self
         }
     }
 

@@ -40,13 +40,13 @@ const ROWS_APART: u32 = 16;
 pub(super) struct Usable {
     /// A row matches if any part returns it: one index, or one for each field of alternatives over
     /// several fields.
-    parts: Vec<Part>,
+    parts: Vec<IndexLookup>,
     /// The answered clauses, as positions in the list of all.
     answers: Vec<usize>,
 }
 
 /// An index with the keys to look up.
-struct Part {
+struct IndexLookup {
     definition: Arc<IndexDefinition>,
     /// The key ranges to look up; for several fields including the range of rows that have only
     /// some of the fields.
@@ -98,7 +98,7 @@ impl Usable {
         });
         Usable {
             answers: answers.collect(),
-            parts: vec![Part::new(definition, ranges)],
+            parts: vec![IndexLookup::new(definition, ranges)],
         }
     }
 
@@ -115,7 +115,7 @@ impl Usable {
         if alternatives.len() > ALTERNATIVES_MAX || alternatives.iter().all(|c| c.field == first) {
             return None;
         }
-        let mut parts: Vec<Part> = Vec::new();
+        let mut parts: Vec<IndexLookup> = Vec::new();
         for condition in alternatives {
             let own = definitions
                 .iter()
@@ -124,7 +124,7 @@ impl Usable {
             let range = range_of(condition, conditions, &definition.fields)?;
             match parts.iter_mut().find(|p| p.definition.id == definition.id) {
                 Some(part) => part.ranges.push(range),
-                None => parts.push(Part::new(definition, vec![range])),
+                None => parts.push(IndexLookup::new(definition, vec![range])),
             }
         }
         Some(Usable {
@@ -139,12 +139,12 @@ impl Usable {
     }
 }
 
-impl Part {
-    fn new(definition: &Arc<IndexDefinition>, mut ranges: Vec<KeyRange>) -> Part {
+impl IndexLookup {
+    fn new(definition: &Arc<IndexDefinition>, mut ranges: Vec<KeyRange>) -> IndexLookup {
         if definition.fields.len() > 1 {
             ranges.push(KeyRange::partial());
         }
-        Part {
+        IndexLookup {
             definition: Arc::clone(definition),
             ranges,
         }
@@ -202,7 +202,7 @@ pub(super) struct Filtered<'a> {
 }
 
 /// An index, or several for alternatives, with the approximate number of candidates.
-struct Weighed<'a> {
+struct WeighedIndex<'a> {
     usable: &'a Usable,
     /// The runs of each part.
     runs: Vec<Arc<SegmentRuns>>,
@@ -213,7 +213,7 @@ impl Filtered<'_> {
     /// The instants at which rows may meet the conditions; `None` when indexes are not worth using.
     pub(super) fn candidates(&self, usable: &[Usable]) -> Result<Option<Candidates>> {
         let always = self.view.core.indexes.usage() == IndexUse::Always;
-        let mut weighed: Vec<Weighed<'_>> = Vec::new();
+        let mut weighed: Vec<WeighedIndex<'_>> = Vec::new();
         for one in usable {
             weighed.extend(self.weigh(one, always)?);
         }
@@ -238,7 +238,7 @@ impl Filtered<'_> {
                 Some(before) => intersection(&before, &found),
             });
         }
-        let is_behind = |w: &Weighed<'_>| !w.runs.iter().all(|runs| self.is_complete(runs));
+        let is_behind = |w: &WeighedIndex<'_>| !w.runs.iter().all(|runs| self.is_complete(runs));
         let is_behind = weighed.iter().any(is_behind);
         Ok(spans.map(|spans| {
             let many = wide(spans.len()) > CANDIDATES_FEW;
@@ -251,7 +251,7 @@ impl Filtered<'_> {
     }
 
     /// `None` when there is no run, it cannot be read, or the lookup does not pay.
-    fn weigh<'a>(&self, usable: &'a Usable, always: bool) -> Result<Option<Weighed<'a>>> {
+    fn weigh<'a>(&self, usable: &'a Usable, always: bool) -> Result<Option<WeighedIndex<'a>>> {
         let (mut entries, mut rows, mut runs) = (0u64, 0, Vec::new());
         for part in &usable.parts {
             let Some((own, of_part, own_runs)) = self.weigh_part(part, always)? else {
@@ -262,7 +262,7 @@ impl Filtered<'_> {
             runs.push(own_runs);
         }
         let is_few = entries.saturating_mul(ROWS_PER_CANDIDATE) <= rows;
-        Ok((rows > 0 && (always || is_few)).then_some(Weighed {
+        Ok((rows > 0 && (always || is_few)).then_some(WeighedIndex {
             usable,
             runs,
             entries,
@@ -272,7 +272,7 @@ impl Filtered<'_> {
     /// The approximate number of entries that an index returns, the number of rows, and its runs.
     fn weigh_part(
         &self,
-        part: &Part,
+        part: &IndexLookup,
         always: bool,
     ) -> Result<Option<(u64, u64, Arc<SegmentRuns>)>> {
         let indexes = &self.view.core.indexes;
@@ -329,7 +329,7 @@ impl Filtered<'_> {
     }
 
     /// The instants at which some version of a row meets the conditions of the index.
-    fn instants(&self, weighed: &Weighed<'_>) -> Result<Option<Vec<ClosedRange>>> {
+    fn instants(&self, weighed: &WeighedIndex<'_>) -> Result<Option<Vec<ClosedRange>>> {
         let indexes = &self.view.core.indexes;
         let mut found = Vec::new();
         for (part, runs) in weighed.usable.parts.iter().zip(&weighed.runs) {
@@ -349,7 +349,7 @@ impl Filtered<'_> {
                 fronts.push(Arc::clone(&lookup.front));
             }
             if !self.is_complete(runs) {
-                self.not_held(&fronts, &mut found)?;
+                self.unindexed_spans(&fronts, &mut found)?;
             }
         }
         self.in_memory(weighed.usable, &mut found);
@@ -396,9 +396,9 @@ impl Filtered<'_> {
     }
 
     /// Appends the spans of leaves that are in none of the runs.
-    fn not_held(&self, fronts: &[Arc<Front>], out: &mut Vec<ClosedRange>) -> Result<()> {
+    fn unindexed_spans(&self, fronts: &[Arc<Front>], out: &mut Vec<ClosedRange>) -> Result<()> {
         let stream = self.view.stream;
-        let is_held = |leaf: &LeafEntry| fronts.iter().any(|front| front.holds(stream, leaf));
+        let is_held = |leaf: &LeafEntry| fronts.iter().any(|front| front.covers(stream, leaf));
         let main = self.state.leaves_in(&self.view.core.store, &self.range)?;
         let late = self.state.late().iter().flatten();
         let late = late.filter(|leaf| leaf.range().overlaps(&self.range));

@@ -25,9 +25,9 @@ pub struct LastValue {
 
 /// The best value of one field so far. A later source with the same time wins.
 #[derive(Clone, Debug, Default)]
-struct Best(Option<(Timestamp, Value)>);
+struct BestValue(Option<(Timestamp, Value)>);
 
-impl Best {
+impl BestValue {
     fn offer(&mut self, time: Timestamp, value: impl FnOnce() -> Value) {
         if self.0.as_ref().is_none_or(|(t, _)| time >= *t) {
             self.0 = Some((time, value()));
@@ -76,12 +76,12 @@ pub(super) fn newest(
     view: &StreamView,
     fields: &[FieldId],
 ) -> Result<Vec<Option<(Timestamp, Value)>>> {
-    let mut stored = vec![Best::default(); fields.len()];
+    let mut stored = vec![BestValue::default(); fields.len()];
     let memory = newest_in_memory(view, fields);
     let partitions = view.partitions_in(&ClosedRange::ALL);
     for partition in partitions.iter().rev() {
         let last = partition.span().last;
-        let is_known = |(stored, memory): (&Best, &Best)| {
+        let is_known = |(stored, memory): (&BestValue, &BestValue)| {
             let newer = memory.0.as_ref().is_some_and(|(time, _)| *time > last);
             newer || stored.0.is_some()
         };
@@ -131,10 +131,10 @@ fn named_values<'a>(
     named.collect()
 }
 
-fn newest_in_memory(view: &StreamView, fields: &[FieldId]) -> Vec<Best> {
+fn newest_in_memory(view: &StreamView, fields: &[FieldId]) -> Vec<BestValue> {
     // Sort key: time, sequence, row.
     type Key = (Timestamp, u64, usize);
-    let mut best: Vec<(Option<Key>, Best)> = vec![(None, Best::default()); fields.len()];
+    let mut best: Vec<(Option<Key>, BestValue)> = vec![(None, BestValue::default()); fields.len()];
     for chunk in &view.chunks {
         for (field, (key, best)) in fields.iter().zip(&mut best) {
             let Some(column) = chunk.rows.column(*field) else {
@@ -184,8 +184,8 @@ fn in_partition(
     state: &StreamContents,
     newest: Option<&Rows>,
     field: FieldId,
-) -> Result<Best> {
-    let mut best = Best::default();
+) -> Result<BestValue> {
+    let mut best = BestValue::default();
     main_run(view, partition, state, newest, field, &mut best)?;
     for run in state.late() {
         backwards(view, partition, run, field, &mut best)?;
@@ -228,7 +228,7 @@ fn main_run(
     state: &StreamContents,
     newest: Option<&Rows>,
     field: FieldId,
-    best: &mut Best,
+    best: &mut BestValue,
 ) -> Result<()> {
     if newest.is_some_and(|rows| best.offer_rows(rows, field)) {
         return Ok(());
@@ -268,7 +268,7 @@ fn backwards(
     partition: &Partition,
     leaves: &[LeafEntry],
     field: FieldId,
-    best: &mut Best,
+    best: &mut BestValue,
 ) -> Result<bool> {
     let fields = [field];
     let (store, id, table) = (&view.core.store, partition.id(), &view.table);

@@ -10,7 +10,7 @@ use super::handle::StreamHandle;
 use super::single::SingleSnapshot;
 use crate::Result;
 use crate::common::ids::StreamId;
-use crate::metadata::catalog::{Having, decode_stream_key};
+use crate::metadata::catalog::{TagFilter, decode_stream_key};
 use headwater_types::StreamName;
 
 /// Some streams of a table, looked up.
@@ -73,7 +73,7 @@ impl SingleSnapshot {
     ) -> Result<Vec<StreamName>> {
         let mut streams = Vec::new();
         let table = self.table(table)?;
-        let having = Having::new(wanted);
+        let having = TagFilter::new(wanted);
         self.each_key_after(table, after, &having, limit, &mut |key| {
             streams.push(decode_stream_key(&table.name, key)?);
             Ok(())

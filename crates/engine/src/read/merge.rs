@@ -9,7 +9,7 @@
 
 use crate::Result;
 use crate::common::ids::SegmentId;
-use crate::common::ranges::{holds, overlapping, swallows};
+use crate::common::ranges::{contains_instant, overlapping, swallows};
 use crate::memory::merge_equal_times;
 use crate::metadata::catalog::Table;
 use crate::storage::segment::{AheadOfReader, LeafAhead, LeafCaching, LeafEntry, Store};
@@ -45,7 +45,7 @@ impl Hidden {
         }
         let picked: Vec<u32> = (0u32..)
             .zip(&rows.times)
-            .filter(|(_, time)| !holds(&self.0, Timestamp::from_nanos(**time)))
+            .filter(|(_, time)| !contains_instant(&self.0, Timestamp::from_nanos(**time)))
             .map(|(row, _)| row)
             .collect();
         rows.gather(&picked)

@@ -8,6 +8,7 @@
 //! else; a damaged block is replaced by reading rows.
 
 mod across;
+mod added_tags;
 mod aggregate;
 mod bins;
 mod coverage;
@@ -33,14 +34,15 @@ pub(crate) mod stat_table;
 pub(crate) mod stats;
 mod stretches;
 mod summary;
+mod table_queries;
 pub(crate) mod unreadable;
 pub(crate) mod version;
 mod view;
 mod visit;
 mod walk;
-mod whole;
 
-pub use across::{Conflict, Owned, Owners};
+pub use across::{Conflict, ConflictBounds, Conflicts, Owned, Owners};
+pub use added_tags::AddedTags;
 pub use aggregate::{AggregateSpec, Bin};
 pub use bins::Bins;
 pub use coverage::Coverage;
@@ -56,6 +58,6 @@ pub use scan::{ScanChunk, ScanSpec};
 pub use snapshot::{Scan, Snapshot};
 pub use stretches::{Stretch, Stretches};
 pub use summary::{SummaryBin, SummarySpec};
+pub use table_queries::OutermostSpec;
 pub use version::DataVersion;
 pub use visit::{ColumnSlice, RowBlock};
-pub use whole::OutermostSpec;

@@ -53,7 +53,7 @@ pub(crate) struct SingleScan {
     view: StreamView,
     /// Names and types of `wanted`, made on first use.
     fields: OnceLock<Vec<(String, FieldType)>>,
-    wanted: Vec<FieldId>,
+    projection: Vec<FieldId>,
     /// Fields to read: the requested ones and the fields of conditions, sorted; empty = the
     /// requested ones.
     read: Vec<FieldId>,
@@ -82,11 +82,11 @@ pub(super) enum ScanStretch {
 impl SingleScan {
     pub(crate) fn new(view: StreamView, spec: &ScanSpec) -> Result<SingleScan> {
         let table = Arc::clone(&view.table);
-        let wanted = requested_fields(&table, spec)?;
+        let projection = requested_fields(&table, spec)?;
         let conditions = Clause::all(&spec.filters, &spec.any_of, &table)?;
         let mut read: Vec<FieldId> = Vec::new();
-        if !conditions.is_empty() || !wanted.is_sorted_by(|a, b| a < b) {
-            read.extend(&wanted);
+        if !conditions.is_empty() || !projection.is_sorted_by(|a, b| a < b) {
+            read.extend(&projection);
             read.extend(conditions.iter().flat_map(Clause::fields));
             read.sort_unstable();
             read.dedup();
@@ -96,7 +96,7 @@ impl SingleScan {
             let all: Vec<FieldId> = (0..table.fields.len()).map(|i| FieldId(i as u32)).collect();
             read = view.fields_to_read(&all);
         }
-        let asked = if read.is_empty() { &wanted } else { &read };
+        let asked = if read.is_empty() { &projection } else { &read };
         let mut memory = view.memory_rows(&spec.range, Some(asked));
         let segments = segments(&view, &spec.range);
         let ready = segments.is_empty().then(|| std::mem::take(&mut memory));
@@ -108,7 +108,7 @@ impl SingleScan {
             keep: LeafCaching::default(),
             view,
             fields: OnceLock::new(),
-            wanted,
+            projection,
             read,
             conditions,
             memory,
@@ -123,7 +123,7 @@ impl SingleScan {
     /// Names and types of the columns of every chunk.
     pub(crate) fn fields(&self) -> &[(String, FieldType)] {
         self.fields.get_or_init(|| {
-            let fields = self.wanted.iter();
+            let fields = self.projection.iter();
             fields
                 .filter_map(|id| self.view.table.field(*id))
                 .map(|f| (f.name.clone(), f.field_type))
@@ -292,13 +292,13 @@ impl SingleScan {
                 condition.retain(&rows, &mut picked);
             }
             if let Some(counting) = &mut self.counting {
-                counting.seen(rows.len(), picked.len());
+                counting.record(rows.len(), picked.len());
             }
             if picked.len() < rows.len() {
                 rows = rows.gather(&picked);
             }
         }
-        if rows.columns.iter().map(|(f, _)| f).eq(&self.wanted) {
+        if rows.columns.iter().map(|(f, _)| f).eq(&self.projection) {
             return ScanChunk {
                 times: rows.times,
                 columns: rows.columns.into_iter().map(|(_, c)| c).collect(),
@@ -307,9 +307,9 @@ impl SingleScan {
         let count = rows.len();
         let mut columns: Vec<Option<Column>> = Vec::new();
         let mut by_field = rows.columns;
-        for (position, id) in self.wanted.iter().enumerate() {
+        for (position, id) in self.projection.iter().enumerate() {
             // A field may be requested twice: the column is moved out for its last mention only.
-            let later = part_of(&self.wanted, position + 1.., "fields wanted later");
+            let later = part_of(&self.projection, position + 1.., "fields wanted later");
             let again = later.contains(id);
             let found = by_field.iter().position(|(f, _)| f == id);
             columns.push(match found {
@@ -320,7 +320,7 @@ impl SingleScan {
         }
         let columns = columns
             .into_iter()
-            .zip(&self.wanted)
+            .zip(&self.projection)
             .filter_map(|(column, id)| {
                 let absent = |f: &Field| Column::absent(f.field_type, count);
                 column.or_else(|| self.view.table.field(*id).map(absent))
@@ -344,7 +344,7 @@ impl Iterator for SingleScan {
         loop {
             if let Some((sources, span)) = self.current.take() {
                 let asked = if self.read.is_empty() {
-                    &self.wanted
+                    &self.projection
                 } else {
                     &self.read
                 };

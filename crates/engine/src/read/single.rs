@@ -14,7 +14,7 @@ use crate::memory::StreamMemory;
 use crate::memory::chunk::Chunk;
 use crate::memory::pins::{PinnedRows, SnapshotPoint};
 use crate::metadata::catalog::{Table, Tables, decode_stream_key, stream_key};
-use crate::metadata::clock::Moment;
+use crate::metadata::clock::ClockReading;
 use crate::{Error, Result};
 use headwater_types::{Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName, Timestamp};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct SingleSnapshot {
     pub(super) tables: Arc<Tables>,
     /// The instant up to which values have expired, by table; `None` = no table has values that
     /// expire.
-    now: Option<Moment>,
+    now: Option<ClockReading>,
     /// The number of changes to definitions that the snapshot sees; `None` when a change was in
     /// progress while it was opened.
     definitions: Option<u64>,
@@ -185,7 +185,7 @@ impl SingleSnapshot {
         let stream = stream.ok_or_else(|| Error::not_found(format!("no stream `{name}`")))?;
         let shard_index = self.core.shards.of_key(&key);
         let shard = self.core.shards.get(shard_index)?;
-        let Some(seen) = self.shards.get(usize::from(shard_index.0)) else {
+        let Some(snapshot) = self.shards.get(usize::from(shard_index.0)) else {
             return Err(Error::internal("a snapshot without one of the shards"));
         };
         Ok(ResolvedStream {
@@ -193,7 +193,7 @@ impl SingleSnapshot {
             stream,
             shard_index,
             shard,
-            seen,
+            snapshot,
         })
     }
 
@@ -211,17 +211,17 @@ impl SingleSnapshot {
         let ResolvedStream {
             table,
             stream,
-            seen,
+            snapshot,
             ..
         } = found;
-        let deletes = self.deletes(seen, table, stream);
+        let deletes = self.deletes(snapshot, table, stream);
         Ok(StreamView {
             core: Arc::clone(&self.core),
             sequence: self.sequence,
-            partitions: Arc::clone(&seen.partitions),
+            partitions: Arc::clone(&snapshot.partitions),
             chunks: remaining(chunks, table, &deletes),
             now: match &self.now {
-                Some(now) if table.life.expires => Some(now.of(table.id)),
+                Some(now) if table.lifetime.expires => Some(now.of(table.id)),
                 _ => None,
             },
             table: Arc::clone(table),
@@ -240,7 +240,7 @@ impl SingleSnapshot {
         if found.table.keeps_duplicates() || self.has_deletes(found) {
             return found.chunks(range);
         }
-        let (stream, version) = (found.stream, found.seen.version);
+        let (stream, version) = (found.stream, found.snapshot.version);
         let mut held = Vec::new();
         let mut due = [None, None];
         if let Some(memory) = found.shard.state.lock().memory(stream) {
@@ -285,7 +285,7 @@ impl SingleSnapshot {
 
     /// True when deleted events of a stream may still be stored.
     pub(super) fn has_deletes(&self, found: &ResolvedStream<'_>) -> bool {
-        let mut deletes = found.seen.tombstones.iter();
+        let mut deletes = found.snapshot.tombstones.iter();
         deletes.any(|t| t.sequence <= self.sequence && t.concerns(found.table.id, found.stream))
     }
 
@@ -427,7 +427,7 @@ pub(super) struct ResolvedStream<'a> {
     pub(super) stream: StreamId,
     pub(super) shard_index: ShardIndex,
     pub(super) shard: &'a Shard,
-    pub(super) seen: &'a ShardSnapshot,
+    pub(super) snapshot: &'a ShardSnapshot,
 }
 
 impl ResolvedStream<'_> {
@@ -435,7 +435,7 @@ impl ResolvedStream<'_> {
     pub(super) fn chunks(&self, range: &ClosedRange) -> Result<Vec<Arc<Chunk>>> {
         let held = {
             let state = self.shard.state.lock();
-            state.visible(self.stream, self.seen.version, range)
+            state.visible(self.stream, self.snapshot.version, range)
         };
         held.into_iter().map(PinnedRows::chunk).collect()
     }
@@ -447,7 +447,7 @@ fn remaining(
     table: &Table,
     deletes: &[(Sequence, ClosedRange)],
 ) -> Vec<Arc<Chunk>> {
-    let cut = table.life.cut;
+    let cut = table.lifetime.retention_cutoff;
     if deletes.is_empty() && !cut.is_set() {
         return chunks;
     }

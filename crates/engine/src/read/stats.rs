@@ -77,9 +77,9 @@ pub struct Stats {
     pub dead_bytes: u64,
     /// Bytes of events in memory.
     pub memory_bytes: u64,
-    /// Bytes of memory that only open snapshots still read; not part of the writers' budget.
+    /// Bytes of memory pinned only by open snapshots; not part of the writers' budget.
     pub pinned_bytes: u64,
-    /// Bytes of files that only open snapshots still read (`DIR/pins`).
+    /// Bytes of files pinned only by open snapshots (`DIR/pins`).
     pub pinned_file_bytes: u64,
     /// Events accepted.
     pub events_accepted: u64,
@@ -121,7 +121,7 @@ pub struct Stats {
     pub blocks_read: u64,
     /// Bytes read from segments since opening.
     pub bytes_read: u64,
-    /// Damaged leaves and blocks met since opening.
+    /// Damaged leaves and blocks found since opening.
     pub damaged_parts: u64,
     /// Partitions known to be unreadable: [`crate::check`] checks all.
     pub partitions_unreadable: u64,
@@ -224,7 +224,7 @@ impl Stats {
         stats.pinned_bytes = core.shards.pinned_bytes().all as u64;
         stats.pinned_file_bytes = core.pin_files.lock().bytes();
         stats.snapshots = wide(core.named.all().len());
-        stats.snapshot_bytes = core.named.kept_bytes();
+        stats.snapshot_bytes = core.named.retained_bytes();
         stats.snapshot_bytes_max = core.options.snapshot_bytes_max.unwrap_or(0);
         stats.disk_bytes = stats.segment_bytes
             + stats.snapshot_bytes
@@ -264,7 +264,7 @@ impl Stats {
         }
         if let Some(newest) = core.store.repeats().get(RepeatKind::Newest) {
             self.fast_newest_bytes = newest.bytes();
-            self.fast_newest_segments = newest.kept();
+            self.fast_newest_segments = newest.file_count();
             self.fast_newest_reads = newest.counters.reads.load(Ordering::Relaxed);
             self.fast_newest_dropped = newest.counters.dropped.load(Ordering::Relaxed);
             self.fast_newest_refused = newest.counters.refused.load(Ordering::Relaxed);

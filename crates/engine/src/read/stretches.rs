@@ -54,14 +54,14 @@ impl SingleSnapshot {
             let partitions = seen.partitions.of(table.id).iter();
             all.extend(partitions.map(|partition| self.stretch(table, seen, partition)));
         }
-        if let Some(last) = table.life.cut.last_before() {
+        if let Some(last) = table.lifetime.retention_cutoff.last_before() {
             for stretch in &mut all {
                 stretch.range.first = stretch.range.first.max(last.next().unwrap_or(last));
             }
         }
         all.retain(|stretch: &Stretch| !stretch.range.is_empty());
         all.sort_by_key(|stretch| (stretch.range.first, stretch.range.last, stretch.imprint));
-        let floor = table.life.floor().last_before();
+        let floor = table.lifetime.floor().last_before();
         Ok(Stretches {
             identity: core.meta.lineage()?.identity,
             floor: floor.map(|last| last.next().unwrap_or(last)),
@@ -77,7 +77,7 @@ impl SingleSnapshot {
                 && t.sequence > partition.record.sequence
                 && t.range.overlaps(&span)
         });
-        let is_as_stored = !is_deleted_from && !table.life.expires && partition.piece.is_none();
+        let is_as_stored = !is_deleted_from && !table.lifetime.expires && partition.piece.is_none();
         Stretch {
             range: span,
             imprint: partition.record.chain.filter(|_| is_as_stored),
@@ -100,6 +100,6 @@ fn changing(range: ClosedRange) -> Stretch {
 /// The error of an operation that several databases do not offer.
 pub(super) fn of_several(what: &str) -> Error {
     Error::invalid(format!(
-        "{what}: of several databases, ask each of them for itself"
+        "{what}: not available for several databases at once, query each of them separately"
     ))
 }

@@ -8,9 +8,9 @@ use super::gather::{Sink, buckets_and_rows};
 use super::merge::{Merge, Source};
 use super::single::SingleSnapshot;
 use super::view::StreamView;
-use super::walk::{SeenBucket, Visit};
+use super::walk::{Visit, VisitedBucket};
 use crate::Result;
-use crate::storage::segment::{Partition, Totals, TotalsKey, WantedFields};
+use crate::storage::segment::{Partition, Totals, TotalsKey, TypedFields};
 use headwater_types::{Aggregate, ClosedRange, FieldId, Rows, StreamName, Timestamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -47,24 +47,24 @@ struct Collector<'a> {
     rising: Vec<SummaryBin>,
     others: BTreeMap<i128, SummaryBin>,
     /// Set for a single bin over everything: totals of partitions are cached.
-    whole: Option<Whole<'a>>,
+    single_bin: Option<SingleBin<'a>>,
 }
 
 /// The only bin of a stream, over everything.
-struct Whole<'a> {
+struct SingleBin<'a> {
     view: &'a StreamView,
-    fields: WantedFields,
+    fields: TypedFields,
     /// Bins collected before the partition that is being read.
     before: Vec<SummaryBin>,
 }
 
-impl<'a> Whole<'a> {
+impl<'a> SingleBin<'a> {
     /// Collector for these fields; `None` where a definition is missing.
-    fn new(view: &'a StreamView, fields: &[FieldId]) -> Option<Whole<'a>> {
+    fn new(view: &'a StreamView, fields: &[FieldId]) -> Option<SingleBin<'a>> {
         let typed = fields
             .iter()
             .map(|id| Some((*id, view.table.field(*id)?.field_type)));
-        Some(Whole {
+        Some(SingleBin {
             view,
             fields: typed.collect::<Option<_>>()?,
             before: Vec::new(),
@@ -125,7 +125,7 @@ impl Collector<'_> {
         all
     }
 
-    fn take(&mut self, number: i128, seen: &SeenBucket<'_>) {
+    fn take(&mut self, number: i128, seen: &VisitedBucket<'_>) {
         let fields = self.fields;
         let bin = self.bin(number);
         bin.rows += seen.rows();
@@ -138,7 +138,7 @@ impl Collector<'_> {
 
     /// Adds a bucket whose rows were aged away: only the mean time of its values is known. Its rows
     /// count in the bin of the mean time of its first field.
-    fn take_final(&mut self, seen: &SeenBucket<'_>) {
+    fn take_final(&mut self, seen: &VisitedBucket<'_>) {
         if let Some(time) = seen.mean_time()
             && seen.counts_at(time)
         {
@@ -161,7 +161,7 @@ impl Collector<'_> {
 }
 
 impl Sink for Collector<'_> {
-    fn visit(&mut self, seen: &SeenBucket<'_>) -> Visit {
+    fn visit(&mut self, seen: &VisitedBucket<'_>) -> Visit {
         if seen.is_final {
             self.take_final(seen);
             return Visit::Done;
@@ -177,11 +177,11 @@ impl Sink for Collector<'_> {
     }
 
     fn remembers(&self) -> bool {
-        self.whole.is_some()
+        self.single_bin.is_some()
     }
 
     fn knows(&mut self, partition: &Partition) -> bool {
-        let Some(whole) = &mut self.whole else {
+        let Some(whole) = &mut self.single_bin else {
             return false;
         };
         if let Some(known) = whole.view.core.store.totals(&whole.key(partition)) {
@@ -194,7 +194,7 @@ impl Sink for Collector<'_> {
     }
 
     fn learned(&mut self, partition: &Partition) {
-        let Some(whole) = &mut self.whole else {
+        let Some(whole) = &mut self.single_bin else {
             return;
         };
         let own = std::mem::replace(&mut self.rising, std::mem::take(&mut whole.before));
@@ -307,8 +307,8 @@ fn summary(view: &StreamView, fields: &[FieldId], spec: &SummarySpec) -> Result<
         expiring: &all,
         rising: Vec::new(),
         others: BTreeMap::new(),
-        whole: (spec.bins == Bins::Whole)
-            .then(|| Whole::new(view, fields))
+        single_bin: (spec.bins == Bins::Whole)
+            .then(|| SingleBin::new(view, fields))
             .flatten(),
     };
     let width = spec.bins.width_ns();

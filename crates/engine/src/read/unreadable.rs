@@ -8,7 +8,7 @@
 //! removed; its file stays unchanged until a repair. Records of the log in its span may be in it or
 //! not, since its covers cannot be read: the log retains every such record, and so every later
 //! write into the span that was accepted. Memory has as many of these events as fit into
-//! [`held_max`]; the others are *parked*: they are only in the log, and are loaded when the
+//! [`parked_bytes_max`]; the others are *parked*: they are only in the log, and are loaded when the
 //! database is opened after a repair. So nothing is lost, and nothing can be counted twice, since
 //! nothing is stored until the covers are known. Concurrency: a partition becomes unreadable while
 //! the database is opened, or under its shard's step lock. Failure: writes into the span are
@@ -16,10 +16,10 @@
 //! into which an opening after the repair has to load it; other spans are not affected.
 
 use crate::common::ids::{Sequence, ShardIndex, TableId};
-use crate::common::ranges::holds;
+use crate::common::ranges::contains_instant;
 use crate::common::refused::REFUSED_UNREADABLE;
 use crate::core::Core;
-use crate::core::shard::{Shard, held_max};
+use crate::core::shard::{Shard, parked_bytes_max};
 use crate::storage::segment::Partition;
 use crate::{Error, ErrorKind, Result};
 use headwater_types::Timestamp;
@@ -37,7 +37,7 @@ pub(crate) fn set_aside(core: &Core, shard: &Shard, error: &Error) -> bool {
         return false;
     };
     let kept_after = core.log.sequence_before(core.commits.log_generation());
-    let held_max = held_max(&core.options, core.shards.len());
+    let held_max = parked_bytes_max(&core.options, core.shards.len());
     let change = {
         let mut state = shard.state.lock();
         let found = state
@@ -86,7 +86,7 @@ pub(crate) fn refuse_unreadable(
     let spans = partitions.unreadable_spans(table);
     for (row, time) in times.iter().enumerate() {
         let time = Timestamp::from_nanos(*time);
-        if !holds(&spans, time) {
+        if !contains_instant(&spans, time) {
             continue;
         }
         let damaged = partitions.owner(table, time);
@@ -95,7 +95,7 @@ pub(crate) fn refuse_unreadable(
             row,
             REFUSED_UNREADABLE,
             format!(
-                "the partition of this time is damaged ({}), and the log keeps as many rows for it as it may: run `headwater repair`, then write the row again",
+                "the partition for this time is damaged ({}), and the log cannot retain more rows for it: run `headwater repair`, then write the row again",
                 file.unwrap_or_default()
             ),
         );
@@ -113,7 +113,7 @@ fn report(core: &Core, partition: &Partition, error: &Error) {
         to = span.last.as_nanos(),
         events = partition.record.events,
         %error,
-        "a partition cannot be read: reads of its span fail, everything else goes on; run `headwater check`, then `headwater repair`"
+        "a partition is unreadable: reads of its span fail, all other reads and writes work; run `headwater check`, then `headwater repair`"
     );
 }
 

@@ -44,13 +44,13 @@ pub(super) struct VersionInputs<'a> {
 impl VersionInputs<'_> {
     /// `None` for a table in which values expire: time alone changes its contents.
     pub(super) fn version(&self, range: &ClosedRange) -> Option<DataVersion> {
-        let life = &self.table.life;
-        if life.expires {
+        let lifetime = &self.table.lifetime;
+        if lifetime.expires {
             return None;
         }
         let mut hasher = self.core.catalog.keyed_hasher();
         hasher.write_u32(self.stream.0);
-        life.cut.hash(&mut hasher);
+        lifetime.retention_cutoff.hash(&mut hasher);
         for field in &self.table.fields {
             // A widened field has other values.
             hasher.write_u8(field.field_type as u8);
@@ -84,7 +84,7 @@ impl VersionInputs<'_> {
         Some(DataVersion {
             number: hasher.finish(),
             // A copy may receive a newer version.
-            is_closed: self.core.store.here().is_none() && life.floor().ends(range.last),
+            is_closed: self.core.store.here().is_none() && lifetime.floor().ends(range.last),
         })
     }
 }
@@ -154,8 +154,8 @@ impl SingleSnapshot {
             table: found.table,
             stream: found.stream,
             sequence: self.at(),
-            partitions: &found.seen.partitions,
-            tombstones: &found.seen.tombstones,
+            partitions: &found.snapshot.partitions,
+            tombstones: &found.snapshot.tombstones,
             chunks: chunks.iter().map(|c| &**c).collect(),
         };
         Ok(seen.version(range))

@@ -77,7 +77,7 @@ impl StreamView {
 
     /// Stretches of a partition whose stored events are deleted or expired; sorted, disjoint.
     pub(crate) fn hidden(&self, partition: &Partition) -> Hidden {
-        let cut = self.table.life.cut;
+        let cut = self.table.lifetime.retention_cutoff;
         let piece = partition.piece.as_deref();
         if self.deletes.is_empty() && !cut.is_set() && piece.is_none() {
             return Hidden::default();
@@ -101,7 +101,7 @@ impl StreamView {
     /// State of the stream in a partition.
     pub(crate) fn state(&self, partition: &Partition) -> Result<Option<StreamContents>> {
         let store = &self.core.store;
-        store.held_stream(&*store.state(partition)?, self.stream)
+        store.stream_contents(&*store.state(partition)?, self.stream)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Reads rows in place, for programs that copy them once, to their own memory.
 //!
-//! A scan makes rows that the reader owns. Of a small read that is most of the work, and of a large
-//! one from memory half of it. Where a stream's rows in a range only have to be concatenated
-//! (leaves of main runs, followed by chunks of memory, as events in order make them), they are
-//! passed on as they are in the cache of decoded leaves and in memory. Everything else (late
-//! events, deletes, expiry, filters, widened fields) is scanned.
+//! A scan copies rows into memory of the reader: most of the cost of a small read, and half of a
+//! large one from memory. Where a stream's rows in a range only have to be concatenated (leaves of
+//! main runs, followed by chunks of memory, as events in order make them), they are passed on as
+//! they are in the cache of decoded leaves and in memory. Everything else (late events, deletes,
+//! expiry, filters, widened fields) is scanned.
 //!
 //! Invariants: the concatenated chunks equal the result of a scan. Concurrency: chunks and decoded
 //! columns are shared by reference count; no lock is held while the reader's code runs. Failure:
@@ -194,7 +194,7 @@ pub(super) fn visit(
             &many
         }
     };
-    if let Some(lying) = RowsInPlace::find(snapshot, &found, spec, fields)? {
+    if let Some(lying) = ConcatenatedRows::find(snapshot, &found, spec, fields)? {
         return lying.hand_out(
             snapshot,
             RequestedFields { fields, table },
@@ -221,23 +221,26 @@ impl SingleSnapshot {
 }
 
 /// Rows that only have to be concatenated.
-struct RowsInPlace {
+struct ConcatenatedRows {
     /// Leaves before the chunks, in order.
     leaves: Vec<(SegmentId, LeafEntry)>,
     chunks: Vec<Arc<Chunk>>,
 }
 
-impl RowsInPlace {
+impl ConcatenatedRows {
     /// `None` when the rows of the stream have to be scanned.
     fn find(
         snapshot: &SingleSnapshot,
         found: &ResolvedStream<'_>,
         spec: &ScanSpec,
         fields: &[FieldId],
-    ) -> Result<Option<RowsInPlace>> {
-        let (table, seen, range) = (found.table, found.seen, &spec.range);
-        let life = &table.life;
-        if !spec.filters.is_empty() || !spec.any_of.is_empty() || life.expires || life.cut.is_set()
+    ) -> Result<Option<ConcatenatedRows>> {
+        let (table, seen, range) = (found.table, found.snapshot, &spec.range);
+        let lifetime = &table.lifetime;
+        if !spec.filters.is_empty()
+            || !spec.any_of.is_empty()
+            || lifetime.expires
+            || lifetime.retention_cutoff.is_set()
         {
             return Ok(None);
         }
@@ -250,7 +253,8 @@ impl RowsInPlace {
                 return Ok(None);
             }
             let store = &snapshot.core().store;
-            let Some(state) = store.held_stream(&*store.state(partition)?, found.stream)? else {
+            let Some(state) = store.stream_contents(&*store.state(partition)?, found.stream)?
+            else {
                 continue;
             };
             let late = state.late().iter().flatten();
@@ -269,7 +273,7 @@ impl RowsInPlace {
         {
             return Ok(None);
         }
-        Ok(Some(RowsInPlace { leaves, chunks }))
+        Ok(Some(ConcatenatedRows { leaves, chunks }))
     }
 
     fn hand_out(

@@ -36,7 +36,7 @@ pub(crate) enum Visit {
 }
 
 /// A bucket shown to the visitor.
-pub(crate) struct SeenBucket<'a> {
+pub(crate) struct VisitedBucket<'a> {
     pub(crate) span: ClosedRange,
     /// True when its rows do not exist any more: the visitor must decide now.
     pub(crate) is_final: bool,
@@ -47,7 +47,7 @@ pub(crate) struct SeenBucket<'a> {
     view: &'a StreamView,
 }
 
-impl SeenBucket<'_> {
+impl VisitedBucket<'_> {
     /// True when a value of the field in the bucket has expired.
     pub(crate) fn has_expired(&self, field: FieldId) -> bool {
         self.view.now.is_some_and(|now| {
@@ -73,7 +73,7 @@ impl SeenBucket<'_> {
     /// bucket counts as a whole before or after the retention cutoff; a delete removes it only if
     /// it covers the whole bucket, and such a bucket is not shown.
     pub(crate) fn counts_at(&self, time: Timestamp) -> bool {
-        self.range.contains(time) && !self.view.table.life.cut.ends(time)
+        self.range.contains(time) && !self.view.table.lifetime.retention_cutoff.ends(time)
     }
 
     /// Number of rows of the bucket, including rows without a value of some field.
@@ -110,7 +110,7 @@ struct DecodedBlock {
     level: Level,
     offset: u64,
     /// `None` = only a part was decoded.
-    whole: Option<Arc<BucketBlock>>,
+    complete: Option<Arc<BucketBlock>>,
 }
 
 /// Number of levels above the base from which on decoded blocks are cached: one of them covers a
@@ -223,7 +223,7 @@ impl<'a> Walk<'a> {
     /// disjoint.
     pub(crate) fn run(
         mut self,
-        visit: &mut impl FnMut(&SeenBucket<'_>) -> Visit,
+        visit: &mut impl FnMut(&VisitedBucket<'_>) -> Visit,
     ) -> Result<Vec<ClosedRange>> {
         let (top, range) = (self.top, self.range);
         self.level(top, range, visit)?;
@@ -253,7 +253,7 @@ impl<'a> Walk<'a> {
         &mut self,
         level: Level,
         range: ClosedRange,
-        visit: &mut impl FnMut(&SeenBucket<'_>) -> Visit,
+        visit: &mut impl FnMut(&VisitedBucket<'_>) -> Visit,
     ) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -334,7 +334,10 @@ impl<'a> Walk<'a> {
 
     fn decoded_last(&self, level: Level, entry: &BlockEntry) -> Option<Arc<BucketBlock>> {
         let known = self.decoded.iter().find(|d| d.level == level)?;
-        known.whole.clone().filter(|_| known.offset == entry.offset)
+        known
+            .complete
+            .clone()
+            .filter(|_| known.offset == entry.offset)
     }
 
     /// The buckets of a block to decode when `first` to `last` are requested, and true if these are
@@ -350,18 +353,18 @@ impl<'a> Walk<'a> {
         let wanted = first.max(*all.start())..=last.min(*all.end());
         let width = |r: &RangeInclusive<i64>| r.end().abs_diff(*r.start()).saturating_add(1);
         let is_known =
-            |d: &DecodedBlock| d.level == level && d.offset == entry.offset && d.whole.is_none();
+            |d: &DecodedBlock| d.level == level && d.offset == entry.offset && d.complete.is_none();
         if width(&wanted) > width(&all) / PART || self.decoded.iter().any(is_known) {
             return (i64::MIN..=i64::MAX, true);
         }
         (wanted, false)
     }
 
-    fn remember(&mut self, level: Level, entry: &BlockEntry, whole: Option<Arc<BucketBlock>>) {
+    fn remember(&mut self, level: Level, entry: &BlockEntry, complete: Option<Arc<BucketBlock>>) {
         let newest = DecodedBlock {
             level,
             offset: entry.offset,
-            whole,
+            complete,
         };
         match self.decoded.iter_mut().find(|d| d.level == level) {
             Some(known) => *known = newest,
@@ -378,7 +381,7 @@ impl<'a> Walk<'a> {
         level: Level,
         entry: &BlockEntry,
         range: ClosedRange,
-        visit: &mut impl FnMut(&SeenBucket<'_>) -> Visit,
+        visit: &mut impl FnMut(&VisitedBucket<'_>) -> Visit,
     ) -> Result<()> {
         let span = level
             .span(entry.first_bucket, entry.last_bucket)
@@ -396,7 +399,7 @@ impl<'a> Walk<'a> {
         block: &BucketBlock,
         range: &ClosedRange,
         stale: &[(i64, i64)],
-        visit: &mut impl FnMut(&SeenBucket<'_>) -> Visit,
+        visit: &mut impl FnMut(&VisitedBucket<'_>) -> Visit,
     ) -> Result<()> {
         let first = block
             .buckets
@@ -421,7 +424,7 @@ impl<'a> Walk<'a> {
             let whole = self.range.first <= span.first && span.last <= self.range.last;
             let known = whole && !self.is_dirty(&span) && !self.hidden.touches(&span);
             let is_final = self.aged && level == self.base;
-            let seen = SeenBucket {
+            let seen = VisitedBucket {
                 span,
                 is_final,
                 range: &self.range,

@@ -7,7 +7,7 @@
 
 use crate::common::ids::{SegmentId, ShardIndex};
 use crate::core::{Core, FreedRows};
-use crate::maintenance::jobs::{CopiedSegment, free_partition, remove_unread};
+use crate::maintenance::jobs::{CopiedSegment, free_partition, is_freeable, remove_unread};
 use crate::{Database, ErrorKind, Result};
 use headwater_types::Timestamp;
 use std::collections::BTreeMap;
@@ -58,6 +58,44 @@ impl Database {
             }
         }
         Ok(freed)
+    }
+
+    /// Partitions of which [`Database::free_rows`] would free rows now: segments of `held`, and the
+    /// number of bytes of each, at most `most` of them. For callers that make sure, at some cost,
+    /// that the other node still has the rows before they are freed.
+    ///
+    /// # Errors
+    /// `closed`, `io`.
+    pub fn freeable_rows(
+        &self,
+        held: &[(u64, u64)],
+        before: Timestamp,
+        most: usize,
+    ) -> Result<Vec<(u64, u64)>> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        let shards = shards_of(core);
+        let mut freeable = Vec::new();
+        for (segment, bytes) in held {
+            let held = CopiedSegment {
+                segment: SegmentId(*segment),
+                bytes: *bytes,
+            };
+            if freeable.len() >= most {
+                break;
+            }
+            let shard = shards.get(&held.segment);
+            let is_freeable = shard.map(|shard| is_freeable(core, *shard, held, before));
+            match is_freeable.unwrap_or(Ok(false)) {
+                Ok(true) => freeable.push((*segment, *bytes)),
+                Ok(false) => {}
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    tracing::warn!(segment, %error, "the rows of a damaged partition are not freed");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(freeable)
     }
 
     /// The current time for the end of data: no later than the clock of the machine, where that is

@@ -5,4 +5,5 @@
 
 pub(crate) mod copy;
 pub(crate) mod freeing;
+mod losing;
 pub(crate) mod pinned;

@@ -18,8 +18,10 @@ use crate::metadata::catalog::{StreamRecord, Table};
 use crate::metadata::tables::{EndsChange, Lineage, NamedState};
 use crate::replica::copy::WeakCopy;
 use crate::replication::needed::{NeededRange, needed};
-use crate::replication::state::{State, StateEnds, StateName, StatePartition, left_out, view_of};
-use crate::replication::subscriptions::{Rules, StreamShare, Subscription};
+use crate::replication::state::{
+    State, StateEnds, StateName, StatePartition, omitted_table, view_of,
+};
+use crate::replication::subscriptions::{ReplicationRules, StreamShare, Subscription};
 use crate::replication::tail::{self, LogLocation, Tail, TailRequest};
 use crate::storage::segment::{Partition, SegmentFile};
 use crate::storage::tombstone::{DeleteRecord, Tombstone};
@@ -63,7 +65,7 @@ impl Database {
     /// `busy` when the database changes faster than it can be read, `corrupt` when a footer cannot
     /// be read, `closed`, `io`.
     pub fn hold_state(&self, before: Option<&State>) -> Result<PinnedState> {
-        self.hold_state_of(before, &Rules::default())
+        self.hold_state_of(before, &ReplicationRules::default())
     }
 
     /// Pins a state like [`Database::hold_state`], without the tables that the rules withhold:
@@ -71,7 +73,11 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::hold_state`].
-    pub fn hold_state_of(&self, before: Option<&State>, rules: &Rules) -> Result<PinnedState> {
+    pub fn hold_state_of(
+        &self,
+        before: Option<&State>,
+        rules: &ReplicationRules,
+    ) -> Result<PinnedState> {
         let core = self.own_core()?;
         core.log.check()?;
         for _ in 0..LOOKS_MAX {
@@ -83,7 +89,7 @@ impl Database {
         Err(Error::new(
             ErrorKind::Busy,
             format!(
-                "{}: the database changes faster than its state can be taken: try again",
+                "{}: the database changes faster than its state can be pinned: try again",
                 core.options.dir.display()
             ),
         ))
@@ -115,6 +121,19 @@ impl Database {
         Ok((lineage.identity, lineage.incarnation))
     }
 
+    /// Begins another incarnation of the database: what a copy has of it so far is of another
+    /// history than its states from now on. Two databases that continue from one copy of the files
+    /// are told apart by it.
+    ///
+    /// # Errors
+    /// `closed`, or when the metadata cannot be written.
+    pub fn begin_incarnation(&self) -> Result<()> {
+        let core = self.own_core()?;
+        core.log.check()?;
+        let _commit = core.commits.begin();
+        core.meta.begin_incarnation()
+    }
+
     /// True when the database is or was in a state of this name: otherwise the name is from another
     /// history of it, or from another database. Definitions and deletes are not checked.
     ///
@@ -123,7 +142,7 @@ impl Database {
     pub fn was_in(&self, name: &StateName) -> Result<bool> {
         let lineage = self.core().meta.lineage()?;
         let is_this = (lineage.identity, lineage.incarnation) == (name.identity, name.incarnation);
-        Ok(is_this && lineage.holds(name.opening, name.number))
+        Ok(is_this && lineage.contains(name.opening, name.number))
     }
 }
 
@@ -140,7 +159,7 @@ impl Database {
     pub fn tail(
         &self,
         ask: &TailRequest,
-        rules: &Rules,
+        rules: &ReplicationRules,
         place: &mut Option<LogLocation>,
     ) -> Result<Tail> {
         tail::tail(self.own_core()?, ask, rules, place)
@@ -158,7 +177,7 @@ impl Database {
         let _commit = core.commits.begin();
         let change = core.ends.add_copy(name).map_err(|most| {
             Error::invalid(format!(
-                "{}: {most} copies are known, the most there may be: remove those that are not needed",
+                "{}: there are already {most} copies, the maximum: remove those that are not needed",
                 core.options.dir.display()
             ))
         })?;
@@ -194,14 +213,14 @@ fn put_ends(core: &Core, change: &EndsChange) -> Result<()> {
 }
 
 /// Partitions of all shards in memory, by segment, and the pending deletes.
-struct Seen {
+struct ShardContents {
     partitions: BTreeMap<SegmentId, Arc<Partition>>,
     tombstones: BTreeMap<Sequence, Tombstone>,
 }
 
-impl Seen {
-    fn of(core: &Core) -> Seen {
-        let mut seen = Seen {
+impl ShardContents {
+    fn of(core: &Core) -> ShardContents {
+        let mut seen = ShardContents {
             partitions: BTreeMap::new(),
             tombstones: BTreeMap::new(),
         };
@@ -219,9 +238,13 @@ impl Seen {
 }
 
 /// One attempt; `None` when the database changed meanwhile.
-fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Option<PinnedState>> {
+fn look(
+    core: &Arc<Core>,
+    before: Option<&State>,
+    rules: &ReplicationRules,
+) -> Result<Option<PinnedState>> {
     let deletes = core.write_barrier.deletes();
-    let seen = Seen::of(core);
+    let seen = ShardContents::of(core);
     // Before the metadata: a commit in between moves them there, so each stream is seen at least
     // once.
     let pending = pending_streams(core);
@@ -234,7 +257,7 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
     }
     // A file that a transaction names belongs to a partition seen before or after it; a partition
     // that was created and removed meanwhile is not named.
-    let later = Seen::of(core);
+    let later = ShardContents::of(core);
     let tables = tables(core);
     let sequence = core.log.published();
     if core.write_barrier.deletes() != deletes {
@@ -255,13 +278,13 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
     let mut streams = streams(core, &named.streams, pending)?;
     streams.retain(|record| leaves(record.table));
     let seen = [&later.partitions, &seen.partitions];
-    let found = held_partitions(core, before, &named, seen)?;
+    let found = pinned_partitions(core, before, &named, seen)?;
     let Some((partitions, files)) = found else {
         return Ok(None);
     };
     let tables = tables.into_iter().map(|table| match leaves(table.id) {
         true => table,
-        false => left_out(table.id),
+        false => omitted_table(table.id),
     });
     let state = State {
         name: StateName {
@@ -270,7 +293,7 @@ fn look(core: &Arc<Core>, before: Option<&State>, rules: &Rules) -> Result<Optio
         },
         openings: named.lineage.openings,
         shards: named.shards,
-        streams,
+        streams: streams.into(),
         tables: tables.collect(),
         deletes: waiting.into_values().map(delete).collect(),
         newest_deletes,
@@ -291,7 +314,7 @@ impl RemoteCopy {
     /// that its source computed. Tables that the rules withhold are left out, as by
     /// [`Database::hold_state_of`]. This keeps neither the copy open nor any of its bytes.
     #[must_use]
-    pub fn hold_state_of(&self, rules: &Rules) -> PinnedState {
+    pub fn hold_state_of(&self, rules: &ReplicationRules) -> PinnedState {
         let state = self.state();
         let withheld = state.tables.iter().filter(|t| rules.withholds(&t.name));
         let withheld: Vec<TableId> = withheld.map(|t| t.id).collect();
@@ -309,7 +332,7 @@ pub(crate) type FilesById = BTreeMap<SegmentId, Arc<SegmentFile>>;
 
 /// Partitions that a transaction names, and their files; `None` when a partition does not exist any
 /// more.
-fn held_partitions(
+fn pinned_partitions(
     core: &Core,
     before: Option<&State>,
     named: &NamedState,
@@ -422,7 +445,7 @@ impl PinnedState {
     fn partition(&self, segment: u64) -> Result<&StatePartition> {
         self.state.partition(SegmentId(segment)).ok_or_else(|| {
             Error::not_found(format!(
-                "segment {segment} is none of state {}",
+                "segment {segment} does not belong to state {}",
                 self.state.name.number
             ))
         })
@@ -436,7 +459,7 @@ impl PinnedState {
         match end.is_some_and(|end| end <= committed) {
             true => Ok(partition),
             false => Err(Error::invalid(format!(
-                "{bytes} bytes from {offset} on of segment {segment}, of which {committed} are committed"
+                "cannot read {bytes} bytes at offset {offset} of segment {segment}, of which {committed} are committed"
             ))),
         }
     }
@@ -486,7 +509,7 @@ impl PinnedState {
         let (store, id) = (&core.store, partition.id);
         let mut out = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         store
-            .held(id)?
+            .cached_file(id)?
             .read_exact_at(offset, &mut out)
             .map_err(|e| match e.kind() {
                 std::io::ErrorKind::UnexpectedEof => Error::damage(Damage {
@@ -510,11 +533,11 @@ impl PinnedState {
         let PinnedBytes::Database { core, files } = &self.bytes else {
             return Err(Error::new(
                 ErrorKind::Elsewhere,
-                "what is needed of a segment is known where it was written",
+                "only the node that wrote a segment knows which of its ranges are needed",
             ));
         };
         let file = files.get(&partition.id);
-        let file = file.ok_or_else(|| Error::internal("a state without one of its files"))?;
+        let file = file.ok_or_else(|| Error::internal("a file of the state is missing"))?;
         let subscription = Subscription::from(StreamShare::from(level));
         let needed = needed(&core.store, &self.state, partition, file, &subscription)?;
         Ok(needed.ranges.iter().map(|wanted| wanted.range).collect())
@@ -524,7 +547,7 @@ impl PinnedState {
     pub(crate) fn into_files(self) -> Result<(Arc<State>, FilesById)> {
         match self.bytes {
             PinnedBytes::Database { files, .. } => Ok((self.state, files)),
-            PinnedBytes::Copy(_) => Err(Error::internal("a copy as if it were a database")),
+            PinnedBytes::Copy(_) => Err(Error::internal("a copy is used as a database")),
         }
     }
 
@@ -554,7 +577,7 @@ impl PinnedState {
 pub struct PinnedStates {
     bytes_max: u64,
     /// The oldest first.
-    held: Mutex<VecDeque<Arc<PinnedState>>>,
+    states: Mutex<VecDeque<Arc<PinnedState>>>,
 }
 
 impl PinnedStates {
@@ -563,21 +586,21 @@ impl PinnedStates {
     pub fn new(bytes_max: u64) -> PinnedStates {
         PinnedStates {
             bytes_max,
-            held: Mutex::default(),
+            states: Mutex::default(),
         }
     }
 
     /// Adds a pinned state, the newest.
     pub fn hold(&self, state: PinnedState) -> Arc<PinnedState> {
         let state = Arc::new(state);
-        self.held.lock().push_back(Arc::clone(&state));
+        self.states.lock().push_back(Arc::clone(&state));
         self.keep_within();
         state
     }
 
     /// Releases states that are not needed any more: all states older than this one.
     pub fn release_before(&self, name: &StateName) {
-        let mut held = self.held.lock();
+        let mut held = self.states.lock();
         let at = held.iter().position(|h| h.state.name == *name);
         let gone: Vec<_> = held.drain(..at.unwrap_or(0)).collect();
         drop(held);
@@ -587,7 +610,7 @@ impl PinnedStates {
 
     /// Releases all states.
     pub fn release_all(&self) {
-        let gone = std::mem::take(&mut *self.held.lock());
+        let gone = std::mem::take(&mut *self.states.lock());
         // Without the lock: the last reference to a file removes it.
         drop(gone);
     }
@@ -595,20 +618,20 @@ impl PinnedStates {
     /// The newest pinned state.
     #[must_use]
     pub fn newest(&self) -> Option<Arc<PinnedState>> {
-        self.held.lock().back().cloned()
+        self.states.lock().back().cloned()
     }
 
     /// The state of this name, if it is still pinned.
     #[must_use]
     pub fn named(&self, name: &StateName) -> Option<Arc<PinnedState>> {
-        let held = self.held.lock();
+        let held = self.states.lock();
         held.iter().find(|h| h.state.name == *name).cloned()
     }
 
     /// Bytes of files that exist only because of states pinned here, or by others.
     #[must_use]
     pub fn replaced_bytes(&self) -> u64 {
-        Self::sum(&self.held.lock())
+        Self::sum(&self.states.lock())
     }
 
     fn sum(held: &VecDeque<Arc<PinnedState>>) -> u64 {
@@ -624,7 +647,7 @@ impl PinnedStates {
     /// Call it from time to time: compactions replace files even while no copy fetches.
     pub fn keep_within(&self) {
         loop {
-            let mut held = self.held.lock();
+            let mut held = self.states.lock();
             if Self::sum(&held) <= self.bytes_max {
                 return;
             }
@@ -643,7 +666,7 @@ impl PinnedStates {
         let id = SegmentId(segment);
         let end = offset.saturating_add(u64::from(bytes));
         let found = {
-            let held = self.held.lock();
+            let held = self.states.lock();
             held.iter().rev().find(|h| h.names(id, end)).cloned()
         };
         match found {
@@ -651,7 +674,7 @@ impl PinnedStates {
             None => Err(Error::new(
                 ErrorKind::Gone,
                 format!(
-                    "{bytes} bytes from {offset} on of segment {segment} are not kept any more, or never were: take the newest state"
+                    "{bytes} bytes at offset {offset} of segment {segment} are not pinned, or no longer: fetch the newest state"
                 ),
             )),
         }

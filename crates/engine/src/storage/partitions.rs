@@ -204,7 +204,7 @@ pub(crate) fn stored_watermark(
 ) -> Result<Option<Timestamp>> {
     for partition in partitions.of(table).iter().rev() {
         let segment = store.state(partition);
-        let held = match segment.and_then(|segment| store.held_stream(&segment, stream)) {
+        let held = match segment.and_then(|segment| store.stream_contents(&segment, stream)) {
             // An unreadable partition accepts no events before it has been repaired; then the
             // watermark is computed again.
             Err(error) if error.kind() == ErrorKind::Corrupt => continue,

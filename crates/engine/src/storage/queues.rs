@@ -35,7 +35,7 @@ pub(crate) fn with_backend(env: Env, options: &Options) -> Env {
     }
     if !env.files.are_of_system() {
         tracing::warn!(
-            "io_backend is uring, but these are not the files of the system: they are read by calls"
+            "io.backend is uring, but the files are not those of the operating system: they are read by blocking calls"
         );
         return env;
     }
@@ -46,7 +46,7 @@ pub(crate) fn with_backend(env: Env, options: &Options) -> Env {
             false => Arc::clone(files),
         }),
         Err(refused) => {
-            tracing::warn!(%refused, "io_backend is uring: files are read by calls instead");
+            tracing::warn!(%refused, "io.backend is uring, but io_uring is not available: files are read by blocking calls");
             env
         }
     }

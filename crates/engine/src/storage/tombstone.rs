@@ -59,7 +59,7 @@ impl DeleteRecord {
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<DeleteRecord, DecodeError> {
         let flags = cursor.u8("delete flags")?;
         if flags & !(WHOLE_TABLE | DROPS_STREAMS) != 0 {
-            return Err(cursor.fail("delete flags 0 to 3"));
+            return Err(cursor.expected("delete flags 0 to 3"));
         }
         let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")? as u32;
         let first = cursor.i64("first instant")?;
@@ -72,7 +72,7 @@ impl DeleteRecord {
                 let step = cursor.varint_up_to(u64::from(u32::MAX), "stream id")? as u32;
                 before = before.wrapping_add(step);
                 if ids.last().is_some_and(|l: &StreamId| l.0 >= before) {
-                    return Err(cursor.fail("rising stream ids"));
+                    return Err(cursor.expected("ascending stream ids"));
                 }
                 ids.push(StreamId(before));
             }

@@ -83,7 +83,7 @@ pub(crate) struct LogStats {
 
 struct Leader {
     files: LogFiles,
-    make_known: MakeKnown,
+    record_start: StartRecorder,
     /// Files up to this generation are known to be started.
     begun: u64,
     buffer: Vec<u8>,
@@ -92,7 +92,7 @@ struct Leader {
 }
 
 /// Records durably that a file of a generation was started.
-pub(crate) type MakeKnown = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
+pub(crate) type StartRecorder = Box<dyn Fn(u64) -> Result<()> + Send + Sync>;
 
 pub(crate) struct Log {
     durability: Durability,
@@ -112,7 +112,7 @@ pub(crate) struct Log {
 /// Latches the log when the thread panics meanwhile: see [`Log::latch_on_panic`].
 pub(crate) struct LatchOnPanic<'a> {
     log: &'a Log,
-    what: &'static str,
+    operation: &'static str,
     /// True when the thread was already panicking.
     unwinds: bool,
 }
@@ -121,8 +121,8 @@ impl Drop for LatchOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.unwinds {
             self.log.latch(Error::internal(format!(
-                "a thread panicked while it {}; its message says which invariant does not hold",
-                self.what
+                "a thread panicked while it {}; its panic message names the broken invariant",
+                self.operation
             )));
         }
     }
@@ -143,7 +143,7 @@ impl Log {
         replayed: Replayed,
         after: Sequence,
         durability: Durability,
-        make_known: MakeKnown,
+        record_start: StartRecorder,
         clock: Arc<dyn Clock>,
     ) -> Log {
         let state = State {
@@ -163,7 +163,7 @@ impl Log {
         let live = AtomicU64::new(replayed.files.live_bytes());
         let leader = Leader {
             files: replayed.files,
-            make_known,
+            record_start,
             begun: 0,
             buffer: Vec::new(),
             syncs: 0,
@@ -183,10 +183,10 @@ impl Log {
 
     /// Latches the log if the thread panics before this is dropped. Others that wait for this
     /// thread get an error then, and its unfinished work is neither acknowledged nor used.
-    pub(crate) fn latch_on_panic(&self, what: &'static str) -> LatchOnPanic<'_> {
+    pub(crate) fn latch_on_panic(&self, operation: &'static str) -> LatchOnPanic<'_> {
         LatchOnPanic {
             log: self,
-            what,
+            operation,
             unwinds: std::thread::panicking(),
         }
     }
@@ -437,7 +437,7 @@ impl Log {
             if generation > leader.begun {
                 // Its header is on the medium: if the file is missing one day, it is not mistaken
                 // for one that was never started.
-                (leader.make_known)(generation)?;
+                (leader.record_start)(generation)?;
                 leader.begun = generation;
             }
             let mut buffer = std::mem::take(&mut leader.buffer);
@@ -662,7 +662,7 @@ impl State {
 
     fn latch(&mut self, error: Error) {
         if self.failed.is_none() {
-            tracing::error!(%error, "a write failed: the database takes no more writes until it is reopened");
+            tracing::error!(%error, "a write failed: the database accepts no writes until it is reopened");
             self.failed = Some(error);
         }
     }
@@ -679,7 +679,7 @@ impl State {
                 };
                 Err(Error::new(
                     kind,
-                    format!("the database takes no writes since a failure: {error}; reopen it"),
+                    format!("the database accepts no writes after a failure: {error}; reopen it"),
                 ))
             }
         }

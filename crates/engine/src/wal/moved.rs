@@ -4,7 +4,7 @@
 //! meanwhile. Concurrency: acts as the leader. Failure: the error of `switch`; the location of the
 //! log does not change then.
 
-use super::{Log, MakeKnown};
+use super::{Log, StartRecorder};
 use crate::Result;
 use headwater_io::Files;
 use std::path::Path;
@@ -25,7 +25,7 @@ impl Log {
     pub(crate) fn move_to(
         &self,
         (files, dir): (&Arc<dyn Files>, &Path),
-        make_known: MakeKnown,
+        make_known: StartRecorder,
         switch: impl FnOnce() -> Result<()>,
     ) -> Result<Moved> {
         let mut state = self.state.lock();
@@ -44,7 +44,7 @@ impl Log {
             match leader.files.live_bytes() {
                 0 => switch().map(|()| {
                     leader.files.move_to(files, dir);
-                    leader.make_known = make_known;
+                    leader.record_start = make_known;
                     Moved::Yes
                 }),
                 _ => Ok(Moved::No),

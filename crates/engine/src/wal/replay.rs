@@ -411,14 +411,14 @@ fn lost_file(
             file: file_path(dir, *number),
             offset: 0,
             expected: format!(
-                "the header of a log file of generation {generation}, which is known to be begun"
+                "the header of a log file of generation {generation}, which is known to exist"
             ),
-            found: "no header that can be read, here or in another file".into(),
+            found: "no readable header, in this file or another".into(),
         },
         (None, []) => Damage {
             file: dir.to_owned(),
             offset: 0,
-            expected: format!("a log file of generation {generation}, which is known to be begun"),
+            expected: format!("a log file of generation {generation}, which is known to exist"),
             found: "no such file".into(),
         },
     }))
@@ -433,7 +433,7 @@ fn holder_of(
 ) -> Result<Option<PathBuf>> {
     for number in headless {
         let path = file_path(dir, *number);
-        let content = read_whole(files, &path)?;
+        let content = read_bytes(files, &path)?;
         let records = content
             .get(FILE_HEADER_BYTES as usize..)
             .unwrap_or_default();
@@ -444,7 +444,7 @@ fn holder_of(
     Ok(None)
 }
 
-fn read_whole(files: &Arc<dyn Files>, path: &Path) -> Result<Vec<u8>> {
+fn read_bytes(files: &Arc<dyn Files>, path: &Path) -> Result<Vec<u8>> {
     let io = |e| Error::io("read", path, e);
     let file = files
         .open(path, OpenMode::Read)

@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Duration;
 
-/// An empty log whose first file is announced to `make_known`.
-fn log(make_known: MakeKnown) -> Log {
+/// An empty log whose first file is announced to `record_start`.
+fn log(record_start: StartRecorder) -> Log {
     let env = headwater_io::Env::memory();
     let dir = Path::new("/log");
     env.files.create_dir_all(dir).unwrap();
@@ -19,7 +19,7 @@ fn log(make_known: MakeKnown) -> Log {
     let (needed, owner) = (Needed::default(), Access::Owner);
     let replayed = replay(&env.files, dir, 4096, needed, owner, nothing).unwrap();
     let durability = Durability::Synced;
-    Log::new(replayed, Sequence(0), durability, make_known, env.clock)
+    Log::new(replayed, Sequence(0), durability, record_start, env.clock)
 }
 
 #[test]

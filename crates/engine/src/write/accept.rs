@@ -5,19 +5,19 @@
 //! when no other check can refuse the row.
 
 use super::entry::{EntryCheck, field_at};
-use super::gathered::Gathered;
+use super::gathered::GroupedBatch;
 use super::plan::Plan;
 use super::pressure::aged_stretches;
 use super::refusals::{mixed_types, refuse_inexact};
 use crate::common::ids::StreamId;
-use crate::common::ranges::holds;
+use crate::common::ranges::contains_instant;
 use crate::common::refused::{
     REFUSED_ENDED, REFUSED_FIELDS, REFUSED_FUTURE, REFUSED_NAME, REFUSED_STREAMS, REFUSED_STRING,
     REFUSED_TYPE, Refused,
 };
 use crate::core::Core;
-use crate::maintenance::retention::review_horizons;
-use crate::metadata::catalog::{Horizon, Table, check_name, check_tag_value, stream_key};
+use crate::maintenance::retention::review_cutoffs;
+use crate::metadata::catalog::{Cutoff, Table, check_name, check_tag_value, stream_key};
 use crate::read::unreadable::refuse_unreadable;
 use crate::{Error, Result};
 use headwater_types::{
@@ -32,13 +32,13 @@ pub(super) struct CheckedEntry {
     pub(super) stream: Option<StreamId>,
     pub(super) rows: Rows,
     /// The rows' positions in the entry; `None` = all rows.
-    pub(super) kept: Option<Vec<usize>>,
+    pub(super) valid_rows: Option<Vec<usize>>,
 }
 
 /// Checks one entry against its table and plans the definitions that it needs; `key` receives the
 /// stream's key bytes. `None` without any valid row.
 pub(super) fn check_entry(
-    gathered: &Gathered<'_>,
+    gathered: &GroupedBatch<'_>,
     plan: &mut Plan<'_>,
     index: usize,
     entry: StreamRows,
@@ -70,7 +70,7 @@ pub(super) fn check_entry(
         if !fits {
             table = plan.begin(name.table())?;
         }
-        stream = check_place(
+        stream = check_storable(
             (gathered, plan),
             table.as_ref(),
             (&name, &times),
@@ -94,12 +94,12 @@ pub(super) fn check_entry(
     if let Some(table) = &table {
         plan.remember(table);
     }
-    let kept = kept_rows(&accepting);
+    let valid_rows = valid_rows(&accepting);
     refused.append(&mut accepting.refused);
     let Some(table) = table.filter(|_| accepting.any_good()) else {
         return Ok(None);
     };
-    let rows = good_rows((index, &name), times, columns, kept.as_deref())?;
+    let rows = good_rows((index, &name), times, columns, valid_rows.as_deref())?;
     if stream.is_none() {
         plan.note_new_stream(table.id, key);
     }
@@ -107,7 +107,7 @@ pub(super) fn check_entry(
         table,
         stream,
         rows,
-        kept,
+        valid_rows,
     }))
 }
 
@@ -144,7 +144,7 @@ fn check_contents(
 }
 
 /// Lists the positions of the valid rows; `None` = all are valid.
-fn kept_rows(accepting: &EntryCheck) -> Option<Vec<usize>> {
+fn valid_rows(accepting: &EntryCheck) -> Option<Vec<usize>> {
     (!accepting.good.is_empty()).then(|| {
         let good = accepting.good.iter().enumerate();
         good.filter(|(_, g)| **g).map(|(i, _)| i).collect()
@@ -164,7 +164,7 @@ fn good_rows(
         .any(|w| matches!(w, [a, b] if a.0 == b.0))
     {
         return Err(Error::invalid(format!(
-            "entry {index} ({name}): a field comes twice"
+            "entry {index} ({name}): a field is specified more than once"
         )));
     }
     let mut rows = Rows { times, columns };
@@ -178,8 +178,8 @@ fn good_rows(
 
 /// Finds the stream, and refuses rows that cannot be stored at their time: in a damaged partition,
 /// in a stretch with only aggregates, or in one stream too many.
-fn check_place(
-    (gathered, plan): (&Gathered<'_>, &Plan<'_>),
+fn check_storable(
+    (gathered, plan): (&GroupedBatch<'_>, &Plan<'_>),
     table: Option<&Arc<Table>>,
     (name, times): (&StreamName, &[i64]),
     accepting: &mut EntryCheck,
@@ -216,7 +216,7 @@ fn check_aged(
     times: &[i64],
     accepting: &mut EntryCheck,
 ) -> Result<()> {
-    if !table.life.aging_went_back() {
+    if !table.lifetime.has_writable_aged_range() {
         return Ok(());
     }
     let stretches = aged_stretches(core, table.id, stream, times)?;
@@ -224,10 +224,10 @@ fn check_aged(
         return Ok(());
     }
     for (row, time) in times.iter().enumerate() {
-        if holds(&stretches, Timestamp::from_nanos(*time)) {
+        if contains_instant(&stretches, Timestamp::from_nanos(*time)) {
             accepting.refuse(row, REFUSED_ENDED, || {
                 format!(
-                    "timestamp {time} lies where only aggregates of the rows of table `{}` are kept, so the rows that it would replace are unknown: write newer rows, or older data into another table",
+                    "timestamp {time} lies where only aggregates of table `{}` remain, so the rows that it would replace are unknown: write newer rows, or write older data into another table",
                     table.name
                 )
             });
@@ -279,7 +279,7 @@ fn check_times(core: &Core, times: &[i64], accepting: &mut EntryCheck) {
     let limit = now.saturating_add(i64::try_from(ahead.as_nanos()).unwrap_or(i64::MAX));
     for (row, time) in times.iter().enumerate().filter(|(_, t)| **t > limit) {
         accepting.refuse(row, REFUSED_FUTURE, || {
-            format!("timestamp {time} lies more than {ahead:?} after the clock ({now}): check the clock of the device")
+            format!("timestamp {time} is more than {ahead:?} ahead of the clock ({now}): check the clock of the device")
         });
     }
 }
@@ -291,30 +291,30 @@ fn check_ended(
     times: &[i64],
     accepting: &mut EntryCheck,
 ) -> Result<()> {
-    let floor = table.life.floor();
-    let ended = |horizon: Horizon, time: i64| horizon.ends(Timestamp::from_nanos(time));
+    let floor = table.lifetime.floor();
+    let ended = |cutoff: Cutoff, time: i64| cutoff.ends(Timestamp::from_nanos(time));
     if !floor.is_set() || !times.iter().any(|time| ended(floor, *time)) {
         return Ok(());
     }
-    // The clock may have been corrected, or the setting raised, since the horizons were computed.
-    if review_horizons(core, table)?
+    // The clock may have been corrected, or the setting raised, since the cutoffs were computed.
+    if review_cutoffs(core, table)?
         && let Some(reviewed) = core.catalog.table(table.id)
     {
         *table = reviewed;
     }
-    let (life, floor) = (&table.life, table.life.floor());
+    let (lifetime, floor) = (&table.lifetime, table.lifetime.floor());
     let Some(first) = floor.instant() else {
         return Ok(());
     };
     for (row, time) in times.iter().enumerate().filter(|(_, t)| ended(floor, **t)) {
         accepting.refuse(row, REFUSED_ENDED, || {
-            let what = if ended(life.cut, *time) {
-                "the retention of table"
+            let what = if ended(lifetime.retention_cutoff, *time) {
+                "the retention cutoff"
             } else {
-                "the stretch of which only aggregates are kept in table"
+                "the end of the aged range"
             };
             format!(
-                "timestamp {time} lies before {}, where {what} `{}` ended: check the clock of the device, raise the setting, or write older data into another table",
+                "timestamp {time} lies before {}, {what} of table `{}`: check the clock of the device, raise the setting, or write older data into another table",
                 first.as_nanos(),
                 table.name
             )
@@ -367,7 +367,7 @@ fn fit_column(
 ) -> Option<(FieldId, Column)> {
     let Some((id, field)) = place.and_then(|id| Some((id, table.field(id)?))) else {
         accepting.refuse_present(&column, REFUSED_FIELDS, || {
-            format!("field `{name}` is not one of table `{}`", table.name)
+            format!("table `{}` has no field `{name}`", table.name)
         });
         return None;
     };

@@ -28,20 +28,20 @@ pub(super) struct RowsOfNewStream {
     pub(super) rows: Rows,
     pub(super) entry: usize,
     /// The rows' positions in the entry; `None` = all rows.
-    pub(super) kept: Option<Vec<usize>>,
+    pub(super) valid_rows: Option<Vec<usize>>,
 }
 
 /// The rows of a batch by stream.
-pub(super) struct Gathered<'a> {
+pub(super) struct GroupedBatch<'a> {
     pub(super) core: &'a Core,
     pub(super) prepared: Vec<PreparedRows>,
     pub(super) unresolved: Vec<RowsOfNewStream>,
     by_stream: HashMap<StreamId, usize>,
 }
 
-impl<'a> Gathered<'a> {
-    pub(super) fn new(core: &'a Core) -> Gathered<'a> {
-        Gathered {
+impl<'a> GroupedBatch<'a> {
+    pub(super) fn new(core: &'a Core) -> GroupedBatch<'a> {
+        GroupedBatch {
             core,
             prepared: Vec::new(),
             unresolved: Vec::new(),
@@ -123,7 +123,7 @@ impl<'a> Gathered<'a> {
     }
 }
 
-/// Replaced rows like [`Gathered::replaced`], in one stream. Rows are mostly in order, with
+/// Replaced rows like [`GroupedBatch::replaced`], in one stream. Rows are mostly in order, with
 /// distinct times: then one pass over the times suffices.
 fn replaced_in(rows: &Rows) -> u64 {
     if rows.times.is_sorted_by(|a, b| a < b) {

@@ -15,9 +15,9 @@ pub(crate) mod table_change;
 pub(crate) mod widening;
 
 use crate::common::ids::{Sequence, TableId};
-use crate::common::refused::{REFUSED_STREAMS, Refused, place_in_entry};
+use crate::common::refused::{REFUSED_STREAMS, Refused, position_in_entry};
 use crate::core::Core;
-use crate::core::shard::held_max;
+use crate::core::shard::parked_bytes_max;
 use crate::memory::expiry::{add_expiry, owner_of};
 use crate::metadata::catalog::{NewStreamKeys, Planned, Table, TableLimits};
 use crate::metadata::producers::check_producer;
@@ -25,7 +25,7 @@ use crate::wal::RecordKind;
 use crate::write::widening::check_before_entry;
 use crate::{Error, ErrorKind, Result};
 use accept::{CheckedEntry, check_entry};
-use gathered::{Gathered, PreparedRows, RowsOfNewStream};
+use gathered::{GroupedBatch, PreparedRows, RowsOfNewStream};
 use headwater_codec::PutBytes;
 use headwater_codec::light::encode_rows;
 use headwater_types::{Batch, Rows, Timestamp, Values};
@@ -65,7 +65,7 @@ pub(crate) fn submit(core: &Arc<Core>, batch: Batch) -> Result<SubmittedBatch> {
     let raw_bytes: usize = gathered.all_rows().map(raw_bytes).sum();
     if raw_bytes > core.options.batch_bytes_max {
         return Err(Error::invalid(format!(
-            "the batch holds {raw_bytes} bytes, at most {} are allowed (batch_bytes_max): write it in parts",
+            "the batch has {raw_bytes} bytes, at most {} are allowed (batch_bytes_max): split it",
             core.options.batch_bytes_max
         )));
     }
@@ -86,7 +86,7 @@ pub(crate) fn submit(core: &Arc<Core>, batch: Batch) -> Result<SubmittedBatch> {
         });
     }
     let values = prepared.iter().map(|p| value_count(&p.rows)).sum();
-    let replaced = Gathered::replaced(&prepared);
+    let replaced = GroupedBatch::replaced(&prepared);
     let streams = prepared.len() as u64;
     let mut payload = Vec::with_capacity(raw_bytes / 2 + 64);
     if let Some(producer) = &producer {
@@ -157,22 +157,22 @@ fn check_still_there(core: &Core, prepared: &[PreparedRows]) -> Result<()> {
             Some(table) => table,
             None => {
                 let table = core.catalog.table(one.table.id);
-                table.ok_or_else(|| Error::internal("a write to no table"))?
+                table.ok_or_else(|| Error::internal("a write refers to an unknown table"))?
             }
         };
         if any_look || !Arc::ptr_eq(&table, &one.table) {
             check_before_entry(core, &table, &one.rows.columns)?;
         }
-        let life = table.life;
+        let lifetime = table.lifetime;
         checked = Some(table);
-        let floor = life.floor();
+        let floor = lifetime.floor();
         let times = &one.rows.times;
-        let ended = life.dropped
+        let ended = lifetime.dropped
             || (floor.is_set()
                 && times
                     .iter()
                     .any(|time| floor.ends(Timestamp::from_nanos(*time))))
-            || (life.aging_went_back()
+            || (lifetime.has_writable_aged_range()
                 && !aged_stretches(core, one.table.id, one.stream, times)?.is_empty());
         if ended {
             return Err(Error::new(
@@ -195,8 +195,8 @@ fn prepare<'a>(
     core: &'a Arc<Core>,
     batch: Batch,
     refused: &mut Vec<Refused>,
-) -> Result<(Gathered<'a>, Plan<'a>)> {
-    let mut gathered = Gathered::new(core);
+) -> Result<(GroupedBatch<'a>, Plan<'a>)> {
+    let mut gathered = GroupedBatch::new(core);
     let mut plan = Plan::new(core);
     let mut key = Vec::new();
     let expires_at = batch.expires_at();
@@ -206,7 +206,7 @@ fn prepare<'a>(
             mut table,
             stream,
             mut rows,
-            kept,
+            valid_rows,
         }) = checked
         else {
             continue;
@@ -224,7 +224,7 @@ fn prepare<'a>(
                     key: key.clone(),
                     rows,
                     entry,
-                    kept,
+                    valid_rows,
                 });
                 plan.count_out(id, &gathered);
             }
@@ -234,7 +234,7 @@ fn prepare<'a>(
 }
 
 /// True when there is no row to store, so that no definition is needed.
-fn nothing_to_store(gathered: &Gathered<'_>, requires_all: bool, refused: &[Refused]) -> bool {
+fn nothing_to_store(gathered: &GroupedBatch<'_>, requires_all: bool, refused: &[Refused]) -> bool {
     let is_empty = gathered.prepared.is_empty() && gathered.unresolved.is_empty();
     is_empty || (requires_all && !refused.is_empty())
 }
@@ -243,7 +243,7 @@ fn nothing_to_store(gathered: &Gathered<'_>, requires_all: bool, refused: &[Refu
 /// with their streams.
 fn define(
     core: &Core,
-    mut gathered: Gathered<'_>,
+    mut gathered: GroupedBatch<'_>,
     plan: Plan<'_>,
     requires_all: bool,
     refused: &mut Vec<Refused>,
@@ -268,7 +268,7 @@ fn define(
         let stream = core
             .catalog
             .find_stream(&*core.meta, &new.key)?
-            .ok_or_else(|| Error::internal("a stream vanished after its definition"))?;
+            .ok_or_else(|| Error::internal("a stream is missing after its definition"))?;
         gathered.add(stream, new.table, &new.key, new.rows);
     }
     let prepared = gathered.prepared;
@@ -346,7 +346,7 @@ fn define_all(
             return Err(Error::new(
                 ErrorKind::Busy,
                 format!(
-                    "{message}: others brought streams up while the batch was checked: write it again"
+                    "{message}: other writers created streams while the batch was checked: write it again"
                 ),
             ));
         }
@@ -354,7 +354,7 @@ fn define_all(
             if new.table.id == full {
                 refused.extend((0..new.rows.len()).map(|row| Refused {
                     entry: new.entry,
-                    row: place_in_entry(new.kept.as_deref(), row),
+                    row: position_in_entry(new.valid_rows.as_deref(), row),
                     code: REFUSED_STREAMS,
                     message: message.clone(),
                 }));
@@ -402,7 +402,7 @@ fn insert(core: &Core, sequence: Sequence, by_shard: Vec<Vec<PreparedRows>>) {
         core.shards.len(),
         "the rows of a record were divided over another number of shards"
     );
-    let held_max = held_max(&core.options, core.shards.len());
+    let held_max = parked_bytes_max(&core.options, core.shards.len());
     let tables = by_shard.iter().flatten().map(|one| one.table.id);
     core.table_changes.note(tables, sequence);
     for (shard, list) in core

@@ -6,13 +6,15 @@
 //! that is refused afterwards. Writes that fit their tables have an empty plan.
 
 use super::entry::{EntryCheck, field_at};
-use super::gathered::Gathered;
+use super::gathered::GroupedBatch;
 use super::pressure::wait_for_memory;
 use super::refusals::{mixed_types, refuse_inexact};
 use crate::common::ids::TableId;
 use crate::common::refused::{REFUSED_FIELDS, REFUSED_TABLES, REFUSED_TYPE};
 use crate::core::{Core, Turn};
-use crate::metadata::catalog::{Beyond, Field, Life, PlannedTable, Table, TableLimits, check_name};
+use crate::metadata::catalog::{
+    Field, LimitExceeded, PlannedTable, Table, TableLifetime, TableLimits, check_name,
+};
 use crate::write::widening::{Integers, STREAMS_LOOKED_AT, look};
 use crate::{Error, Result};
 use headwater_types::invariant::wide;
@@ -121,13 +123,13 @@ impl<'a> Plan<'a> {
 
     /// The table, with a note that some of its values may expire.
     pub(super) fn let_expire(&mut self, table: &Arc<Table>) -> Result<Arc<Table>> {
-        if table.life.expires {
+        if table.lifetime.expires {
             return Ok(Arc::clone(table));
         }
         let now = self.begin(&table.name)?.filter(|now| now.id == table.id);
         let now = now.ok_or_else(|| super::dropped_meanwhile(&table.name))?;
         let mut expiring = Table::clone(&now);
-        expiring.life.expires = true;
+        expiring.lifetime.expires = true;
         let expiring = Arc::new(expiring);
         self.put(Some(now), Arc::clone(&expiring));
         self.remember(&expiring);
@@ -139,7 +141,7 @@ impl<'a> Plan<'a> {
         &self,
         table: TableId,
         key: &[u8],
-        gathered: &Gathered<'_>,
+        gathered: &GroupedBatch<'_>,
     ) -> Option<String> {
         let there = self.core.catalog.stream_count(table);
         let most = wide(self.core.options.streams_max);
@@ -176,7 +178,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Counts the new streams of a table exactly from now on.
-    pub(super) fn count_out(&mut self, table: TableId, gathered: &Gathered<'_>) {
+    pub(super) fn count_out(&mut self, table: TableId, gathered: &GroupedBatch<'_>) {
         let there = self.core.catalog.stream_count(table);
         let most = wide(self.core.options.streams_max);
         if let Some(new) = self.streams.get_mut(&table)
@@ -194,7 +196,7 @@ impl<'a> Plan<'a> {
     /// planned for them.
     pub(super) fn add(
         &mut self,
-        gathered: &Gathered<'_>,
+        gathered: &GroupedBatch<'_>,
         table: Option<Arc<Table>>,
         (name, entry): (&str, usize),
         fields: &[(String, Column)],
@@ -202,10 +204,10 @@ impl<'a> Plan<'a> {
     ) -> Result<Option<Arc<Table>>> {
         check_distinct(name, entry, fields)?;
         let limits = TableLimits::of(&self.core.options);
-        let (there, bytes) = self.core.catalog.room_taken();
+        let (there, bytes) = self.core.catalog.usage();
         let new = self.tables.iter().filter(|p| p.base.is_none()).count();
         if table.is_none() && there + new >= limits.tables {
-            let beyond = Beyond::Tables(limits.tables);
+            let beyond = LimitExceeded::Tables(limits.tables);
             accepting.refuse_all(REFUSED_TABLES, || format!("table `{name}`: {beyond}"));
             return Ok(None);
         }
@@ -219,7 +221,7 @@ impl<'a> Plan<'a> {
             Some(now) => planned.heap_bytes().saturating_sub(now.heap_bytes()),
         };
         if grows && bytes + planned_bytes + added > limits.bytes {
-            let beyond = Beyond::Bytes(limits.bytes);
+            let beyond = LimitExceeded::Bytes(limits.bytes);
             if table.is_none() {
                 accepting.refuse_all(REFUSED_TABLES, || format!("table `{name}`: {beyond}"));
                 return Ok(None);
@@ -253,14 +255,14 @@ impl<'a> Plan<'a> {
             leaf_events: self.core.options.leaf_events,
             fields: Vec::new(),
             tags: Vec::new(),
-            life: Life::FOREVER,
+            lifetime: TableLifetime::FOREVER,
         }
     }
 
     /// Fields that the valid rows would add; refuses rows that cannot have them.
     fn candidates(
         &mut self,
-        gathered: &Gathered<'_>,
+        gathered: &GroupedBatch<'_>,
         table: &Table,
         fields: &[(String, Column)],
         accepting: &mut EntryCheck,
@@ -309,7 +311,7 @@ impl<'a> Plan<'a> {
                 continue;
             }
             accepting.refuse_present(column, REFUSED_FIELDS, || {
-                format!("field `{name}`: the table has {most} fields already, the most allowed")
+                format!("field `{name}`: the table already has {most} fields, the maximum")
             });
         }
         Ok(wanted)
@@ -319,7 +321,7 @@ impl<'a> Plan<'a> {
     /// this batch so far.
     fn integers(
         &mut self,
-        gathered: &Gathered<'_>,
+        gathered: &GroupedBatch<'_>,
         table: &Table,
         field: FieldId,
     ) -> Result<Integers> {
@@ -330,7 +332,7 @@ impl<'a> Plan<'a> {
             return Ok(*found);
         }
         let turn = self.turn.as_ref();
-        let turn = turn.ok_or_else(|| Error::internal("a type is widened out of turn"))?;
+        let turn = turn.ok_or_else(|| Error::internal("a field type is widened out of order"))?;
         let found = look(self.core, turn, table, field, STREAMS_LOOKED_AT)?;
         self.looks.insert((table.id, field), found);
         Ok(found)
@@ -367,7 +369,7 @@ fn check_distinct(name: &str, entry: usize, fields: &[(String, Column)]) -> Resu
     match names.windows(2).all(|w| !matches!(w, [a, b] if a == b)) {
         true => Ok(()),
         false => Err(Error::invalid(format!(
-            "entry {entry} ({name}): a field comes twice"
+            "entry {entry} ({name}): a field is specified more than once"
         ))),
     }
 }
@@ -377,12 +379,11 @@ fn stays_i64(table: &Table, name: &str, why: Integers) -> String {
     let table = &table.name;
     let holds = match why {
         Integers::Inexact(value) => {
-            format!("holds {value}, which f64 cannot hold exactly")
+            format!("contains {value}, which f64 cannot represent exactly")
         }
-        _ => "may hold integers that f64 cannot hold exactly, beyond 2^53".to_owned(),
+        _ => "may contain integers beyond 2^53, which f64 cannot represent exactly".to_owned(),
     };
     format!(
-        "field `{name}` of table `{table}` is i64, found f64, and {holds}: send i64, use another field, or have it looked at \
-         by ALTER TABLE \"{table}\" ALTER COLUMN \"{name}\" TYPE DOUBLE"
+        "field `{name}` of table `{table}` is i64, found f64, and {holds}: send i64, use another field, or convert it with ALTER TABLE \"{table}\" ALTER COLUMN \"{name}\" TYPE DOUBLE"
     )
 }

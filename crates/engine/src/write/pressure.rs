@@ -69,8 +69,7 @@ pub(super) fn wait_for_bulk(core: &Core) -> Result<()> {
             return Err(Error::new(
                 ErrorKind::Busy,
                 format!(
-                    "the medium of {} has not answered for a while, and this write needs something that only it holds (streams that \
-                     were not written to since the opening): try again later; what the fast tier has room for is taken in meanwhile",
+                    "the bulk device of {} does not respond, and this write needs data that only it has (streams not written to since the database was opened): try again later; writes that fit into the fast tier are accepted meanwhile",
                     core.options.dir.display()
                 ),
             ));
@@ -84,8 +83,7 @@ fn busy(waited: Duration) -> Error {
     Error::new(
         ErrorKind::Busy,
         format!(
-            "no memory for further events after {waited:?}, since they come faster than the disk takes them: try again later, \
-             or raise the memory budget (memory_budget_bytes; of the server, memory_budget)"
+            "no memory for more events after {waited:?}, since they arrive faster than the disk can write them: try again later, or raise the memory budget (memory_budget_bytes; on the server, memory_budget)"
         ),
     )
 }
@@ -143,14 +141,14 @@ pub(super) fn aged_stretches(
     let Some(definition) = core.catalog.table(table) else {
         return Ok(Vec::new());
     };
-    let life = &definition.life;
-    if !life.aging_went_back() || definition.keeps_duplicates() {
+    let lifetime = &definition.lifetime;
+    if !lifetime.has_writable_aged_range() || definition.keeps_duplicates() {
         return Ok(Vec::new());
     }
     let (Some(first), Some(last)) = (times.iter().min(), times.iter().max()) else {
         return Ok(Vec::new());
     };
-    let Some(aged_last) = life.aged_most.last_before() else {
+    let Some(aged_last) = lifetime.aged_to_max.last_before() else {
         return Ok(Vec::new());
     };
     let range = ClosedRange::nanos(*first, (*last).min(aged_last.as_nanos()));
@@ -163,7 +161,7 @@ pub(super) fn aged_stretches(
         let partitions = Arc::clone(&shard.state.lock().partitions);
         for partition in partitions.overlapping(table, &range) {
             let segment = core.store.state(partition)?;
-            let held = core.store.held_stream(&segment, stream)?;
+            let held = core.store.stream_contents(&segment, stream)?;
             let Some(state) = held.filter(|s| s.is_aged()) else {
                 continue;
             };

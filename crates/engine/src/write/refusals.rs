@@ -12,7 +12,7 @@ pub(super) fn refuse_inexact(name: &str, column: &Column, accepting: &mut EntryC
         for (row, value) in values.iter().enumerate() {
             if column.is_present(row) && i128::from(*value) != (*value as f64) as i128 {
                 accepting.refuse(row, REFUSED_TYPE, || {
-                    format!("field `{name}` is f64, which cannot hold {value} exactly: write it as a float")
+                    format!("field `{name}` is f64, which cannot represent {value} exactly: write it as a float")
                 });
             }
         }

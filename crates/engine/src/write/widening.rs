@@ -133,12 +133,12 @@ pub(crate) fn check_widening(
         let why = match look(core, turn, &table, id, u64::MAX)? {
             Integers::Exact => continue,
             Integers::Inexact(value) => {
-                format!("holds {value}, which f64 (DOUBLE) cannot hold exactly")
+                format!("contains {value}, which f64 (DOUBLE) cannot represent exactly")
             }
             Integers::Unknown => "cannot be read everywhere".to_owned(),
         };
         return Err(Error::invalid(format!(
-            "field `{}` of table `{name}` {why}, and stays i64 (BIGINT): nothing was changed. Write fractions into another field",
+            "field `{}` of table `{name}` {why}, and remains i64 (BIGINT): nothing was changed. Write fractions into another field",
             wanted.name
         )));
     }
@@ -158,12 +158,12 @@ pub(crate) fn check_before_entry(
     let known = integers.filter_map(|(id, column)| Some((id, column, table.field(*id)?)));
     for (id, column, field) in known {
         let widens =
-            field.field_type == FieldType::F64 || core.defining.is_under_way(table.id, *id);
+            field.field_type == FieldType::F64 || core.defining.is_in_progress(table.id, *id);
         if widens && !all_exact(column) {
             return Err(Error::new(
                 ErrorKind::Busy,
                 format!(
-                    "field `{}` of table `{}` became one of floats while the batch was checked: write it again",
+                    "field `{}` of table `{}` became a float field while the batch was checked: write it again",
                     field.name, table.name
                 ),
             ));

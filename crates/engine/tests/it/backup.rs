@@ -50,7 +50,7 @@ fn restored(disk: &FaultyFiles, dir: &str) -> Content {
 }
 
 /// Steps acknowledged and begun when it was taken, and what it gave.
-type Taken = (usize, usize, BackupReport, Content);
+type BackupOutcome = (usize, usize, BackupReport, Content);
 
 #[test]
 fn a_backup_at_every_point_of_an_owners_life_holds_what_was_acknowledged() {
@@ -59,7 +59,7 @@ fn a_backup_at_every_point_of_an_owners_life_holds_what_was_acknowledged() {
     let all = steps(&actions);
     let disk = FaultyFiles::new(1);
     let done = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
-    let results: Arc<Mutex<Vec<Taken>>> = Arc::default();
+    let results: Arc<Mutex<Vec<BackupOutcome>>> = Arc::default();
     let hook = {
         let (disk, done, results) = (disk.clone(), Arc::clone(&done), Arc::clone(&results));
         let operations = AtomicUsize::new(0);

@@ -153,7 +153,7 @@ fn answers(db: &Database) -> Vec<String> {
 }
 
 /// Appends, late rows, merges, deletes and compactions, with a look at all of it in between.
-fn life(db: &Database, looks: &mut Vec<Vec<String>>) {
+fn run_workload(db: &Database, looks: &mut Vec<Vec<String>>) {
     let mut dice = Dice::new(7);
     let mut end = 0;
     for round in 0..40 {
@@ -193,7 +193,7 @@ fn what_is_read_with_checkpoints_is_what_is_read_without() {
         let options = options(entries);
         let db = Database::open_in(env.clone(), options.clone()).unwrap();
         let mut looks = Vec::new();
-        life(&db, &mut looks);
+        run_workload(&db, &mut looks);
         looks.push(answers(&db));
         close(db);
         // From the medium alone, in parts.
@@ -348,7 +348,11 @@ fn damage_of_footers_that_a_checkpoint_stands_for_hides_no_row() {
     assert!(found.after.is_sound(), "{found:#?}");
     let db = Database::open_in(env_of(&disk), options.clone()).unwrap();
     assert_eq!(
-        both_ways(&db, 9).1.iter().map(|(_, n)| n).sum::<u64>(),
+        counts_by_pyramid_and_rows(&db, 9)
+            .1
+            .iter()
+            .map(|(_, n)| n)
+            .sum::<u64>(),
         4_000
     );
     write(&db, 4_000..4_500);
@@ -371,7 +375,7 @@ fn narrow() -> Options {
 type Counts = Vec<(i64, u64)>;
 
 /// The rows of each bucket of a level as the pyramid says, and from rows alone.
-fn both_ways(db: &Database, level: i32) -> (Counts, Counts) {
+fn counts_by_pyramid_and_rows(db: &Database, level: i32) -> (Counts, Counts) {
     let level = Level::new(level).unwrap();
     let spec = AggregateSpec {
         range: ClosedRange::ALL,
@@ -451,7 +455,7 @@ fn what_is_appended_to_a_closed_partition_is_counted_once() {
         write(&db, begin + round * 150..begin + (round + 1) * 150);
         db.flush().unwrap();
         for level in 2..16 {
-            let (stored, counted) = both_ways(&db, level);
+            let (stored, counted) = counts_by_pyramid_and_rows(&db, level);
             assert_eq!(stored, counted, "round {round} level {level}");
         }
     }

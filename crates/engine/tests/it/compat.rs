@@ -77,7 +77,7 @@ fn rows_of(snapshot: &Snapshot, name: &StreamName, out: &mut String) {
 
 /// Everything a database holds, as text: rows, and the buckets of one stream at three levels; its
 /// indexes, and what its named snapshots hold.
-fn told(db: &Database) -> String {
+fn dump(db: &Database) -> String {
     // Aggregates and newest values are compared with the rows there.
     support::read_back(db);
     let snapshot = db.snapshot().unwrap();
@@ -168,7 +168,7 @@ fn write_fixture(name: &str) {
     // These stay in the log.
     write_steady(&db, 1500..1600);
     write_steady(&db, 700..710);
-    let text = told(&db);
+    let text = dump(&db);
     let archive = zstd::bulk::compress(&pack(&*files), 19).unwrap();
     // Not closed: as if the process had been killed.
     std::mem::forget(db);
@@ -200,14 +200,14 @@ fn databases_of_earlier_versions_open_hold_what_they_held_and_go_on() {
         let run = Run::new(Arc::clone(&files), &options);
         let db = run.open().unwrap();
         assert!(db.recovery().events_replayed > 0, "{path:?}: an empty log");
-        let found = told(&db);
+        let found = dump(&db);
         crate::indexes::assert_agree(&db);
         let differs = found.lines().zip(expected.lines()).find(|(a, b)| a != b);
         assert!(found == expected, "{path:?}: {differs:?}");
         // It goes on: with the files of then, and after all of it was written again.
         write_steady(&db, 2000..2300);
         db.flush().unwrap();
-        let grown = told(&db);
+        let grown = dump(&db);
         assert_eq!(
             grown
                 .lines()
@@ -216,7 +216,7 @@ fn databases_of_earlier_versions_open_hold_what_they_held_and_go_on() {
             2
         );
         db.compact().unwrap();
-        assert_eq!(told(&db), grown);
+        assert_eq!(dump(&db), grown);
         for index in db.indexes() {
             let built = db.build_index(&index.name, &mut |_| ControlFlow::Continue(()));
             assert!(built.unwrap(), "{path:?}: {index:?}");
@@ -225,7 +225,7 @@ fn databases_of_earlier_versions_open_hold_what_they_held_and_go_on() {
         db.close().unwrap();
         drop(db);
         let db = run.open().unwrap();
-        assert_eq!(told(&db), grown);
+        assert_eq!(dump(&db), grown);
         db.close().unwrap();
         drop(db);
         let report = support::check(files, &options);

@@ -663,7 +663,7 @@ fn write_all(db: &Database, batches: &[Vec<Event>]) -> (usize, usize) {
 }
 
 /// The numbers in the shared stream, as a reader sees them.
-fn numbers_seen(db: &Database) -> BTreeSet<u64> {
+fn visible_numbers(db: &Database) -> BTreeSet<u64> {
     let snapshot = db.snapshot().unwrap();
     let Ok(scan) = snapshot.scan(
         &StreamName::new("k", [("device", "shared")]),
@@ -688,7 +688,7 @@ fn numbers_seen(db: &Database) -> BTreeSet<u64> {
     numbers.collect()
 }
 
-fn concurrent_life(seed: u64, options: &Options) {
+fn run_concurrent_workload(seed: u64, options: &Options) {
     let mut dice = Dice::new(seed);
     let disk = FaultyFiles::new(seed);
     let env = Env {
@@ -714,7 +714,7 @@ fn concurrent_life(seed: u64, options: &Options) {
         let reader = scope.spawn(|| {
             let mut seen = BTreeSet::new();
             while !done.load(Ordering::Acquire) {
-                let now = numbers_seen(&db);
+                let now = visible_numbers(&db);
                 if disk.crashed() {
                     break;
                 }
@@ -765,7 +765,7 @@ fn concurrent_life(seed: u64, options: &Options) {
             });
         }
         if options.durability == Durability::Synced {
-            let now = numbers_seen(&db);
+            let now = visible_numbers(&db);
             assert!(
                 now.is_superset(&seen),
                 "read before the crash, then lost: {:?}",
@@ -786,7 +786,7 @@ fn concurrent_writers_readers_and_steps() {
         } else {
             Durability::Synced
         };
-        concurrent_life(
+        run_concurrent_workload(
             seed,
             &Options {
                 durability,

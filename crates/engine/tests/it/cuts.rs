@@ -1,7 +1,7 @@
 //! Where a sweep of power cuts cuts: at every operation when asked (`HEADWATER_CRASH_EVERY=1`),
 //! else at every so many, beginning at one that depends on the sources of the engine. So one change
-//! always gets the same verdict, and another one looks elsewhere. What survives a cut goes by seeds,
-//! more of them when asked (`HEADWATER_CRASH_SEEDS`, from `HEADWATER_CRASH_FIRST_SEED` on).
+//! always gets the same verdict, and another one looks elsewhere. What survives a cut goes by
+//! seeds, more of them when asked (`HEADWATER_CRASH_SEEDS`, from `HEADWATER_CRASH_FIRST_SEED` on).
 //!
 //! `make soak` asks so, of the tests whose names contain `crash` or `power_cut`; `tidy` sees that
 //! every test which cuts the power has such a name.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A workload without reopenings, so that the database at hand stays the same one.
-fn life() -> Vec<Action> {
+fn workload_without_reopening() -> Vec<Action> {
     workload(21, 60, 8, 25, 0)
 }
 
@@ -77,7 +77,7 @@ fn assert_recovers(disk: &FaultyFiles, steps: &[Step<'_>], progress: &Progress, 
 
 #[test]
 fn a_full_disk_says_full_and_loses_nothing() {
-    let actions = life();
+    let actions = workload_without_reopening();
     let steps = steps(&actions);
     let disk = FaultyFiles::new(1);
     run(&disk, options()).play(&actions).unwrap();
@@ -344,7 +344,7 @@ fn a_failed_sync_that_drops_what_was_written_loses_nothing() {
 
 #[test]
 fn short_reads_change_nothing() {
-    let actions = life();
+    let actions = workload_without_reopening();
     let steps = steps(&actions);
     let disk = FaultyFiles::new(3);
     disk.short_reads();
@@ -361,7 +361,7 @@ fn short_reads_change_nothing() {
 
 #[test]
 fn a_failed_read_is_an_error_and_no_damage() {
-    let actions = life();
+    let actions = workload_without_reopening();
     let steps = steps(&actions);
     let disk = FaultyFiles::new(4);
     run(&disk, options()).play(&actions).unwrap();
@@ -397,7 +397,7 @@ fn a_failed_read_is_an_error_and_no_damage() {
 
 #[test]
 fn files_that_cannot_be_written_are_an_io_error() {
-    let actions = life();
+    let actions = workload_without_reopening();
     let steps = steps(&actions);
     let disk = FaultyFiles::new(5);
     let mut first = run(&disk, options());
@@ -499,7 +499,9 @@ fn a_directory_that_holds_no_database() {
 
     // Metadata that is none, beside data: never made anew.
     let disk = FaultyFiles::new(7);
-    run(&disk, options()).play(&life()).unwrap();
+    run(&disk, options())
+        .play(&workload_without_reopening())
+        .unwrap();
     disk.write_file("/db/meta.redb", b"this is not redb")
         .unwrap();
     let before = disk.files();
@@ -512,7 +514,9 @@ fn a_directory_that_holds_no_database() {
 #[test]
 fn a_newer_format_is_refused() {
     let disk = FaultyFiles::new(8);
-    run(&disk, options()).play(&life()).unwrap();
+    run(&disk, options())
+        .play(&workload_without_reopening())
+        .unwrap();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("meta.redb");
     std::fs::write(&path, disk.read_file("/db/meta.redb").unwrap()).unwrap();

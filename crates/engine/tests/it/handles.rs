@@ -135,14 +135,14 @@ fn a_handle_works_in_another_database_and_keeps_none_open() {
 }
 
 /// Where the times and the values of a block lie.
-type Place = (*const i64, *const f64);
+type BlockAddress = (*const i64, *const f64);
 
 /// Times and values, and where each block of them lies.
 fn visited(
     snapshot: &Snapshot,
     handle: &StreamHandle,
     range: ClosedRange,
-) -> (Vec<(i64, f64)>, Vec<Place>) {
+) -> (Vec<(i64, f64)>, Vec<BlockAddress>) {
     let spec = ScanSpec {
         range,
         fields: Some(vec!["v".to_owned()]),

@@ -426,7 +426,7 @@ fn law_9_run(budget: usize, rows_of_a_write: i64) {
     }
     let held = db.snapshot().unwrap();
     let in_use = db.stats().unwrap().memory_bytes;
-    let before = rows_seen(&held);
+    let before = visible_rows(&held);
     assert_eq!(before.len(), 3 * written as usize);
     let rounds = 10 * budget as i64 / (3 * 16) / 4096;
     for _ in 0..rounds {
@@ -440,12 +440,12 @@ fn law_9_run(budget: usize, rows_of_a_write: i64) {
         );
     }
     assert!(db.stats().unwrap().pinned_bytes > 0);
-    assert_eq!(rows_seen(&held), before);
+    assert_eq!(visible_rows(&held), before);
     drop(held);
     assert_eq!(db.stats().unwrap().pinned_bytes, 0);
 }
 
-fn rows_seen(snapshot: &Snapshot) -> Vec<(i64, Option<Value>)> {
+fn visible_rows(snapshot: &Snapshot) -> Vec<(i64, Option<Value>)> {
     let mut out = Vec::new();
     for id in 0..3 {
         for chunk in snapshot.scan(&sensor(id), &ScanSpec::default()).unwrap() {

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A database whose power was cut, and where in the log each of its rows stands.
-struct Life {
+struct CrashedDatabase {
     disk: FaultyFiles,
     options: Options,
     rows: i64,
@@ -38,7 +38,7 @@ fn event(time: i64, dice: &mut Dice) -> Event {
 
 /// Some rows in segments, the others in several log files, each acknowledged by itself; freed files
 /// beside them.
-fn life(log_file_bytes: u64) -> Life {
+fn crashed_database(log_file_bytes: u64) -> CrashedDatabase {
     let options = Options {
         log_file_bytes,
         ..small_options()
@@ -66,7 +66,7 @@ fn life(log_file_bytes: u64) -> Life {
         .filter(|(path, _, _)| *path == newest)
         .map(|(_, time, end)| (time, end))
         .collect();
-    Life {
+    CrashedDatabase {
         disk: disk.after_crash(0),
         options,
         rows,
@@ -75,7 +75,7 @@ fn life(log_file_bytes: u64) -> Life {
     }
 }
 
-impl Life {
+impl CrashedDatabase {
     fn logs(&self) -> Vec<(PathBuf, u64)> {
         let files = self.disk.files().into_iter();
         files.filter(|(p, _)| p.starts_with("/db/log")).collect()
@@ -135,7 +135,7 @@ fn log_bytes(disk: &FaultyFiles) -> Vec<(PathBuf, Vec<u8>)> {
 fn a_bad_block_of_a_log_file_takes_nothing_in_silence() {
     let mut dice = Dice::new(5);
     for log_file_bytes in [4096, 16384] {
-        let life = life(log_file_bytes);
+        let life = crashed_database(log_file_bytes);
         let (mut refused, mut begun) = (0, 0);
         for (path, len) in life.logs() {
             for size in [512, 4096] {
@@ -181,7 +181,7 @@ fn a_bad_block_of_a_log_file_takes_nothing_in_silence() {
 
 #[test]
 fn a_log_file_that_is_gone_emptied_or_cut_is_missed() {
-    let life = life(4096);
+    let life = crashed_database(4096);
     let mut refused = 0;
     type Harm<'a> = &'a dyn Fn(&FaultyFiles, &Path, u64);
     let harms: [(&str, Harm<'_>); 8] = [
@@ -297,7 +297,7 @@ fn a_header_of_which_a_power_cut_left_the_front_is_that_of_a_file_that_was_not_b
 /// The bytes of a header say a version only if they are one.
 #[test]
 fn a_flipped_version_is_damage_and_no_other_version() {
-    let life = life(4096);
+    let life = crashed_database(4096);
     for (path, _) in life.logs() {
         for bit in 0..8 {
             let disk = life.disk.after_crash(1);

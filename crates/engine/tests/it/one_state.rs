@@ -172,7 +172,7 @@ fn put(db: &Database, name: &StreamName, field: &str, seconds: std::ops::Range<i
 }
 
 /// What owner, reader and the next openings see of a stream, all the same.
-fn seen_by_all(machine: &Machine, db: &Database, options: &Options, what: &str) -> Vec<i64> {
+fn visible_to_all(machine: &Machine, db: &Database, options: &Options, what: &str) -> Vec<i64> {
     let name = StreamName::new("m", [("id", "1")]);
     let all = |db: &Database| -> Vec<String> {
         let snapshot = db.snapshot().unwrap();
@@ -229,36 +229,40 @@ fn what_retention_removed_stays_gone_for_everybody_when_the_retention_is_lifted(
         if is_both {
             put(&db, &name, "a", 60..90);
         }
-        seen_by_all(&machine, &db, &options, &what);
+        visible_to_all(&machine, &db, &options, &what);
         machine.clock.advance(day * 2);
         put(&db, &name, "a", 2 * 86_400..2 * 86_400 + 30);
         if is_swept {
             db.maintain().unwrap();
         }
-        seen_by_all(&machine, &db, &options, &what);
+        visible_to_all(&machine, &db, &options, &what);
         let change = TableChange {
             retention: Some(lifted),
             ..TableChange::default()
         };
         db.alter_table("m", &change).unwrap();
-        let before = seen_by_all(&machine, &db, &options, &what);
+        let before = visible_to_all(&machine, &db, &options, &what);
         // Another field at the same instants: nothing old merges into it.
         if lifted != Some(day / 2) {
             put(&db, &name, "b", 0..10);
         }
-        seen_by_all(&machine, &db, &options, &what);
+        visible_to_all(&machine, &db, &options, &what);
         db.maintain().unwrap();
-        let after = seen_by_all(&machine, &db, &options, &what);
+        let after = visible_to_all(&machine, &db, &options, &what);
         assert!(
             after.len() >= before.len() || lifted == Some(day / 2),
             "{what}"
         );
         db.flush().unwrap();
-        seen_by_all(&machine, &db, &options, &what);
+        visible_to_all(&machine, &db, &options, &what);
         db.close().unwrap();
         drop(db);
         let db = machine.open(&options);
-        assert_eq!(seen_by_all(&machine, &db, &options, &what), after, "{what}");
+        assert_eq!(
+            visible_to_all(&machine, &db, &options, &what),
+            after,
+            "{what}"
+        );
     }
 }
 

@@ -308,7 +308,7 @@ fn after_a_power_cut_and_without_metadata_nothing_is_lost_or_doubled() {
             superseded += report
                 .findings
                 .iter()
-                .filter(|f| f.damage.expected == "a segment in force")
+                .filter(|f| f.damage.expected == "a current segment")
                 .count();
             let run2 = Run::new(Arc::new(disk.clone()), &options);
             let db = run2.open().unwrap();

@@ -55,7 +55,7 @@ fn put(db: &Database, id: &str, second: i64, fields: &[&str], expires: Option<i6
 }
 
 /// Rows, and what cannot be read.
-fn seen(db: &Database, id: &str) -> Vec<String> {
+fn read_rows(db: &Database, id: &str) -> Vec<String> {
     let snapshot = db.snapshot().unwrap();
     match snapshot.scan(&stream(id), &ScanSpec::default()) {
         Ok(scan) => scan.map(|chunk| format!("{chunk:?}")).collect(),
@@ -232,7 +232,7 @@ fn what_referred_to_a_table_or_field_that_is_lost_goes_with_it() {
         db.flush().unwrap();
         assert_eq!(names(&db).len(), 3, "{loss:?}");
         db.drop_index("on_table").unwrap();
-        assert_eq!(seen(&db, "1").len(), 1);
+        assert_eq!(read_rows(&db, "1").len(), 1);
         db.close().unwrap();
         drop(db);
         assert!(check(env(&disk), options()).unwrap().is_sound());
@@ -273,11 +273,11 @@ fn numbers_of_producers_that_the_log_kept_hold_and_those_it_lost_come_again() {
         "{report:#?}"
     );
     let db = Database::open_in(env(&disk), options()).unwrap();
-    let rows = seen(&db, "1");
+    let rows = read_rows(&db, "1");
     for number in 1..=3 {
         drop(numbered(&db, number));
     }
-    assert_eq!(seen(&db, "1"), rows);
+    assert_eq!(read_rows(&db, "1"), rows);
 }
 
 /// A database with segments, a snapshot that keeps some of them, and rows in the log alone.
@@ -383,14 +383,14 @@ fn repair_in_trouble(harm: Harm, trouble: Trouble, is_repaired_again: bool) -> b
     }
     put(&db, "1", 500, &["a"], None);
     put(&db, "2", 500, &["a"], None);
-    let before = (seen(&db, "1"), seen(&db, "2"));
+    let before = (read_rows(&db, "1"), read_rows(&db, "2"));
     let snapshots: Vec<String> = db.snapshots().into_iter().map(|s| s.name).collect();
     disk.crash_now();
     drop(db);
     let after = disk.after_crash_with(Survival::Nothing);
     let db = Database::open_in(env(&after), options());
     let db = db.unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!((seen(&db, "1"), seen(&db, "2")), before, "{what}");
+    assert_eq!((read_rows(&db, "1"), read_rows(&db, "2")), before, "{what}");
     let kept: Vec<String> = db.snapshots().into_iter().map(|s| s.name).collect();
     assert_eq!(kept, snapshots, "{what}");
     db.close().unwrap();
@@ -445,7 +445,7 @@ fn a_wrong_clock_ends_nothing_where_the_metadata_are_made_anew() {
         }
         // A few events of a future that no clock has shown.
         put(&db, "1", 3 * YEAR, &["a"], Some(YEAR));
-        let rows = seen(&db, "1");
+        let rows = read_rows(&db, "1");
         match in_segments {
             true => db.close().unwrap(),
             false => {
@@ -461,12 +461,12 @@ fn a_wrong_clock_ends_nothing_where_the_metadata_are_made_anew() {
         for _ in 0..2 {
             let db = Database::open_in(env_at(&disk, wrong), options()).unwrap();
             db.compact().unwrap();
-            assert_eq!(seen(&db, "1"), rows, "in segments: {in_segments}");
+            assert_eq!(read_rows(&db, "1"), rows, "in segments: {in_segments}");
             db.close().unwrap();
         }
         // When it is right again, all ends when it was to end.
         let db = Database::open_in(env_at(&disk, START + 200 * SECOND), options()).unwrap();
-        assert_eq!(seen(&db, "1"), rows);
+        assert_eq!(read_rows(&db, "1"), rows);
         db.close().unwrap();
     }
 }

@@ -115,7 +115,7 @@ fn rows(id: u64, times: Vec<i64>, random: &mut Random) -> Batch {
     batch
 }
 
-fn random_life(seed: u64) {
+fn random_workload(seed: u64) {
     let mut random = Random::new(seed);
     let options = Options {
         late_runs_max: random.below(4) as usize,
@@ -177,7 +177,7 @@ fn random_life(seed: u64) {
 #[test]
 fn law_8_an_idle_database_writes_nothing_and_rewrites_nothing_twice() {
     for seed in 0..40 {
-        random_life(seed);
+        random_workload(seed);
     }
 }
 

@@ -165,24 +165,24 @@ impl<'a> Run<'a> {
                 }
                 Action::Delete(spec) => {
                     self.progress.submitted += 1;
-                    unless_gone(db.delete(spec))?;
+                    ignore_dropped(db.delete(spec))?;
                     self.progress.acknowledged += 1;
                 }
                 Action::DropStreams(table, tags) => {
                     self.progress.submitted += 1;
-                    unless_gone(db.drop_streams(table, tags))?;
+                    ignore_dropped(db.drop_streams(table, tags))?;
                     self.progress.acknowledged += 1;
                 }
                 Action::DropTable(table) => {
                     self.progress.submitted += 1;
-                    unless_gone(db.drop_table(table))?;
+                    ignore_dropped(db.drop_table(table))?;
                     self.progress.acknowledged += 1;
                 }
-                Action::CreateIndex(spec) => unless_gone(db.create_index(spec))?,
+                Action::CreateIndex(spec) => ignore_dropped(db.create_index(spec))?,
                 Action::BuildIndex(name) => {
-                    unless_gone(db.build_index(name, &mut |_| ControlFlow::Continue(())))?;
+                    ignore_dropped(db.build_index(name, &mut |_| ControlFlow::Continue(())))?;
                 }
-                Action::DropIndex(name) => unless_gone(db.drop_index(name))?,
+                Action::DropIndex(name) => ignore_dropped(db.drop_index(name))?,
                 Action::Policy(choice) => db.set_late_policy(*choice)?,
                 Action::Flush => {
                     db.flush()?;
@@ -205,7 +205,7 @@ impl<'a> Run<'a> {
 }
 
 /// What was dropped before cannot be dropped or deleted again, and nothing changes.
-fn unless_gone<T>(result: Result<T, Error>) -> Result<(), Error> {
+fn ignore_dropped<T>(result: Result<T, Error>) -> Result<(), Error> {
     match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         other => other.map(drop),
@@ -757,13 +757,13 @@ pub(crate) fn workload(
 #[derive(Clone, Debug)]
 pub(crate) struct Mortal {
     disk: FaultyFiles,
-    life: Arc<Life>,
+    state: Arc<ProcessState>,
 }
 
 #[derive(Debug)]
-struct Life {
+struct ProcessState {
     /// Changing calls left; the one that finds 0 is cut short, and all after it fail.
-    left: AtomicU64,
+    calls_left: AtomicU64,
     locks: Mutex<BTreeMap<u64, Box<dyn Lock>>>,
 }
 
@@ -772,13 +772,13 @@ const DEAD: u64 = u64::MAX;
 impl Mortal {
     /// A process that lives for so many changing calls.
     pub(crate) fn new(disk: &FaultyFiles, calls: u64) -> Mortal {
-        let life = Life {
-            left: AtomicU64::new(calls),
+        let life = ProcessState {
+            calls_left: AtomicU64::new(calls),
             locks: Mutex::new(BTreeMap::new()),
         };
         Mortal {
             disk: disk.clone(),
-            life: Arc::new(life),
+            state: Arc::new(life),
         }
     }
 
@@ -786,50 +786,50 @@ impl Mortal {
     pub(crate) fn beside(&self, disk: &FaultyFiles) -> Mortal {
         Mortal {
             disk: disk.clone(),
-            life: Arc::clone(&self.life),
+            state: Arc::clone(&self.state),
         }
     }
 
     pub(crate) fn is_dead(&self) -> bool {
-        self.life.left.load(Ordering::Acquire) == DEAD
+        self.state.calls_left.load(Ordering::Acquire) == DEAD
     }
 
     fn hold(&self, lock: Box<dyn Lock>) -> Box<dyn Lock> {
-        let mut locks = self.life.locks.lock().unwrap();
+        let mut locks = self.state.locks.lock().unwrap();
         let number = locks.last_key_value().map_or(0, |(last, _)| last + 1);
         locks.insert(number, lock);
         Box::new(MortalLock {
             number,
-            life: Arc::clone(&self.life),
+            life: Arc::clone(&self.state),
         })
     }
 
     /// Kills the process now.
     pub(crate) fn kill(&self) {
-        self.life.die();
+        self.state.die();
     }
 
     /// Kills the process at the changing call after so many others.
     pub(crate) fn kill_after(&self, calls: u64) {
         if !self.is_dead() {
-            self.life.left.store(calls, Ordering::Release);
+            self.state.calls_left.store(calls, Ordering::Release);
         }
     }
 }
 
-impl Life {
+impl ProcessState {
     fn killed() -> io::Error {
         io::Error::other("the process was killed")
     }
 
     fn die(&self) {
-        self.left.store(DEAD, Ordering::Release);
+        self.calls_left.store(DEAD, Ordering::Release);
         self.locks.lock().unwrap().clear();
     }
 
     fn alive(&self) -> io::Result<()> {
-        if self.left.load(Ordering::Acquire) == DEAD {
-            Err(Life::killed())
+        if self.calls_left.load(Ordering::Acquire) == DEAD {
+            Err(ProcessState::killed())
         } else {
             Ok(())
         }
@@ -838,19 +838,19 @@ impl Life {
     /// Whether a changing call goes through, or is the last one.
     fn change(&self) -> io::Result<bool> {
         self.alive()?;
-        if self.left.load(Ordering::Acquire) == 0 {
+        if self.calls_left.load(Ordering::Acquire) == 0 {
             self.die();
             return Ok(false);
         }
-        self.left.fetch_sub(1, Ordering::AcqRel);
+        self.calls_left.fetch_sub(1, Ordering::AcqRel);
         Ok(true)
     }
 
-    fn whole<T>(&self, body: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn unless_killed<T>(&self, body: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if self.change()? {
             body()
         } else {
-            Err(Life::killed())
+            Err(ProcessState::killed())
         }
     }
 }
@@ -858,42 +858,42 @@ impl Life {
 #[derive(Debug)]
 struct MortalFile {
     file: Arc<dyn File>,
-    life: Arc<Life>,
+    state: Arc<ProcessState>,
 }
 
 impl File for MortalFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        self.life.alive()?;
+        self.state.alive()?;
         self.file.read_at(offset, buf)
     }
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        if self.life.change()? {
+        if self.state.change()? {
             return self.file.write_all_at(offset, data);
         }
         // The system call was under way: a part arrived.
         self.file.write_all_at(offset, &data[..data.len() / 2])?;
-        Err(Life::killed())
+        Err(ProcessState::killed())
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.life.whole(|| self.file.sync_data())
+        self.state.unless_killed(|| self.file.sync_data())
     }
 
     fn len(&self) -> io::Result<u64> {
-        self.life.alive()?;
+        self.state.alive()?;
         self.file.len()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.life.whole(|| self.file.set_len(len))
+        self.state.unless_killed(|| self.file.set_len(len))
     }
 }
 
 #[derive(Debug)]
 struct MortalLock {
     number: u64,
-    life: Arc<Life>,
+    life: Arc<ProcessState>,
 }
 
 impl Lock for MortalLock {
@@ -914,45 +914,45 @@ impl Files for Mortal {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let open = || self.disk.open(path, mode);
         let file = if mode == OpenMode::CreateNew {
-            self.life.whole(open)?
+            self.state.unless_killed(open)?
         } else {
-            self.life.alive().and_then(|()| open())?
+            self.state.alive().and_then(|()| open())?
         };
         Ok(Arc::new(MortalFile {
             file,
-            life: Arc::clone(&self.life),
+            state: Arc::clone(&self.state),
         }))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.life.whole(|| self.disk.remove(path))
+        self.state.unless_killed(|| self.disk.remove(path))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.life.alive()?;
+        self.state.alive()?;
         self.disk.list(dir)
     }
 
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.life.whole(|| self.disk.create_dir_all(dir))
+        self.state.unless_killed(|| self.disk.create_dir_all(dir))
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.life.whole(|| self.disk.sync_dir(dir))
+        self.state.unless_killed(|| self.disk.sync_dir(dir))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.life.alive()?;
+        self.state.alive()?;
         self.disk.exists(path)
     }
 
     fn lock(&self, path: &Path, owner_text: &str) -> Result<Box<dyn Lock>, LockError> {
-        self.life.alive()?;
+        self.state.alive()?;
         Ok(self.hold(self.disk.lock(path, owner_text)?))
     }
 
     fn lock_file(&self, path: &Path) -> Result<Box<dyn Lock>, LockError> {
-        self.life.alive()?;
+        self.state.alive()?;
         Ok(self.hold(self.disk.lock_file(path)?))
     }
 }

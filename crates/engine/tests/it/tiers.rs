@@ -194,7 +194,7 @@ fn a_tier_is_taken_into_use_changed_and_left_and_nothing_is_lost() {
 
 /// Rows are written, the tier taken into use by an opening, and left; gives how many rows were
 /// acknowledged when it ended.
-fn life(disk: &FaultyFiles) -> (i64, Result<(), Error>) {
+fn run_workload(disk: &FaultyFiles) -> (i64, Result<(), Error>) {
     let mut written = 400;
     let mut live = || {
         let mut step = |options: Options| {
@@ -231,7 +231,7 @@ fn before_the_tier() -> FaultyFiles {
 fn wherever_a_power_cut_falls_what_was_acknowledged_is_found() {
     let disk = before_the_tier();
     let begun = disk.operations();
-    let (written, ended) = life(&disk);
+    let (written, ended) = run_workload(&disk);
     ended.unwrap();
     assert_eq!(written, 640);
     let mut cut_off = 0;
@@ -240,7 +240,7 @@ fn wherever_a_power_cut_falls_what_was_acknowledged_is_found() {
             let disk = before_the_tier();
             disk.crash_at(disk.operations() + cut);
             // Files that are closed last need no operation each time.
-            let (written, ended) = life(&disk);
+            let (written, ended) = run_workload(&disk);
             cut_off += usize::from(ended.is_err());
             let after = disk.after_crash(seed);
             for options in [plain(), tiered()] {
@@ -262,7 +262,7 @@ fn wherever_a_power_cut_falls_what_was_acknowledged_is_found() {
 }
 
 /// Parts are changed in the tier that is used; gives how many rows were acknowledged.
-fn life_of_parts(disk: &FaultyFiles) -> (i64, Result<(), Error>) {
+fn run_part_changes(disk: &FaultyFiles) -> (i64, Result<(), Error>) {
     let mut written = 400;
     let mut live = || {
         for parts in [BUFFERS, LOG, BUFFERS, tiered().fast_parts] {
@@ -287,14 +287,14 @@ fn life_of_parts(disk: &FaultyFiles) -> (i64, Result<(), Error>) {
 fn wherever_a_power_cut_falls_while_parts_change_what_was_acknowledged_is_found() {
     let disk = before_the_tier();
     let begun = disk.operations();
-    let (written, ended) = life_of_parts(&disk);
+    let (written, ended) = run_part_changes(&disk);
     ended.unwrap();
     assert_eq!(written, 480);
     for cut in cuts(disk.operations() - begun, 3) {
         for seed in seeds(3) {
             let disk = before_the_tier();
             disk.crash_at(disk.operations() + cut);
-            let (written, _) = life_of_parts(&disk);
+            let (written, _) = run_part_changes(&disk);
             let after = disk.after_crash(seed);
             let db = Database::open_in(env(&after), plain());
             let db = db.unwrap_or_else(|error| panic!("cut {cut}, seed {seed}: {error}"));
@@ -320,8 +320,8 @@ fn a_tier_that_is_missing_or_not_its_own_is_refused_and_nothing_is_changed() {
     };
     // Missing, and back.
     moved(&disk, "/fast", "/away");
-    refused(Database::open_in(env(&disk), plain()), "is not there");
-    refused(Database::open_in(env(&disk), tiered()), "is not there");
+    refused(Database::open_in(env(&disk), plain()), "is missing");
+    refused(Database::open_in(env(&disk), tiered()), "is missing");
     assert_eq!(
         check(env(&disk), plain()).unwrap_err().kind(),
         ErrorKind::Tier
@@ -351,7 +351,7 @@ fn a_tier_that_is_missing_or_not_its_own_is_refused_and_nothing_is_changed() {
         let kept = format!("{part}_now");
         moved(&disk, part, &kept);
         copy(&disk, before, part);
-        refused(Database::open_in(env(&disk), plain()), "not of one time");
+        refused(Database::open_in(env(&disk), plain()), "do not match");
         lose(&disk, part);
         moved(&disk, &kept, part);
     }
@@ -446,7 +446,7 @@ fn what_a_lost_tier_held_is_lost_and_told_and_the_rest_goes_on_in_bulk() {
     for mode in [RepairMode::DryRun, RepairMode::Act] {
         let report = repair_without_fast_tier(&env(&disk), &plain(), mode).unwrap();
         assert!(
-            report.lost[0].contains("in the fast tier /fast"),
+            report.lost[0].contains("of the fast tier /fast"),
             "{report:#?}"
         );
         assert!(report.after.is_sound(), "{report:#?}");
@@ -463,7 +463,7 @@ fn what_a_lost_tier_held_is_lost_and_told_and_the_rest_goes_on_in_bulk() {
     expect(&db, 0..450);
     drop(db);
     let opened = Database::open_in(env(&disk), tiered());
-    refused(opened, "is to become a fast tier");
+    refused(opened, "cannot become a fast tier");
 
     // A tier in which nothing was that bulk does not have costs nothing.
     let disk = FaultyFiles::new(9);

@@ -125,7 +125,7 @@ fn what_the_copy_of_the_log_has_is_not_lost_with_the_tier_and_what_is_lost_is_na
     assert_eq!(report.lost.len(), 1, "{report:#?}");
     let lost = &report.lost[0];
     assert!(
-        lost.contains("/fast") && lost.contains("behind log record "),
+        lost.contains("/fast") && lost.contains("after log record "),
         "{lost}"
     );
     assert_eq!(killed.found(), 501);
@@ -151,7 +151,7 @@ fn without_a_copy_the_loss_is_named_though_no_file_is_missed() {
     killed.lose_tier();
     let report = killed.go_on_without();
     assert_eq!(report.lost.len(), 1, "{report:#?}");
-    assert!(report.lost[0].contains("in the fast tier /fast"));
+    assert!(report.lost[0].contains("of the fast tier /fast"));
     assert_eq!(killed.found(), 100);
 }
 
@@ -248,7 +248,7 @@ fn a_tier_with_a_copy_of_its_log_is_left_and_taken_again() {
 
 /// Writes until power is cut. Gives how many rows were acknowledged, and how many of them bulk must
 /// have.
-fn life(machine: &Machine) -> (i64, i64, Result<(), Error>) {
+fn run_workload(machine: &Machine) -> (i64, i64, Result<(), Error>) {
     let (mut written, mut safe) = (0, 0);
     let mut live = || {
         for is_closed in [true, false] {
@@ -283,7 +283,7 @@ fn life(machine: &Machine) -> (i64, i64, Result<(), Error>) {
 #[test]
 fn after_a_power_cut_that_takes_the_tier_too_what_bulk_has_is_found() {
     let machine = Machine::new(6);
-    let (written, safe, ended) = life(&machine);
+    let (written, safe, ended) = run_workload(&machine);
     ended.unwrap();
     assert!(safe > 100 && written > safe, "{safe} of {written}");
     let operations = machine.disk.operations();
@@ -291,7 +291,7 @@ fn after_a_power_cut_that_takes_the_tier_too_what_bulk_has_is_found() {
     for cut in cuts(operations, 3) {
         let machine = Machine::new(6);
         machine.disk.crash_at(cut);
-        let (written, safe, ended) = life(&machine);
+        let (written, safe, ended) = run_workload(&machine);
         cut_off += usize::from(ended.is_err());
         for seed in seeds(3) {
             let after = machine.after_cut(seed);

@@ -180,7 +180,7 @@ fn a_page_of_the_tier_that_cannot_be_read_is_an_error_and_harms_nothing() {
 }
 
 /// Gives how many rows were acknowledged until the tier died.
-fn life(disks: &Disks) -> (i64, Result<(), Error>) {
+fn run_workload(disks: &Disks) -> (i64, Result<(), Error>) {
     let mut written = 0;
     let mut live = || {
         for _ in 0..3 {
@@ -217,14 +217,14 @@ fn persistent(seed: u64) -> Disks {
 #[test]
 fn after_a_power_cut_at_any_fence_of_persistent_memory_what_was_acknowledged_is_found() {
     let disks = persistent(3);
-    let (written, ended) = life(&disks);
+    let (written, ended) = run_workload(&disks);
     ended.unwrap();
     assert_eq!(written, 252);
     let mut cut_off = 0;
     for cut in cuts(disks.fast.operations(), 3) {
         let disks = persistent(3);
         disks.fast.crash_at(cut);
-        let (written, ended) = life(&disks);
+        let (written, ended) = run_workload(&disks);
         cut_off += usize::from(ended.is_err());
         disks.bulk.crash_now();
         let states = match disks.fast.unsynced_units() {

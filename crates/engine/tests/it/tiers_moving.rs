@@ -162,7 +162,7 @@ fn the_layout_that_an_opening_finds_is_the_last_and_can_be_changed_by_it() {
 }
 
 /// Gives how many rows were acknowledged.
-fn life(env: &Env) -> (i64, Result<(), Error>) {
+fn run_workload(env: &Env) -> (i64, Result<(), Error>) {
     let mut written = 0;
     let mut live = || {
         let db = Database::open_in(env.clone(), options())?;
@@ -206,14 +206,14 @@ fn goes_on(env: &dyn Fn() -> Env, written: i64, what: &str) {
 #[test]
 fn wherever_a_power_cut_falls_in_a_move_what_was_acknowledged_is_found_once() {
     let disk = FaultyFiles::new(3);
-    let (written, ended) = life(&env(&disk));
+    let (written, ended) = run_workload(&env(&disk));
     ended.unwrap();
     let mut cut_off = 0;
     for cut in cuts(disk.operations(), 7) {
         for seed in seeds(2) {
             let disk = FaultyFiles::new(3);
             disk.crash_at(cut);
-            let (written, ended) = life(&env(&disk));
+            let (written, ended) = run_workload(&env(&disk));
             cut_off += usize::from(ended.is_err());
             let after = disk.after_crash(seed + cut);
             goes_on(&|| env(&after), written, &format!("cut {cut}, seed {seed}"));
@@ -237,7 +237,7 @@ fn on_two(bulk: &FaultyFiles, fast: &FaultyFiles) -> Env {
 fn after_a_power_cut_on_either_medium_first_what_was_acknowledged_is_found_once() {
     let disks = || (FaultyFiles::new(4), FaultyFiles::new(5));
     let (bulk, fast) = disks();
-    life(&on_two(&bulk, &fast)).1.unwrap();
+    run_workload(&on_two(&bulk, &fast)).1.unwrap();
     let of_fast = cuts(fast.operations(), 3).map(|cut| (true, cut));
     let of_bulk = cuts(bulk.operations(), 3).map(|cut| (false, cut));
     for (is_fast, cut) in of_fast.chain(of_bulk) {
@@ -246,7 +246,7 @@ fn after_a_power_cut_on_either_medium_first_what_was_acknowledged_is_found_once(
             true => fast.crash_at(cut),
             false => bulk.crash_at(cut),
         }
-        let (written, _) = life(&on_two(&bulk, &fast));
+        let (written, _) = run_workload(&on_two(&bulk, &fast));
         bulk.crash_now();
         fast.crash_now();
         let (bulk, fast) = (bulk.after_crash(cut), fast.after_crash(cut + 1));

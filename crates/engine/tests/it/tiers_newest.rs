@@ -39,13 +39,13 @@ fn up_to(bytes: u64) -> Options {
     }
 }
 
-fn kept(disks: &Disks) -> Vec<PathBuf> {
+fn index_files(disks: &Disks) -> Vec<PathBuf> {
     disks.in_fast("newest")
 }
 
-fn kept_bytes(disks: &Disks) -> u64 {
+fn index_bytes(disks: &Disks) -> u64 {
     let len = |path: &PathBuf| disks.fast.read_file(path).unwrap().len() as u64;
-    kept(disks).iter().map(len).sum()
+    index_files(disks).iter().map(len).sum()
 }
 
 /// A database with copies of all segments in the tier, closed.
@@ -59,7 +59,7 @@ fn filled_on(disks: Disks) -> Disks {
     db.close().unwrap();
     drop(db);
     assert!(disks.segments() > 3, "{}", disks.segments());
-    assert_eq!(kept(&disks).len(), disks.segments());
+    assert_eq!(index_files(&disks).len(), disks.segments());
     disks
 }
 
@@ -86,14 +86,14 @@ fn reads_for(disks: &Disks, options: Options, seconds: (i64, i64)) -> u64 {
 
 /// What the database answers without any copy; in the end there are copies again.
 fn in_bulk(disks: &Disks) -> (Vec<String>, Vec<String>) {
-    for path in kept(disks) {
+    for path in index_files(disks) {
         disks.fast.vanish(&path).unwrap();
     }
     let db = disks.open(options()).unwrap();
     let (reads, found) = disks.looks.of(|| (outlines(&db, -2), rows(&db)));
     assert!(reads > 0, "without copies these are read in bulk");
     db.maintain().unwrap();
-    assert_eq!(kept(disks).len(), disks.segments());
+    assert_eq!(index_files(disks).len(), disks.segments());
     found
 }
 
@@ -105,7 +105,7 @@ fn answers_as_ever(disks: &Disks, dropped: u64, what: &str) {
     let stats = db.stats().unwrap();
     assert!(stats.fast_newest_dropped >= dropped, "{what}: {stats:?}");
     drop(db);
-    assert_eq!(kept(disks).len(), disks.segments(), "{what}");
+    assert_eq!(index_files(disks).len(), disks.segments(), "{what}");
     let db = disks.open(options()).unwrap();
     let (reads, again) = disks.looks.of(|| (outlines(&db, -2), rows(&db)));
     assert_eq!(reads, 0, "{what}: made anew");
@@ -126,7 +126,7 @@ fn nothing_is_read_in_bulk_for_rows_of_which_there_are_copies() {
     assert_eq!(found, in_bulk);
     let stats = db.stats().unwrap();
     assert!(stats.fast_newest_reads > 0 && stats.fast_newest_dropped == 0);
-    assert_eq!(stats.fast_newest_bytes, kept_bytes(&disks));
+    assert_eq!(stats.fast_newest_bytes, index_bytes(&disks));
     assert_eq!(stats.fast_newest_segments, disks.segments() as u64);
     assert_eq!(stats.fast_bytes, stats.fast_newest_bytes + stats.log_bytes);
     assert!(stats.fast_newest_bytes > stats.segment_bytes);
@@ -172,16 +172,16 @@ fn the_newest_have_the_room_there_is_and_older_ones_move_out() {
     for from in (0..3000).step_by(200) {
         write(&db, from..from + 200).unwrap();
         db.flush().unwrap();
-        let now = kept(&disks);
+        let now = index_files(&disks);
         moved_out += before.iter().filter(|path| !now.contains(path)).count();
         before = now;
         let stats = db.stats().unwrap();
         assert!(stats.fast_newest_bytes <= most, "{stats:?}");
-        assert_eq!(stats.fast_newest_bytes, kept_bytes(&disks));
+        assert_eq!(stats.fast_newest_bytes, index_bytes(&disks));
     }
     assert!(moved_out > 2, "{moved_out}");
-    assert!(kept(&disks).len() < disks.segments());
-    assert!(kept_bytes(&disks) > most / 4);
+    assert!(index_files(&disks).len() < disks.segments());
+    assert!(index_bytes(&disks) > most / 4);
     let found = rows(&db);
     db.close().unwrap();
     drop(db);
@@ -189,10 +189,10 @@ fn the_newest_have_the_room_there_is_and_older_ones_move_out() {
     assert!(reads_for(&disks, up_to(most), (0, 99)) > 0);
     // Less room, and more: what is to be kept follows at the opening, and in the background.
     drop(disks.open(up_to(most / 2)).unwrap());
-    assert!(kept_bytes(&disks) <= most / 2);
+    assert!(index_bytes(&disks) <= most / 2);
     let db = disks.open(options()).unwrap();
     db.maintain().unwrap();
-    assert_eq!(kept(&disks).len(), disks.segments());
+    assert_eq!(index_files(&disks).len(), disks.segments());
     assert_eq!(rows(&db), found);
     drop(db);
     assert_eq!(reads_for(&disks, options(), (0, 99)), 0);
@@ -209,26 +209,26 @@ fn what_has_become_old_moves_out_by_time_alone() {
     disks.clock.set(at(2000));
     let db = disks.open(options.clone()).unwrap();
     fill(&db, 2000);
-    assert_eq!(kept(&disks).len(), disks.segments());
+    assert_eq!(index_files(&disks).len(), disks.segments());
     let found = rows(&db);
     // A snapshot goes on with what it has.
     let snapshot = db.snapshot().unwrap();
     let last = snapshot.last(&stream(1)).unwrap();
     disks.clock.set(at(4000));
     db.maintain().unwrap();
-    let left = kept(&disks).len();
+    let left = index_files(&disks).len();
     assert!(left > 0 && left < disks.segments(), "{left}");
     assert_eq!(reads_for_open(&disks, &db, 1990), 0);
     disks.clock.set(at(1 << 26));
     db.maintain().unwrap();
     // What has no end yet stays: of each shard the last partition, at the most.
-    assert!(kept(&disks).len() <= 2, "{:?}", kept(&disks));
+    assert!(index_files(&disks).len() <= 2, "{:?}", index_files(&disks));
     assert_eq!(rows(&db), found);
     assert_eq!(snapshot.last(&stream(1)).unwrap(), last);
     // A clock that goes back brings them back: they are copies.
     disks.clock.set(at(2000));
     db.maintain().unwrap();
-    assert_eq!(kept(&disks).len(), disks.segments());
+    assert_eq!(index_files(&disks).len(), disks.segments());
 }
 
 /// How often bulk is read for the rows of one second.
@@ -286,11 +286,11 @@ fn a_full_tier_has_fewer_copies_and_what_must_be_written_comes_first() {
 #[test]
 fn copies_that_are_missing_damaged_or_not_their_own_are_dropped_and_made_anew() {
     let disks = filled(6);
-    for path in kept(&disks) {
+    for path in index_files(&disks) {
         disks.fast.vanish(&path).unwrap();
     }
     answers_as_ever(&disks, 0, "missing");
-    let path = kept(&disks).remove(0);
+    let path = index_files(&disks).remove(0);
     let bytes = disks.fast.read_file(&path).unwrap();
     for at in cuts(bytes.len() as u64 / 64, 40) {
         disks.fast.write_file(&path, &bytes).unwrap();
@@ -301,7 +301,7 @@ fn copies_that_are_missing_damaged_or_not_their_own_are_dropped_and_made_anew() 
         disks.fast.write_file(&path, &bytes[..len]).unwrap();
         answers_as_ever(&disks, 1, &format!("{len} bytes"));
     }
-    let paths = kept(&disks);
+    let paths = index_files(&disks);
     let (one, other) = (&paths[0], &paths[1]);
     let (first, second) = (disks.fast.read_file(one), disks.fast.read_file(other));
     disks.fast.write_file(one, second.unwrap()).unwrap();
@@ -311,11 +311,15 @@ fn copies_that_are_missing_damaged_or_not_their_own_are_dropped_and_made_anew() 
     let (disks, strange) = (filled(6), Disks::new(7));
     strange.fast.create_dir_all(Path::new("/other")).unwrap();
     let strange = filled_on(strange);
-    for path in kept(&disks) {
+    for path in index_files(&disks) {
         let bytes = strange.fast.read_file(&path).unwrap();
         disks.fast.write_file(&path, bytes).unwrap();
     }
-    answers_as_ever(&disks, kept(&disks).len() as u64, "of another database");
+    answers_as_ever(
+        &disks,
+        index_files(&disks).len() as u64,
+        "of another database",
+    );
 }
 
 #[test]
@@ -392,7 +396,7 @@ fn no_backup_has_copies_a_repair_and_a_change_of_parts_remove_them() {
         newest: false,
         ..options().fast_parts
     });
-    assert_eq!(kept(&disks).len(), 0);
+    assert_eq!(index_files(&disks).len(), 0);
     assert_eq!(rows(&db), in_bulk.1);
     drop(db);
     let db = use_parts(TierParts {
@@ -400,13 +404,17 @@ fn no_backup_has_copies_a_repair_and_a_change_of_parts_remove_them() {
         ..NEWEST
     });
     db.maintain().unwrap();
-    assert_eq!(kept(&disks).len(), disks.segments());
+    assert_eq!(index_files(&disks).len(), disks.segments());
     assert_eq!(disks.in_fast("index").len(), disks.segments());
     drop(db);
     // A repair that changes segments.
     let segment = Path::new("/db/segment").join(format!(
         "{}.seg",
-        kept(&disks)[0].file_stem().unwrap().to_str().unwrap()
+        index_files(&disks)[0]
+            .file_stem()
+            .unwrap()
+            .to_str()
+            .unwrap()
     ));
     let len = disks.bulk.read_file(&segment).unwrap().len() as u64;
     disks.bulk.decay(&segment, len - 40, &[0x5a; 40]).unwrap();
@@ -414,7 +422,7 @@ fn no_backup_has_copies_a_repair_and_a_change_of_parts_remove_them() {
     assert!(!report.findings.is_empty() && report.after.is_sound());
     let db = disks.open(as_it_is.clone()).unwrap();
     db.maintain().unwrap();
-    assert_eq!(kept(&disks).len(), disks.segments());
+    assert_eq!(index_files(&disks).len(), disks.segments());
     let found = rows(&db);
     drop(db);
     use_fast_tier(&disks.env(), &as_it_is, None).unwrap();
@@ -425,7 +433,7 @@ fn no_backup_has_copies_a_repair_and_a_change_of_parts_remove_them() {
 #[test]
 fn workers_make_copies_of_what_there_was_before() {
     let disks = filled(11);
-    for path in kept(&disks) {
+    for path in index_files(&disks) {
         disks.fast.vanish(&path).unwrap();
     }
     let env = Env {
@@ -433,7 +441,7 @@ fn workers_make_copies_of_what_there_was_before() {
         ..disks.env()
     };
     let db = Database::open_in(env, options()).unwrap();
-    while kept(&disks).len() < disks.segments() {
+    while index_files(&disks).len() < disks.segments() {
         std::thread::yield_now();
     }
     db.close().unwrap();
@@ -445,7 +453,7 @@ fn workers_make_copies_of_what_there_was_before() {
 fn a_copy_stays_with_its_segment_for_whoever_reads_it() {
     let disks = filled(12);
     let db = disks.open(options()).unwrap();
-    let before = kept(&disks);
+    let before = index_files(&disks);
     let snapshot = db.snapshot().unwrap();
     let of_table = |range| DeleteSpec {
         table: "channel".into(),
@@ -464,15 +472,15 @@ fn a_copy_stays_with_its_segment_for_whoever_reads_it() {
     });
     assert_eq!((reads, found), (0, 2000));
     drop(snapshot);
-    assert_eq!(kept(&disks).len(), disks.segments());
+    assert_eq!(index_files(&disks).len(), disks.segments());
     db.delete(&of_table(ClosedRange::ALL)).unwrap();
     db.maintain().unwrap();
-    assert_eq!((kept(&disks).len(), disks.segments()), (0, 0));
+    assert_eq!((index_files(&disks).len(), disks.segments()), (0, 0));
 }
 
 /// Steps, merges, deletes and rewritings with little room for copies, and restarts with more or
 /// less of it, by chance. Gives how many seconds were acknowledged.
-fn life(disks: &Disks, seed: u64) -> (i64, Result<(), Error>) {
+fn run_workload(disks: &Disks, seed: u64) -> (i64, Result<(), Error>) {
     let mut written = 0;
     let mut live = || {
         let mut dice = Dice::new(seed);
@@ -523,7 +531,7 @@ fn all_there(after: &Disks, written: i64, what: &str) {
     drop(snapshot);
     db.close().unwrap();
     drop(db);
-    for path in kept(after) {
+    for path in index_files(after) {
         after.fast.vanish(&path).unwrap();
     }
     let db = after.open(options()).unwrap();
@@ -536,7 +544,7 @@ fn all_there(after: &Disks, written: i64, what: &str) {
 fn random_lives_answer_as_they_would_without_copies() {
     for seed in 0..12 {
         let disks = Disks::new(100 + seed);
-        let (written, ended) = life(&disks, seed);
+        let (written, ended) = run_workload(&disks, seed);
         ended.unwrap();
         assert_eq!(written, 720);
         all_there(&disks, written, &format!("seed {seed}"));
@@ -546,7 +554,7 @@ fn random_lives_answer_as_they_would_without_copies() {
 #[test]
 fn wherever_a_power_cut_falls_no_row_is_lost_and_none_doubled() {
     let whole = Disks::new(13);
-    let (written, ended) = life(&whole, 3);
+    let (written, ended) = run_workload(&whole, 3);
     ended.unwrap();
     assert_eq!(written, 720);
     let mut cut_off = 0;
@@ -559,7 +567,7 @@ fn wherever_a_power_cut_falls_no_row_is_lost_and_none_doubled() {
             true => disks.fast.crash_at(cut),
             false => disks.bulk.crash_at(cut),
         }
-        let (written, ended) = life(&disks, 3);
+        let (written, ended) = run_workload(&disks, 3);
         cut_off += usize::from(ended.is_err());
         disks.bulk.crash_now();
         disks.fast.crash_now();

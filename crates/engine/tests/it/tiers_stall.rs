@@ -196,17 +196,17 @@ impl Files for Stalling {
 }
 
 /// A database with its log in `/fast`, on a medium that can stall, with a clock of its own.
-struct Life {
+struct StallSetup {
     disk: FaultyFiles,
     medium: Stalling,
     clock: Arc<ManualClock>,
     options: Options,
 }
 
-impl Life {
-    fn new(seed: u64) -> Life {
+impl StallSetup {
+    fn new(seed: u64) -> StallSetup {
         let disk = FaultyFiles::new(seed);
-        Life {
+        StallSetup {
             medium: Stalling::new(&disk),
             disk,
             clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
@@ -301,7 +301,7 @@ fn without<T: Send>(medium: &Stalling, body: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Writes and reads while the medium stalls. Gives the number of far rows that were acknowledged.
-fn go_on_meanwhile(life: &Life, db: &Database) -> i64 {
+fn go_on_meanwhile(life: &StallSetup, db: &Database) -> i64 {
     without(&life.medium, || {
         let mut written = 0;
         for round in 0..150 {
@@ -340,7 +340,7 @@ fn writes_and_reads_go_on_while_the_large_medium_stalls_and_all_of_it_is_found_a
 }
 
 fn stall_in_a_step(only: (&'static str, &'static str)) {
-    let life = Life::new(1);
+    let life = StallSetup::new(1);
     let db = life.open();
     write(&db, "pumps", "pressure", 0..400).unwrap();
     db.flush().unwrap();
@@ -373,7 +373,7 @@ fn stall_in_a_step(only: (&'static str, &'static str)) {
     }
 }
 
-impl Life {
+impl StallSetup {
     /// The newest generation that a header in the tier's log says.
     fn log_files_begun(&self) -> u64 {
         let generations = self.disk.files().into_iter().filter_map(|(path, _)| {
@@ -414,7 +414,7 @@ fn while_time_passes<T>(clock: &ManualClock, body: impl FnOnce() -> T) -> T {
 
 #[test]
 fn when_memory_is_used_up_writes_say_busy_until_the_medium_answers_again() {
-    let life = Life::new(2);
+    let life = StallSetup::new(2);
     let db = life.open();
     write(&db, "pumps", "pressure", 0..400).unwrap();
     life.medium.begin();
@@ -457,19 +457,19 @@ fn when_memory_is_used_up_writes_say_busy_until_the_medium_answers_again() {
 
 #[test]
 fn who_needs_what_only_the_stalled_medium_holds_is_in_nobodys_way() {
-    look_up_while_it_stalls(&Life::new(3), None);
+    look_up_while_it_stalls(&StallSetup::new(3), None);
 }
 
 #[test]
 fn nor_is_he_in_a_tier_that_was_taken_into_use_while_the_database_was_open() {
-    let mut life = Life::new(4);
+    let mut life = StallSetup::new(4);
     let folder = life.options.fast_dir.take().unwrap();
     let parts = life.options.fast_parts;
     look_up_while_it_stalls(&life, Some(FastTier { folder, parts }));
 }
 
 /// `tier` is taken into use by the open database.
-fn look_up_while_it_stalls(life: &Life, tier: Option<FastTier>) {
+fn look_up_while_it_stalls(life: &StallSetup, tier: Option<FastTier>) {
     let tables = ["fans", "motors"];
     let db = life.open();
     for table in ["pumps", tables[0], tables[1]] {
@@ -510,7 +510,7 @@ fn look_up_while_it_stalls(life: &Life, tier: Option<FastTier>) {
         let refused = refused.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Busy, "{refused}");
         assert!(
-            refused.to_string().contains("has not answered"),
+            refused.to_string().contains("does not respond"),
             "{refused}"
         );
         life.medium.end();

@@ -43,10 +43,10 @@ fn write(db: &Database, id: &str, seconds: impl Iterator<Item = i64>, add: i64) 
 }
 
 /// Rows, and of each field how many values it has, the least of them and the greatest.
-type Known = (u64, Vec<(u64, Option<(f64, f64)>)>);
+type Totals = (u64, Vec<(u64, Option<(f64, f64)>)>);
 
 /// What the rows say.
-fn by_rows(db: &Database, name: &StreamName) -> Known {
+fn by_rows(db: &Database, name: &StreamName) -> Totals {
     let spec = ScanSpec {
         fields: Some(FIELDS.map(str::to_owned).to_vec()),
         ..ScanSpec::default()
@@ -72,7 +72,7 @@ fn by_rows(db: &Database, name: &StreamName) -> Known {
 }
 
 /// What a summary says, and how many buckets, pages and bytes it looked at.
-fn by_summary(db: &Database, name: &StreamName) -> (Known, u64) {
+fn by_summary(db: &Database, name: &StreamName) -> (Totals, u64) {
     let spec = SummarySpec {
         range: ClosedRange::ALL,
         bins: Bins::Whole,
@@ -97,7 +97,7 @@ fn by_summary(db: &Database, name: &StreamName) -> (Known, u64) {
 
 /// Asks twice and compares both with the rows. Gives what the second one looked at.
 #[track_caller]
-fn asked_twice(db: &Database, name: &StreamName) -> u64 {
+fn read_twice(db: &Database, name: &StreamName) -> u64 {
     let expected = by_rows(db, name);
     let first = by_summary(db, name).0;
     let (second, touched) = by_summary(db, name);
@@ -114,17 +114,17 @@ fn a_stream_asked_for_again_is_at_hand_until_something_changes() {
         for id in ["a", "b"] {
             write(&db, id, 0..20_000, 7);
         }
-        assert!(asked_twice(&db, &a) < 10, "memory is no bucket");
+        assert!(read_twice(&db, &a) < 10, "memory is no bucket");
         db.flush().unwrap();
-        assert_eq!((asked_twice(&db, &a), asked_twice(&db, &b)), (0, 0));
+        assert_eq!((read_twice(&db, &a), read_twice(&db, &b)), (0, 0));
         // Newer values in memory, then in a late run, then merged.
         write(&db, "a", (100..5_000).step_by(7), 1_000_000);
-        assert!(asked_twice(&db, &a) > 0);
-        assert_eq!(asked_twice(&db, &b), 0);
+        assert!(read_twice(&db, &a) > 0);
+        assert_eq!(read_twice(&db, &b), 0);
         db.flush().unwrap();
-        assert_eq!((asked_twice(&db, &a), asked_twice(&db, &b)), (0, 0));
+        assert_eq!((read_twice(&db, &a), read_twice(&db, &b)), (0, 0));
         db.compact().unwrap();
-        assert_eq!((asked_twice(&db, &a), asked_twice(&db, &b)), (0, 0));
+        assert_eq!((read_twice(&db, &a), read_twice(&db, &b)), (0, 0));
         // A delete counts at once, and still does when it was carried out.
         db.delete(&DeleteSpec {
             table: "t".into(),
@@ -132,16 +132,16 @@ fn a_stream_asked_for_again_is_at_hand_until_something_changes() {
             range: ClosedRange::nanos(1_000 * SECOND, 1_500 * SECOND),
         })
         .unwrap();
-        asked_twice(&db, &a);
-        assert_eq!(asked_twice(&db, &b), 0);
+        read_twice(&db, &a);
+        assert_eq!(read_twice(&db, &b), 0);
         db.compact().unwrap();
-        asked_twice(&db, &a);
+        read_twice(&db, &a);
         // Rows where some were deleted.
         write(&db, "a", 1_200..1_300, 5);
-        asked_twice(&db, &a);
+        read_twice(&db, &a);
         db.flush().unwrap();
-        asked_twice(&db, &a);
-        assert_eq!(asked_twice(&db, &b), 0);
+        read_twice(&db, &a);
+        assert_eq!(read_twice(&db, &b), 0);
     }
 }
 
@@ -153,7 +153,7 @@ fn definitions_that_change_are_told_apart() {
     db.flush().unwrap();
     write(&db, "a", 0..3_000, 8);
     db.flush().unwrap();
-    assert_eq!(asked_twice(&db, &a), 0);
+    assert_eq!(read_twice(&db, &a), 0);
     let change = |change: TableChange| db.alter_table("t", &change).unwrap();
     // Integers become floats.
     change(TableChange {
@@ -163,7 +163,7 @@ fn definitions_that_change_are_told_apart() {
         }],
         ..TableChange::default()
     });
-    asked_twice(&db, &a);
+    read_twice(&db, &a);
     // All of it ends, by the newest row that there is.
     write(&db, "a", [200_000_000, 200_000_001].into_iter(), 9);
     change(TableChange {
@@ -171,7 +171,7 @@ fn definitions_that_change_are_told_apart() {
         ..TableChange::default()
     });
     db.maintain().unwrap();
-    asked_twice(&db, &a);
+    read_twice(&db, &a);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn parts_of_a_stream_are_not_taken_for_the_whole() {
     let a = stream("a");
     write(&db, "a", 0..10_000, 7);
     db.flush().unwrap();
-    assert_eq!(asked_twice(&db, &a), 0);
+    assert_eq!(read_twice(&db, &a), 0);
     let rows = |from: i64, to: i64, fields: &[&str]| {
         let spec = SummarySpec {
             range: ClosedRange::nanos(from * SECOND, to * SECOND),

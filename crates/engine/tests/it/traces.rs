@@ -55,7 +55,7 @@ fn text(value: &str) -> Value {
 }
 
 /// Everything that definitions tell.
-fn told(db: &Database) -> String {
+fn dump_definitions(db: &Database) -> String {
     let snapshot = db.snapshot().unwrap();
     let mut out = String::new();
     for table in db.tables() {
@@ -171,7 +171,7 @@ fn a_refused_row_brings_nothing_up() {
                 let fourth = [("v", 1.0.into())];
                 db.commit(batch(&[("fourth", "1", 1, &fourth)])).unwrap();
             }
-            let before = told(&db);
+            let before = dump_definitions(&db);
             let good = [("v", 2.0.into())];
             for all in [false, true] {
                 let mut alone = batch(&[row]);
@@ -185,7 +185,11 @@ fn a_refused_row_brings_nothing_up() {
                 let written = db.commit(beside).unwrap();
                 assert_eq!(written.refused.len(), 1, "{why}");
                 assert_eq!(written.accepted, u64::from(!all), "{why}");
-                assert_eq!(told(&db), before, "{why}, flushed: {flushed}, all: {all}");
+                assert_eq!(
+                    dump_definitions(&db),
+                    before,
+                    "{why}, flushed: {flushed}, all: {all}"
+                );
             }
         }
     }
@@ -198,7 +202,7 @@ fn a_batch_that_is_refused_as_a_whole_brings_nothing_up() {
             continue;
         }
         let db = prepared(false);
-        let before = told(&db);
+        let before = dump_definitions(&db);
         let new = [("fresh", true.into()), ("i", 0.5.into())];
         for at in 0..3 {
             let mut rows = vec![("g", "another", 5, &new[..]), ("g", "1", 5, &new[..])];
@@ -212,7 +216,7 @@ fn a_batch_that_is_refused_as_a_whole_brings_nothing_up() {
             let written = db.commit(all).unwrap();
             assert!(!written.refused.is_empty(), "{why}");
             assert_eq!(written.accepted, 0, "{why}");
-            assert_eq!(told(&db), before, "{why} as number {at}");
+            assert_eq!(dump_definitions(&db), before, "{why} as number {at}");
         }
         // The same without the bad one.
         let mut good = batch(&[("g", "another", 5, &new)]);
@@ -235,7 +239,7 @@ fn a_batch_that_is_too_large_brings_nothing_up() {
     let rows: Vec<Row<'_>> = (0..200).map(|at| ("g", "1", at, &one[..])).collect();
     let error = db.commit(batch(&rows)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert_eq!(told(&db), "");
+    assert_eq!(dump_definitions(&db), "");
 }
 
 #[test]
@@ -405,7 +409,7 @@ fn writers_that_bring_fields_up_together_are_all_taken() {
             });
         }
     });
-    let before = told(&db);
+    let before = dump_definitions(&db);
     assert_eq!(
         db.tables().iter().map(|t| t.fields.len()).sum::<usize>(),
         200 + 11
@@ -421,5 +425,5 @@ fn writers_that_bring_fields_up_together_are_all_taken() {
         },
     )
     .unwrap();
-    assert_eq!(told(&db), before);
+    assert_eq!(dump_definitions(&db), before);
 }

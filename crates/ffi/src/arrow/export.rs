@@ -4,7 +4,7 @@
 use super::{ARROW_FLAG_NULLABLE, ArrowArray, ArrowSchema, TIME, TIME_FORMAT, format_of};
 use crate::handles;
 use crate::rows::Rows;
-use crate::status::{Outcome, give, guard, hw_error, invalid, out};
+use crate::status::{Outcome, guard, hw_error, invalid, out, write_result};
 use headwater::{Column, FieldType, Values};
 use std::ffi::{CString, c_void};
 use std::ptr::{null, null_mut};
@@ -48,7 +48,7 @@ struct SchemaParts {
 }
 
 fn text(text: &str) -> Outcome<CString> {
-    CString::new(text).map_err(|_| invalid(format!("the name {text:?} has a NUL in it")))
+    CString::new(text).map_err(|_| invalid(format!("the name {text:?} contains a NUL byte")))
 }
 
 fn schema(
@@ -221,7 +221,7 @@ fn text_array(rows: usize, nulls: usize, own: Own, all_absent: bool) -> ArrowArr
 
 fn too_long(what: &str) -> crate::status::Failure {
     invalid(format!(
-        "{what} has more than 2 GiB of text in these rows: ask with hw_scan_open, or for a shorter range"
+        "{what} has more than 2 GiB of text in these rows: use hw_scan_open, or read a shorter range"
     ))
 }
 
@@ -307,9 +307,9 @@ pub unsafe extern "C" fn hw_rows_arrow(
         let types = rows.columns().iter().map(Column::field_type);
         let fields = rows.names().iter().map(|name| &**name).zip(types);
         let made = schema_of(&describe(&[], fields))?;
-        give(schema, made, "schema")?;
+        write_result(schema, made, "schema")?;
         match array_of(&rows, &[]) {
-            Ok(made) => give(array, made, "array"),
+            Ok(made) => write_result(array, made, "array"),
             Err(failure) => {
                 // SAFETY: just written, and the caller does not take it, since the call fails.
                 unsafe { release_schema(schema) };

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_char};
 
 /// A column of the caller's: its type and values, and which rows of it are meant.
 struct Source<'a> {
-    what: String,
+    description: String,
     format: &'a str,
     array: &'a ArrowArray,
     first: usize,
@@ -37,24 +37,24 @@ fn count(number: i64, what: &str) -> Outcome<usize> {
 fn one<'a, T>(pointer: *const T, what: &str) -> Outcome<&'a T> {
     slice(pointer, 1, what)?
         .first()
-        .ok_or_else(|| invalid(format!("{what}: one expected")))
+        .ok_or_else(|| invalid(format!("{what}: expected one, found none")))
 }
 
 impl Source<'_> {
     fn buffer<T: Copy>(&self, index: usize, elements: usize) -> Outcome<&[T]> {
         let buffers = slice(
             self.array.buffers.cast_const(),
-            count(self.array.n_buffers, &self.what)?,
-            &self.what,
+            count(self.array.n_buffers, &self.description)?,
+            &self.description,
         )?;
         let Some(buffer) = buffers.get(index) else {
             return Err(invalid(format!(
                 "{}: expected a buffer {index}, found {} buffers",
-                self.what,
+                self.description,
                 buffers.len()
             )));
         };
-        slice(buffer.cast::<T>(), elements, &self.what)
+        slice(buffer.cast::<T>(), elements, &self.description)
     }
 
     /// Bits of the rows meant.
@@ -81,7 +81,7 @@ impl Source<'_> {
     }
 
     fn validity_is_null(&self) -> Outcome<bool> {
-        let buffers = slice(self.array.buffers.cast_const(), 1, &self.what)?;
+        let buffers = slice(self.array.buffers.cast_const(), 1, &self.description)?;
         Ok(buffers.first().is_none_or(|b| b.is_null()))
     }
 
@@ -111,16 +111,21 @@ impl Source<'_> {
         let mut ends = Vec::with_capacity(self.rows + 1);
         for offset in &offsets[self.first..] {
             let end: Result<usize, _> = (*offset).try_into();
-            ends.push(end.map_err(|_| invalid(format!("{}: an offset below 0", self.what)))?);
+            ends.push(
+                end.map_err(|_| invalid(format!("{}: an offset is negative", self.description)))?,
+            );
         }
         if !ends.is_sorted() {
-            return Err(invalid(format!("{}: offsets must not fall", self.what)));
+            return Err(invalid(format!(
+                "{}: offsets must not decrease",
+                self.description
+            )));
         }
         let last = ends.last().copied().unwrap_or(0);
         if last - ends[0] > u32::MAX as usize {
             return Err(invalid(format!(
-                "{}: more than 4 GiB of text: write it in parts",
-                self.what
+                "{}: more than 4 GiB of text: split the write",
+                self.description
             )));
         }
         let bytes: &[u8] = self.buffer(2, last)?;
@@ -145,20 +150,23 @@ impl Source<'_> {
             other => {
                 return Err(invalid(format!(
                     "{}: expected a timestamp (or 64-bit nanoseconds since 1970), found the format `{other}`",
-                    self.what
+                    self.description
                 )));
             }
         };
         if self.presence()?.is_some() {
-            return Err(invalid(format!("{}: every row needs a time", self.what)));
+            return Err(invalid(format!(
+                "{}: every row needs a time",
+                self.description
+            )));
         }
         let times: Vec<i64> = self.numbers(&None, |t: i64| t)?;
         let in_nanos = times.into_iter().map(|t| t.checked_mul(per_unit)).collect();
         let in_nanos: Option<Vec<i64>> = in_nanos;
         in_nanos.ok_or_else(|| {
             invalid(format!(
-                "{}: an instant outside of the years 1677 to 2262",
-                self.what
+                "{}: a time outside of the years 1677 to 2262",
+                self.description
             ))
         })
     }
@@ -189,14 +197,13 @@ impl Source<'_> {
             "Z" => Values::Bytes(self.texts::<i64>(p)?),
             other => {
                 return Err(invalid(format!(
-                    "{}: the format `{other}` is not taken: expected floats of 32 or 64 bits (f g), integers (c s i l C S I L), \
-                     booleans (b), text (u U) or bytes (z Z); convert the column first",
-                    self.what
+                    "{}: the format `{other}` is not supported: expected floats of 32 or 64 bits (f g), integers (c s i l C S I L), booleans (b), text (u U) or bytes (z Z); convert the column first",
+                    self.description
                 )));
             }
         };
         Column::from_parts(values, presence)
-            .ok_or_else(|| invalid(format!("{}: expected text in UTF-8", self.what)))
+            .ok_or_else(|| invalid(format!("{}: expected text in UTF-8", self.description)))
     }
 }
 
@@ -215,16 +222,14 @@ fn columns<'a>(
         return Err(invalid("schema and array: one of them was released"));
     }
     let whole = Source {
-        what: "the struct array".into(),
+        description: "the struct array".into(),
         format,
         array,
         first: count(array.offset, "offset")?,
         rows: count(array.length, "length")?,
     };
     if whole.presence()?.is_some() {
-        return Err(invalid(
-            "the struct array: rows must not be null themselves",
-        ));
+        return Err(invalid("the struct array: null rows are not supported"));
     }
     let number = count(schema.n_children, "schema")?;
     if count(array.n_children, "array")? != number {
@@ -243,20 +248,22 @@ fn columns<'a>(
         let schema = one(schema.cast_const(), "a child of the schema")?;
         let array = one(array.cast_const(), "a child of the array")?;
         let name = text(schema.name, "name of a column")?;
-        let what = format!("column `{name}`");
+        let description = format!("column `{name}`");
         if !schema.dictionary.is_null() {
             return Err(invalid(format!(
-                "{what}: dictionaries are not taken: convert the column to plain values first"
+                "{description}: dictionaries are not supported: convert the column to plain values first"
             )));
         }
-        let first = whole.first + count(array.offset, &what)?;
-        if count(array.length, &what)? < whole.first + whole.rows {
-            return Err(invalid(format!("{what}: it is shorter than the rows")));
+        let first = whole.first + count(array.offset, &description)?;
+        if count(array.length, &description)? < whole.first + whole.rows {
+            return Err(invalid(format!(
+                "{description}: it has fewer values than there are rows"
+            )));
         }
         out.push((
             name,
             Source {
-                what,
+                description,
                 format: text(schema.format, name)?,
                 array,
                 first,
@@ -290,15 +297,15 @@ pub unsafe extern "C" fn hw_batch_arrow(
                 rows.times = source.times()?;
                 has_times = true;
             } else if rows.fields.iter().any(|(known, _)| known == name) {
-                return Err(invalid(format!("column `{name}` comes twice")));
+                return Err(invalid(format!(
+                    "column `{name}` is specified more than once"
+                )));
             } else {
                 rows.fields.push((name.to_owned(), source.column()?));
             }
         }
         if !has_times {
-            return Err(invalid(format!(
-                "there is no column `{time_column}` with the times"
-            )));
+            return Err(invalid(format!("there is no time column `{time_column}`")));
         }
         batch::change(batch, |filling| {
             filling.add_rows(rows);

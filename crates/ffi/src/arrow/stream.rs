@@ -4,7 +4,7 @@ use super::export::{Described, array_of, describe, schema_of};
 use super::{ArrowArray, ArrowArrayStream, ArrowSchema};
 use crate::handles;
 use crate::scan::{Cursor, hw_scan};
-use crate::status::{HW_OK, Outcome, give, guard, hw_error, out};
+use crate::status::{HW_OK, Outcome, guard, hw_error, out, write_result};
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const EIO: c_int = 5;
 /// The code for a wrong argument.
 const EINVAL: c_int = 22;
 
-struct Parts {
+struct StreamState {
     cursor: Arc<Cursor>,
     tags: Vec<String>,
     columns: Vec<Described>,
@@ -25,9 +25,12 @@ struct Parts {
 ///
 /// # Safety
 /// `stream` is one made here and not released.
-unsafe fn run(stream: *mut ArrowArrayStream, body: impl FnOnce(&Parts) -> Outcome<()>) -> c_int {
+unsafe fn run(
+    stream: *mut ArrowArrayStream,
+    body: impl FnOnce(&StreamState) -> Outcome<()>,
+) -> c_int {
     // SAFETY: the caller of the callback gives a stream that was not released.
-    let parts = unsafe { (*stream).private_data.cast::<Parts>().as_mut() };
+    let parts = unsafe { (*stream).private_data.cast::<StreamState>().as_mut() };
     let Some(parts) = parts else {
         return EINVAL;
     };
@@ -47,7 +50,7 @@ unsafe extern "C" fn get_schema(stream: *mut ArrowArrayStream, schema: *mut Arro
     // SAFETY: as the specification has it.
     unsafe {
         run(stream, |parts| {
-            give(schema, schema_of(&parts.columns)?, "schema")
+            write_result(schema, schema_of(&parts.columns)?, "schema")
         })
     }
 }
@@ -73,14 +76,14 @@ unsafe extern "C" fn get_next(stream: *mut ArrowArrayStream, array: *mut ArrowAr
                     private_data: null_mut(),
                 },
             };
-            give(array, made, "array")
+            write_result(array, made, "array")
         })
     }
 }
 
 unsafe extern "C" fn get_last_error(stream: *mut ArrowArrayStream) -> *const c_char {
     // SAFETY: the caller of the callback gives a stream that was not released.
-    let parts = unsafe { (*stream).private_data.cast::<Parts>().as_ref() };
+    let parts = unsafe { (*stream).private_data.cast::<StreamState>().as_ref() };
     let message = parts.and_then(|parts| parts.last_error.as_ref());
     message.map_or(null(), |message| message.as_ptr())
 }
@@ -92,7 +95,7 @@ unsafe extern "C" fn release(stream: *mut ArrowArrayStream) {
     };
     if stream.release.take().is_some() {
         // SAFETY: `hw_scan_arrow` made private_data of a box of these parts.
-        drop(unsafe { Box::from_raw(stream.private_data.cast::<Parts>()) });
+        drop(unsafe { Box::from_raw(stream.private_data.cast::<StreamState>()) });
         stream.private_data = null_mut();
     }
 }
@@ -116,7 +119,7 @@ pub unsafe extern "C" fn hw_scan_arrow(
         // Names that cannot be represented there are known at once.
         let checked = schema_of(&columns)?;
         release_checked(checked);
-        let parts = Box::new(Parts {
+        let parts = Box::new(StreamState {
             cursor,
             tags,
             columns,
@@ -129,7 +132,7 @@ pub unsafe extern "C" fn hw_scan_arrow(
             release: Some(release),
             private_data: Box::into_raw(parts).cast(),
         };
-        give(stream, made, "stream")
+        write_result(stream, made, "stream")
     })
 }
 

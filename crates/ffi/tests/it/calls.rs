@@ -136,7 +136,7 @@ fn every_type_and_absent_values_come_back_bit_by_bit() {
         ok(|e| hw_batch_column(batch, &raw const column, e));
         let twice = fails(|e| hw_batch_f64(batch, s("f"), floats.as_ptr(), null(), e));
         assert!(
-            twice.0 == HW_INVALID && twice.1.contains("twice"),
+            twice.0 == HW_INVALID && twice.1.contains("more than once"),
             "{twice:?}"
         );
         let written = get(|out, e| hw_write(db.db, batch, out, e));
@@ -483,7 +483,7 @@ fn many_questions_are_read_at_once_into_the_memory_of_the_caller() {
         let mixed = [queries[0], other.query(elsewhere, &["v"])];
         let mixed = ask(mixed.as_ptr(), 2, counts);
         assert!(
-            mixed.0 == HW_INVALID && mixed.1.contains("several databases"),
+            mixed.0 == HW_INVALID && mixed.1.contains("different databases"),
             "{mixed:?}"
         );
         let unknown = [queries[0], db.query(db.stream("t,d=4"), &["v"])];

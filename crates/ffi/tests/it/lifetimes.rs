@@ -26,7 +26,7 @@ fn a_handle_is_known_as_released_however_often_its_place_was_taken() {
         assert_eq!(used.0, HW_HANDLE);
         let zero = fails(|e| hw_release(0, e));
         assert!(
-            zero.0 == HW_HANDLE && zero.1.contains("no handle"),
+            zero.0 == HW_HANDLE && zero.1.contains("not a handle"),
             "{zero:?}"
         );
         for never in [1, u64::MAX, 1 << 32, u64::from(u32::MAX)] {
@@ -48,7 +48,7 @@ fn a_handle_is_known_as_released_however_often_its_place_was_taken() {
         assert_eq!(fails(|e| hw_close(handle, e)).0, HW_HANDLE);
         let mut info = std::mem::zeroed();
         let closed = fails(|e| hw_stream_describe(stream, 0, &raw mut info, e));
-        assert_eq!(closed, (HW_CLOSED, "the database was closed".into()));
+        assert_eq!(closed, (HW_CLOSED, "the database is closed".into()));
         release(stream);
     }
 }
@@ -140,7 +140,7 @@ fn missing_and_wrong_arguments_are_told() {
                     e,
                 )
             },
-            "fall",
+            "decrease",
         );
         let halves = [0u32, 1, 2];
         invalid(

@@ -6,11 +6,11 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Mutex;
 
-type Told = Mutex<Vec<(i32, String)>>;
+type LogLines = Mutex<Vec<(i32, String)>>;
 
 unsafe extern "C" fn receive(user: *mut c_void, level: i32, message: hw_str) {
     // SAFETY: the test gives this with the function, and lives longer.
-    let told = unsafe { &*user.cast::<Told>() };
+    let told = unsafe { &*user.cast::<LogLines>() };
     told.lock().unwrap().push((level, text(message)));
 }
 
@@ -26,7 +26,7 @@ fn what_opening_puts_right_is_told_to_the_receiver() {
         ok(|e| unsafe { hw_close(open(&db.dir, |_| {}), e) });
         assert!(!path.exists());
     };
-    let told: Told = Mutex::default();
+    let told: LogLines = Mutex::default();
     let user = (&raw const told).cast_mut().cast::<c_void>();
     // Other tests open databases too; what concerns this one names its file.
     let ours = || -> Vec<(i32, String)> {
@@ -40,7 +40,7 @@ fn what_opening_puts_right_is_told_to_the_receiver() {
         ok(|e| hw_log_to(Some(receive), user, HW_LOG_INFO, e));
         open_with_stray_file();
         let message = format!(
-            "removed a segment file that no commit names path={}",
+            "removed an uncommitted segment file path={}",
             path.display()
         );
         assert_eq!(ours(), [(HW_LOG_INFO, message)]);

@@ -7,7 +7,7 @@ use std::ptr::{null, null_mut};
 const ALL: (i64, i64) = (i64::MIN, i64::MAX);
 
 /// What a call writes as JSON.
-fn told(call: impl FnOnce(*mut hw_text, *mut hw_error) -> i32) -> serde_json::Value {
+fn json_of(call: impl FnOnce(*mut hw_text, *mut hw_error) -> i32) -> serde_json::Value {
     let found = get(call);
     let json = serde_json::from_str(&text(found.text)).unwrap();
     release(found.handle);
@@ -16,12 +16,12 @@ fn told(call: impl FnOnce(*mut hw_text, *mut hw_error) -> i32) -> serde_json::Va
 
 fn create(db: hw_db, name: &str) -> serde_json::Value {
     // SAFETY: handles are checked, the text and the place are valid.
-    told(|out, e| unsafe { hw_snapshot_create(db, s(name), out, e) })
+    json_of(|out, e| unsafe { hw_snapshot_create(db, s(name), out, e) })
 }
 
 fn listed(db: hw_db) -> serde_json::Value {
     // SAFETY: the handle is checked, the place is valid.
-    told(|out, e| unsafe { hw_snapshots(db, out, e) })
+    json_of(|out, e| unsafe { hw_snapshots(db, out, e) })
 }
 
 fn named(db: hw_db, name: &str) -> hw_snapshot {
@@ -168,8 +168,8 @@ fn what_is_wrong_with_a_named_snapshot_is_told() {
     // SAFETY: handles are checked; NULL is allowed where the report is not wanted.
     unsafe {
         for (name, reason) in [
-            ("taken", "exists already"),
-            ("now", "the present"),
+            ("taken", "already exists"),
+            ("now", "current state"),
             ("", "name"),
         ] {
             let (code, message) = fails(|e| hw_snapshot_create(db.db, s(name), null_mut(), e));

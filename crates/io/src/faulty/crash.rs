@@ -121,7 +121,7 @@ fn content(node: &Node, fate: &mut Fate<'_>, unit_bytes: u64) -> Vec<u8> {
             for (number, change) in &node.pending {
                 let first = units.first_of(*number);
                 for (unit, piece) in (first..).zip(change.pieces(unit_bytes)) {
-                    if survival.keeps(unit) {
+                    if survival.survives(unit) {
                         image.apply_piece(change, piece);
                     }
                 }
@@ -215,7 +215,7 @@ fn tear(piece: &mut Range<usize>, dice: &mut Dice) {
 
 impl Survival {
     /// True when a unit survives, where its number decides.
-    fn keeps(self, unit: usize) -> bool {
+    fn survives(self, unit: usize) -> bool {
         match self {
             Survival::Front(count) => unit < count,
             Survival::Without(lost) => unit != lost,

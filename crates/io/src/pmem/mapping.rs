@@ -1,11 +1,11 @@
-//! Windows of files, mapped to be written.
+//! Memory-mapped regions of files, for writing.
 //!
-//! Invariants: a window is only stored to below the length of its file, after the file was written
-//! and every page was touched without an error; so no store hits a hole, a full file system or an
-//! unavailable page, as long as no other process cuts the file. Windows are never read.
-//! Concurrency: a window may be stored to by several threads; the code that cuts the file excludes
-//! concurrent stores. Failure: files that cannot be mapped safely are reported as such, and are
-//! written by calls.
+//! Invariants: stores go only below the length of the file, to pages that were written in the file
+//! and populated without an error; so no store hits a hole, a full file system or an unavailable
+//! page, as long as no other process truncates the file. Regions are never read. Concurrency:
+//! several threads may store to a region; the code that truncates the file excludes concurrent
+//! stores. Failure: files that cannot be mapped safely are reported as such, and are written by
+//! calls.
 
 #![allow(
     unsafe_code,
@@ -25,31 +25,31 @@ use rustix::fs::SeekFrom;
 use super::Standing;
 use super::lines::{self, Lines};
 
-/// Bytes of a window: one large page.
-pub(super) const WINDOW_BYTES: u64 = 2 << 20;
+/// Bytes of a region: one large page.
+pub(super) const REGION_BYTES: u64 = 2 << 20;
 /// Zeros with which holes are written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Magic number of the file system whose pages are memory.
 const TMPFS_MAGIC: i128 = 0x0102_1994;
 
-/// A part of a file in memory.
+/// Memory-mapped region of a file.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct MappedRegion {
     at: NonNull<u8>,
-    /// Bytes from the start of the window that may be stored to.
-    ready: usize,
+    /// Bytes from the start of the region that may be stored to.
+    populated: usize,
 }
 
-// SAFETY: the window is addresses of a mapping, which belongs to the process and not to a thread;
+// SAFETY: the region is addresses of a mapping, which belongs to the process and not to a thread;
 // it is only stored to, by instructions that any thread may use.
-unsafe impl Send for Window {}
+unsafe impl Send for MappedRegion {}
 // SAFETY: as above; two stores to the same bytes leave either, as `File` says of writes.
-unsafe impl Sync for Window {}
+unsafe impl Sync for MappedRegion {}
 
-impl Window {
-    /// Maps the window that starts at `start`, of a file with the guarantee `standing`; it must not
-    /// be stored to yet.
-    pub(super) fn map(file: &fs::File, start: u64, standing: Standing) -> io::Result<Window> {
+impl MappedRegion {
+    /// Maps the region that starts at `start`, of a file with the guarantee `standing`; no store is
+    /// allowed before it is populated.
+    pub(super) fn map(file: &fs::File, start: u64, standing: Standing) -> io::Result<MappedRegion> {
         let flags = match standing {
             Standing::Persistent => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
             Standing::Memory | Standing::Calls => libc::MAP_SHARED,
@@ -59,7 +59,7 @@ impl Window {
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                window_len(),
+                region_len(),
                 libc::PROT_WRITE,
                 flags,
                 file.as_raw_fd(),
@@ -70,20 +70,20 @@ impl Window {
             return Err(io::Error::last_os_error());
         }
         match NonNull::new(at.cast::<u8>()) {
-            Some(at) => Ok(Window { at, ready: 0 }),
+            Some(at) => Ok(MappedRegion { at, populated: 0 }),
             None => Err(io::Error::other("a mapping at address 0")),
         }
     }
 
-    /// Bytes from the start of the window that may be stored to.
-    pub(super) fn ready(&self) -> usize {
-        self.ready
+    /// Bytes from the start of the region that may be stored to.
+    pub(super) fn populated(&self) -> usize {
+        self.populated
     }
 
-    /// Prepares the first `len` bytes of the window, which must be inside the file, for stores:
+    /// Prepares the first `len` bytes of the region, which must be inside the file, for stores:
     /// writes its holes, then touches its pages.
-    pub(super) fn make_ready(&mut self, file: &fs::File, start: u64, len: usize) -> io::Result<()> {
-        if len <= self.ready {
+    pub(super) fn populate(&mut self, file: &fs::File, start: u64, len: usize) -> io::Result<()> {
+        if len <= self.populated {
             return Ok(());
         }
         let end = start.saturating_add(u64::try_from(len).unwrap_or(u64::MAX));
@@ -93,47 +93,47 @@ impl Window {
         let touched = unsafe {
             libc::madvise(
                 self.at.as_ptr().cast(),
-                len.min(window_len()),
+                len.min(region_len()),
                 libc::MADV_POPULATE_WRITE,
             )
         };
         if touched != 0 {
             return Err(io::Error::last_os_error());
         }
-        self.ready = len.min(window_len());
+        self.populated = len.min(region_len());
         Ok(())
     }
 
-    /// Prepares for a cut of the file at `len`: bytes after it are not stored to any more.
-    pub(super) fn cut(&mut self, len: usize) {
-        self.ready = self.ready.min(len);
+    /// Prepares for a truncation of the file to `len`: bytes after it are not stored to any more.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.populated = self.populated.min(len);
     }
 
     /// Stores bytes and sends them on their way to memory; a fence is to follow.
     pub(super) fn write(&self, lines: &dyn Lines, at: usize, data: &[u8]) {
         let end = at.saturating_add(data.len());
         assert!(
-            end <= self.ready,
+            end <= self.populated,
             "a store to {end} of {} bytes",
-            self.ready
+            self.populated
         );
-        // SAFETY: the bytes are in the mapping, in the part that was made ready, see above; there
+        // SAFETY: the bytes are in the mapping, in the populated part, see above; there
         // is no reference to any of them.
         unsafe { lines::write(lines, self.at.as_ptr().add(at), data) }
     }
 }
 
-impl Drop for Window {
+impl Drop for MappedRegion {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by this window, and nobody else has its address.
-        let gone = unsafe { libc::munmap(self.at.as_ptr().cast(), window_len()) };
+        // SAFETY: the mapping was made by this region, and nobody else has its address.
+        let gone = unsafe { libc::munmap(self.at.as_ptr().cast(), region_len()) };
         debug_assert_eq!(gone, 0, "a mapping can be taken away");
     }
 }
 
 /// Guarantee of stores to mappings of this file.
 pub(super) fn standing_of(file: &fs::File) -> io::Result<Standing> {
-    match Window::map(file, 0, Standing::Persistent) {
+    match MappedRegion::map(file, 0, Standing::Persistent) {
         Ok(_) => return Ok(Standing::Persistent),
         // Errors of kernels for file systems without support, or for unknown flags.
         Err(error)
@@ -174,8 +174,8 @@ pub(super) fn standing_in(dir: &Path) -> io::Result<Standing> {
     }
 }
 
-fn window_len() -> usize {
-    usize::try_from(WINDOW_BYTES).unwrap_or(usize::MAX)
+fn region_len() -> usize {
+    usize::try_from(REGION_BYTES).unwrap_or(usize::MAX)
 }
 
 /// Writes zeros where the file has holes between two offsets.

@@ -6,7 +6,7 @@
 //! write that returned was flushed and fenced, or is noted for the next sync; a sync calls the
 //! system only if there were writes by calls since the last one. All reads are calls, so a page
 //! that cannot be read is an error, and never a signal to the process. Concurrency: all handles of
-//! a file in this process share its windows (`node`), whichever [`PmemFiles`] opened them. Writes
+//! a file in this process share its regions (`node`), whichever [`PmemFiles`] opened them. Writes
 //! run in parallel; cutting a file waits for them. Failure: a file that cannot be mapped safely is
 //! written by calls, and so are bytes after the end of a file: only bytes written before are
 //! mapped. No program can guard against another process that cuts a file while it is written: a
@@ -27,10 +27,10 @@ use rustix::io::Errno;
 
 use self::lines::Lines;
 #[cfg(target_os = "linux")]
-use self::mapping as windows;
+use self::mapping as regions;
 use self::node::Node;
 #[cfg(not(target_os = "linux"))]
-use self::unmapped as windows;
+use self::unmapped as regions;
 use crate::files::{File, Files, OpenMode};
 use crate::system::{SystemFile, SystemFiles};
 
@@ -117,7 +117,7 @@ impl PmemFiles {
         }
         match self.medium.assumed {
             Some(assumed) => Ok(assumed),
-            None => windows::standing_in(dir),
+            None => regions::standing_in(dir),
         }
     }
 }

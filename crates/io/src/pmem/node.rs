@@ -1,9 +1,9 @@
-//! A file as shared by all its handles in this process: its windows, and its unsynced writes.
+//! A file as shared by all its handles in this process: its regions, and its unsynced writes.
 //!
-//! Invariants: one [`Node`] per file of the machine, as long as a handle of it is open; a window is
+//! Invariants: one [`Node`] per file of the machine, as long as a handle of it is open; a region is
 //! ready only below the length of the file. A write by calls is counted after the call has
 //! returned, and synced up to a count. Concurrency: stores, and writes by calls, hold the lock of
-//! the windows for reading; preparing windows, or changing the length, for writing. No other lock
+//! the regions for reading; preparing regions, or changing the length, for writing. No other lock
 //! is acquired under the registry's. Failure: a failed sync is retried by the next one, whose
 //! success does not prove that earlier writes survived.
 
@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::{Mutex, RwLock};
 
 use super::lines::Lines;
-use super::windows::{self, WINDOW_BYTES, Window};
+use super::regions::{self, MappedRegion, REGION_BYTES};
 use super::{Medium, Standing};
 use crate::files::File;
 use crate::system::{FileId, SystemFile, id_of};
@@ -27,7 +27,7 @@ static NODES: Mutex<BTreeMap<FileId, Weak<Node>>> = Mutex::new(BTreeMap::new());
 #[derive(Debug)]
 pub(super) struct Node {
     medium: Medium,
-    windows: RwLock<Windows>,
+    regions: RwLock<MappedRegions>,
     /// Number of returned writes by calls and changes of the length, plus one for those before the
     /// file was opened here.
     calls: AtomicU64,
@@ -36,11 +36,11 @@ pub(super) struct Node {
 }
 
 #[derive(Debug, Default)]
-struct Windows {
-    /// Guarantee of the file; known after the first request for a window.
+struct MappedRegions {
+    /// Guarantee of the file; known after the first request for a region.
     standing: Option<Standing>,
-    /// Windows by their start in the file.
-    by_start: BTreeMap<u64, Window>,
+    /// MappedRegions by their start in the file.
+    by_start: BTreeMap<u64, MappedRegion>,
 }
 
 impl Node {
@@ -54,7 +54,7 @@ impl Node {
         nodes.retain(|_, node| node.strong_count() > 0);
         let node = Arc::new(Node {
             medium: medium.clone(),
-            windows: RwLock::default(),
+            regions: RwLock::default(),
             calls: AtomicU64::new(1),
             synced: Mutex::new(0),
         });
@@ -62,7 +62,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Writes the parts inside windows through them, and the rest by calls.
+    /// Writes the parts inside regions through them, and the rest by calls.
     pub(super) fn write(&self, file: &SystemFile, offset: u64, data: &[u8]) -> io::Result<()> {
         let end = u64::try_from(data.len())
             .ok()
@@ -71,19 +71,19 @@ impl Node {
             return self.write_by_call(file, offset, data);
         };
         {
-            let windows = self.windows.read();
-            if windows.are_ready(offset, end) {
-                windows.write(&**lines, offset, end, data);
+            let regions = self.regions.read();
+            if regions.are_ready(offset, end) {
+                regions.write(&**lines, offset, end, data);
                 return Ok(());
             }
-            if windows.standing == Some(Standing::Calls) || end > file.len()? {
+            if regions.standing == Some(Standing::Calls) || end > file.len()? {
                 return self.write_by_call(file, offset, data);
             }
         }
-        let mut windows = self.windows.write();
-        match windows.make_ready(file, &self.medium, offset, end) {
+        let mut regions = self.regions.write();
+        match regions.populate(file, &self.medium, offset, end) {
             Ok(true) => {
-                windows.write(&**lines, offset, end, data);
+                regions.write(&**lines, offset, end, data);
                 Ok(())
             }
             // The reason why the file cannot be mapped, such as a full file system, matters to the
@@ -101,8 +101,8 @@ impl Node {
 
     /// Changes the length.
     pub(super) fn set_len(&self, file: &SystemFile, len: u64) -> io::Result<()> {
-        let mut windows = self.windows.write();
-        windows.cut(len);
+        let mut regions = self.regions.write();
+        regions.truncate(len);
         let changed = file.set_len(len);
         self.calls.fetch_add(1, Ordering::AcqRel);
         changed
@@ -121,32 +121,32 @@ impl Node {
     }
 }
 
-impl Windows {
+impl MappedRegions {
     fn are_ready(&self, offset: u64, end: u64) -> bool {
         parts(offset, end).all(|part| {
             self.by_start
-                .get(&part.window)
-                .is_some_and(|window| part.end() <= window.ready())
+                .get(&part.region)
+                .is_some_and(|region| part.end() <= region.populated())
         })
     }
 
-    /// Stores to windows that are ready, and waits until it is in memory.
+    /// Stores to regions that are ready, and waits until it is in memory.
     fn write(&self, lines: &dyn Lines, offset: u64, end: u64, data: &[u8]) {
         let mut rest = data;
         for part in parts(offset, end) {
             let (here, behind) = rest.split_at(part.len);
-            let window = self.by_start.get(&part.window);
-            assert!(window.is_some(), "a window at {} is ready", part.window);
-            if let Some(window) = window {
-                window.write(lines, part.at, here);
+            let region = self.by_start.get(&part.region);
+            assert!(region.is_some(), "a region at {} is ready", part.region);
+            if let Some(region) = region {
+                region.write(lines, part.at, here);
             }
             rest = behind;
         }
         lines.fence();
     }
 
-    /// Prepares the file and the windows of a range for stores; false if that is not possible.
-    fn make_ready(
+    /// Prepares the file and the regions of a range for stores; false if that is not possible.
+    fn populate(
         &mut self,
         file: &SystemFile,
         medium: &Medium,
@@ -159,60 +159,60 @@ impl Windows {
         }
         let standing = match self.standing.or(medium.assumed) {
             Some(standing) => standing,
-            None => windows::standing_of(&file.0)?,
+            None => regions::standing_of(&file.0)?,
         };
         self.standing = Some(standing);
         if standing == Standing::Calls {
             return Ok(false);
         }
         for part in parts(offset, end) {
-            let in_file = len.saturating_sub(part.window).min(WINDOW_BYTES);
+            let in_file = len.saturating_sub(part.region).min(REGION_BYTES);
             let in_file = usize::try_from(in_file).unwrap_or(usize::MAX);
-            let window = match self.by_start.entry(part.window) {
+            let region = match self.by_start.entry(part.region) {
                 std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
                 std::collections::btree_map::Entry::Vacant(free) => {
-                    free.insert(Window::map(&file.0, part.window, standing)?)
+                    free.insert(MappedRegion::map(&file.0, part.region, standing)?)
                 }
             };
-            window.make_ready(&file.0, part.window, in_file)?;
+            region.populate(&file.0, part.region, in_file)?;
         }
         Ok(true)
     }
 
     /// The file is going to have this length.
-    fn cut(&mut self, len: u64) {
+    fn truncate(&mut self, len: u64) {
         self.by_start.retain(|start, _| *start < len);
-        for (start, window) in &mut self.by_start {
-            window.cut(usize::try_from(len.saturating_sub(*start)).unwrap_or(usize::MAX));
+        for (start, region) in &mut self.by_start {
+            region.truncate(usize::try_from(len.saturating_sub(*start)).unwrap_or(usize::MAX));
         }
     }
 }
 
-/// The part of a range inside one window.
-struct Part {
-    /// Offset of the window in the file.
-    window: u64,
-    /// Offset of the part in the window.
+/// The part of a range inside one region.
+struct RegionPart {
+    /// Offset of the region in the file.
+    region: u64,
+    /// Offset of the part in the region.
     at: usize,
     len: usize,
 }
 
-impl Part {
+impl RegionPart {
     fn end(&self) -> usize {
         self.at.saturating_add(self.len)
     }
 }
 
-fn parts(offset: u64, end: u64) -> impl Iterator<Item = Part> {
+fn parts(offset: u64, end: u64) -> impl Iterator<Item = RegionPart> {
     let mut at = offset;
     std::iter::from_fn(move || {
         if at >= end {
             return None;
         }
-        let inside = at % WINDOW_BYTES;
-        let len = (WINDOW_BYTES - inside).min(end - at);
-        let part = Part {
-            window: at - inside,
+        let inside = at % REGION_BYTES;
+        let len = (REGION_BYTES - inside).min(end - at);
+        let part = RegionPart {
+            region: at - inside,
             at: usize::try_from(inside).unwrap_or(usize::MAX),
             len: usize::try_from(len).unwrap_or(usize::MAX),
         };

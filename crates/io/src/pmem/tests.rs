@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 
 use super::lines::LINE_BYTES;
-use super::mapping::WINDOW_BYTES;
+use super::mapping::REGION_BYTES;
 use super::*;
-use crate::laws;
+use crate::conformance;
 
 /// Location of the newest bytes of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,13 +105,13 @@ fn zeros(files: &PmemFiles, dir: &Path, len: u64) -> Arc<dyn File> {
 fn a_sync_leaves_no_line_in_the_caches_at_any_alignment_and_length() {
     let dir = tempfile::tempdir().unwrap();
     let recorder = Arc::new(Recorder::default());
-    let file = zeros(&mapped(recorder.clone()), dir.path(), 3 * WINDOW_BYTES);
+    let file = zeros(&mapped(recorder.clone()), dir.path(), 3 * REGION_BYTES);
     let lengths = (1..=200).chain([255, 256, 257, 4_095, 4_096, 10_000]);
     for len in lengths {
         let data: Vec<u8> = (0..len).map(|at| (at % 255) as u8 + 1).collect();
         for alignment in 0..64_usize {
             // Some writes cross the border of two windows.
-            let offset = WINDOW_BYTES as usize - 64 + alignment;
+            let offset = REGION_BYTES as usize - 64 + alignment;
             recorder.lines.lock().clear();
             file.write_all_at(offset as u64, &data).unwrap();
             file.sync_data().unwrap();
@@ -119,7 +119,7 @@ fn a_sync_leaves_no_line_in_the_caches_at_any_alignment_and_length() {
             assert_eq!(recorder.count(), (lines, 0), "{len} bytes at {offset}");
         }
         let mut found = vec![0; len];
-        file.read_exact_at(WINDOW_BYTES - 1, &mut found).unwrap();
+        file.read_exact_at(REGION_BYTES - 1, &mut found).unwrap();
         assert_eq!(found, data);
     }
     // No write needed a call, so a sync is free; one fence for each write.
@@ -143,7 +143,7 @@ fn the_recorder_finds_a_flush_or_a_fence_that_is_missing() {
 }
 
 #[test]
-fn mapped_files_obey_the_laws_with_every_flush_of_this_processor() {
+fn mapped_files_pass_the_conformance_tests_with_every_flush_of_this_processor() {
     let recorder: Arc<dyn Lines> = Arc::new(Recorder::default());
     let mut all = vec![recorder];
     #[cfg(target_arch = "x86_64")]
@@ -152,7 +152,7 @@ fn mapped_files_obey_the_laws_with_every_flush_of_this_processor() {
     }
     for lines in all {
         let dir = tempfile::tempdir().unwrap();
-        laws::check_files(|| Arc::new(mapped(lines.clone())), dir.path()).unwrap();
+        conformance::check_files(|| Arc::new(mapped(lines.clone())), dir.path()).unwrap();
     }
 }
 
@@ -189,18 +189,18 @@ fn what_lies_in_the_file_goes_through_the_mapping_and_what_makes_it_longer_does_
 fn a_file_that_is_cut_and_grown_under_its_mapping_keeps_what_is_left() {
     let dir = tempfile::tempdir().unwrap();
     let recorder = Arc::new(Recorder::default());
-    let file = zeros(&mapped(recorder), dir.path(), 2 * WINDOW_BYTES + 100);
+    let file = zeros(&mapped(recorder), dir.path(), 2 * REGION_BYTES + 100);
     // Other files beside it, with handles of their own.
     let other = mapped(Arc::new(Recorder::default()))
         .open(&dir.path().join("file"), OpenMode::Write)
         .unwrap();
-    let mut wanted = vec![0_u8; 2 * WINDOW_BYTES as usize + 100];
-    for (step, len) in [4_097, 10, WINDOW_BYTES + 5, 0, 3 * WINDOW_BYTES, 70_000]
+    let mut wanted = vec![0_u8; 2 * REGION_BYTES as usize + 100];
+    for (step, len) in [4_097, 10, REGION_BYTES + 5, 0, 3 * REGION_BYTES, 70_000]
         .into_iter()
         .enumerate()
     {
         let mark = [step as u8 + 1; 3];
-        for at in [0, 5_000, WINDOW_BYTES - 1, 2 * WINDOW_BYTES + 97] {
+        for at in [0, 5_000, REGION_BYTES - 1, 2 * REGION_BYTES + 97] {
             if at + 3 <= wanted.len() as u64 {
                 file.write_all_at(at, &mark).unwrap();
                 wanted[at as usize..][..3].copy_from_slice(&mark);
@@ -221,7 +221,7 @@ fn threads_write_to_one_file_while_its_length_changes() {
         lines: lines::of_this_processor(),
         assumed: Some(Standing::Memory),
     });
-    let file = zeros(&files, dir.path(), 4 * WINDOW_BYTES);
+    let file = zeros(&files, dir.path(), 4 * REGION_BYTES);
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {
             let file = &file;
@@ -235,8 +235,8 @@ fn threads_write_to_one_file_while_its_length_changes() {
         }
         scope.spawn(|| {
             for round in 0..200 {
-                file.set_len(4 * WINDOW_BYTES + round * 10_000).unwrap();
-                file.set_len(4 * WINDOW_BYTES).unwrap();
+                file.set_len(4 * REGION_BYTES + round * 10_000).unwrap();
+                file.set_len(4 * REGION_BYTES).unwrap();
             }
         });
     });
@@ -263,6 +263,6 @@ fn where_files_are_worth_what_is_said() {
     if cfg!(target_arch = "x86_64") && memory.is_dir() {
         assert_eq!(files.standing(memory).unwrap(), Standing::Memory);
         let dir = tempfile::tempdir_in(memory).unwrap();
-        laws::check_files(|| Arc::new(PmemFiles::new()), dir.path()).unwrap();
+        conformance::check_files(|| Arc::new(PmemFiles::new()), dir.path()).unwrap();
     }
 }

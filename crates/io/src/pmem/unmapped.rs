@@ -1,7 +1,7 @@
-//! Stub of a window for systems on which files are not mapped.
+//! Stub of a region for systems on which files are not mapped.
 //!
-//! Invariants: no value of [`Window`] exists; all writes are calls. Concurrency: none. Failure:
-//! none.
+//! Invariants: no value of [`MappedRegion`] exists; all writes are calls. Concurrency: none.
+//! Failure: none.
 
 use std::fs;
 use std::io;
@@ -10,23 +10,27 @@ use std::path::Path;
 use super::Standing;
 use super::lines::Lines;
 
-/// Bytes of a window.
-pub(super) const WINDOW_BYTES: u64 = 2 << 20;
+/// Bytes of a region.
+pub(super) const REGION_BYTES: u64 = 2 << 20;
 
 /// A mapped part of a file; never exists on this system.
 #[derive(Debug)]
-pub(super) enum Window {}
+pub(super) enum MappedRegion {}
 
-impl Window {
-    pub(super) fn map(_file: &fs::File, _start: u64, _standing: Standing) -> io::Result<Window> {
+impl MappedRegion {
+    pub(super) fn map(
+        _file: &fs::File,
+        _start: u64,
+        _standing: Standing,
+    ) -> io::Result<MappedRegion> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(super) fn ready(&self) -> usize {
+    pub(super) fn populated(&self) -> usize {
         match *self {}
     }
 
-    pub(super) fn make_ready(
+    pub(super) fn populate(
         &mut self,
         _file: &fs::File,
         _start: u64,
@@ -35,7 +39,7 @@ impl Window {
         match *self {}
     }
 
-    pub(super) fn cut(&mut self, _len: usize) {
+    pub(super) fn truncate(&mut self, _len: usize) {
         match *self {}
     }
 

@@ -128,15 +128,15 @@ impl QueuedFile {
 
 impl File for QueuedFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
-        if self.file.read_now(offset, buf) {
+        if self.file.try_read_cached(offset, buf) {
             return Ok(buf.len());
         }
         let _turn = self.turn(offset, buf.len(), Direction::Read);
         self.file.read_at(offset, buf)
     }
 
-    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
-        self.file.read_now(offset, buf)
+    fn try_read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
+        self.file.try_read_cached(offset, buf)
     }
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -160,7 +160,7 @@ impl File for QueuedFile {
         if self.queues.medium_has_queue {
             return self.file.submit_read(offset, buf);
         }
-        if self.file.read_now(offset, &mut buf) {
+        if self.file.try_read_cached(offset, &mut buf) {
             return Completion::done(Ok(buf));
         }
         if self.is_forked() {

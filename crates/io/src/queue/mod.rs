@@ -22,8 +22,8 @@ mod transfer;
 
 pub use files::{QueuedFiles, SetOfFile};
 pub use order::Order;
-pub use placement::{Placements, Rule};
-pub use purpose::Working;
+pub use placement::{PlacementRule, Placements};
+pub use purpose::PurposeGuard;
 pub use request::{Direction, Purpose, Request, Work};
 pub use schedule::Schedule;
 pub use sets::{CallersTurn, SetOptions, Sets};

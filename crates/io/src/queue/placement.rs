@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Rule by which a new stream's set is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Rule {
+pub enum PlacementRule {
     /// The paper's: the set whose streams have the largest mean interval. The number of streams of
     /// a set does not count, so a set with a thousand slow streams is preferred to one with a
     /// single fast stream. The mean of an empty set, which the paper does not define, counts as the
@@ -29,7 +29,7 @@ pub struct Load {
     /// Sum of the known intervals, in nanoseconds.
     pub interval_nanos: u128,
     /// Number of its streams that have a known interval.
-    pub known: u64,
+    pub with_interval: u64,
     /// The sum of 1 / interval, in requests per [`RATE_SECONDS`] seconds.
     pub rate: u128,
 }
@@ -51,7 +51,7 @@ impl Load {
     fn add(&mut self, interval: Option<Duration>) {
         self.streams += 1;
         if let Some(interval) = interval {
-            self.known += 1;
+            self.with_interval += 1;
             self.interval_nanos += nanos(interval);
             self.rate += rate(interval);
         }
@@ -61,7 +61,7 @@ impl Load {
         assert!(self.streams > 0, "a stream leaves a set that has none");
         self.streams -= 1;
         if let Some(interval) = interval {
-            self.known -= 1;
+            self.with_interval -= 1;
             self.interval_nanos -= nanos(interval);
             self.rate -= rate(interval);
         }
@@ -79,14 +79,14 @@ fn rate(interval: Duration) -> u128 {
 
 /// Set for a new stream; of equal ones the first. `None` without sets.
 #[must_use]
-pub fn choose(rule: Rule, loads: &[Load]) -> Option<usize> {
+pub fn choose(rule: PlacementRule, loads: &[Load]) -> Option<usize> {
     let mut best: Option<(usize, &Load)> = None;
     for (index, load) in loads.iter().enumerate() {
         let is_better = match best {
             None => true,
             Some((_, best)) => match rule {
-                Rule::LargestMeanInterval => has_larger_mean(load, best),
-                Rule::LeastLoad => (load.rate, load.streams) < (best.rate, best.streams),
+                PlacementRule::LargestMeanInterval => has_larger_mean(load, best),
+                PlacementRule::LeastLoad => (load.rate, load.streams) < (best.rate, best.streams),
             },
         };
         if is_better {
@@ -98,7 +98,7 @@ pub fn choose(rule: Rule, loads: &[Load]) -> Option<usize> {
 
 /// Whether the mean interval of `a` is larger; without known intervals it is the largest.
 fn has_larger_mean(a: &Load, b: &Load) -> bool {
-    match (a.known, b.known) {
+    match (a.with_interval, b.with_interval) {
         (_, 0) => false,
         (0, _) => true,
         (of_a, of_b) => a.interval_nanos * u128::from(of_b) > b.interval_nanos * u128::from(of_a),
@@ -108,7 +108,7 @@ fn has_larger_mean(a: &Load, b: &Load) -> bool {
 /// Sets of the streams.
 #[derive(Clone, Debug)]
 pub struct Placements {
-    rule: Rule,
+    rule: PlacementRule,
     loads: Vec<Load>,
     streams: BTreeMap<u64, (usize, Option<Duration>)>,
 }
@@ -116,7 +116,7 @@ pub struct Placements {
 impl Placements {
     /// Creates `sets` sets without streams, at least one.
     #[must_use]
-    pub fn new(sets: usize, rule: Rule) -> Placements {
+    pub fn new(sets: usize, rule: PlacementRule) -> Placements {
         Placements {
             rule,
             loads: vec![Load::default(); sets.max(1)],
@@ -125,7 +125,7 @@ impl Placements {
     }
 
     /// Set of a stream; a new stream is assigned to one. The interval counts only for new streams.
-    pub fn place(&mut self, stream: u64, interval: Option<Duration>) -> usize {
+    pub fn set_of(&mut self, stream: u64, interval: Option<Duration>) -> usize {
         if let Some((set, _)) = self.streams.get(&stream) {
             return *set;
         }
@@ -172,8 +172,8 @@ mod tests {
             Load::of(&[seconds(10); 100]),
             Load::of(&[seconds(4)]),
         ];
-        assert_eq!(choose(Rule::LargestMeanInterval, &loads), Some(1));
-        assert_eq!(choose(Rule::LeastLoad, &loads), Some(2));
+        assert_eq!(choose(PlacementRule::LargestMeanInterval, &loads), Some(1));
+        assert_eq!(choose(PlacementRule::LeastLoad, &loads), Some(2));
     }
 
     #[test]
@@ -183,13 +183,13 @@ mod tests {
             Load::of(&[seconds(3), seconds(3), seconds(4)]),
             Load::of(&[seconds(3), seconds(4)]),
         ];
-        assert_eq!(choose(Rule::LargestMeanInterval, &loads), Some(1));
+        assert_eq!(choose(PlacementRule::LargestMeanInterval, &loads), Some(1));
     }
 
     #[test]
     fn an_empty_set_is_taken_first_and_of_equal_ones_the_first() {
         let busy = Load::of(&[seconds(1000)]);
-        for rule in [Rule::LargestMeanInterval, Rule::LeastLoad] {
+        for rule in [PlacementRule::LargestMeanInterval, PlacementRule::LeastLoad] {
             assert_eq!(choose(rule, &[busy, Load::default(), busy]), Some(1));
             assert_eq!(choose(rule, &[busy, busy]), Some(0));
             assert_eq!(choose(rule, &[]), None);
@@ -200,11 +200,11 @@ mod tests {
     fn placing_by_load_goes_as_computed_by_hand() {
         // Rates 4, 1, 1, 1, 1, 0.5 a second on two sets: 4 | 1 1 1 1, then both have 4, so the
         // first one gets the last.
-        let mut placements = Placements::new(2, Rule::LeastLoad);
+        let mut placements = Placements::new(2, PlacementRule::LeastLoad);
         let millis = [250, 1000, 1000, 1000, 1000, 2000];
         let placed: Vec<usize> = (0..)
             .zip(millis)
-            .map(|(stream, ms)| placements.place(stream, Some(Duration::from_millis(ms))))
+            .map(|(stream, ms)| placements.set_of(stream, Some(Duration::from_millis(ms))))
             .collect();
         assert_eq!(placed, [0, 1, 1, 1, 1, 0]);
         let rates: Vec<u128> = placements.loads().iter().map(|load| load.rate).collect();
@@ -215,35 +215,35 @@ mod tests {
     fn placing_by_the_paper_goes_as_computed_by_hand() {
         // After 250 ms on the first and 1 s on the second, the second's mean remains the larger
         // one: it gets all the others.
-        let mut placements = Placements::new(2, Rule::LargestMeanInterval);
+        let mut placements = Placements::new(2, PlacementRule::LargestMeanInterval);
         let millis = [250, 1000, 1000, 1000, 1000, 2000];
         let placed: Vec<usize> = (0..)
             .zip(millis)
-            .map(|(stream, ms)| placements.place(stream, Some(Duration::from_millis(ms))))
+            .map(|(stream, ms)| placements.set_of(stream, Some(Duration::from_millis(ms))))
             .collect();
         assert_eq!(placed, [0, 1, 1, 1, 1, 1]);
     }
 
     #[test]
     fn a_stream_stays_where_it_is_and_its_load_goes_with_it() {
-        let mut placements = Placements::new(3, Rule::LeastLoad);
+        let mut placements = Placements::new(3, PlacementRule::LeastLoad);
         for stream in 0..9 {
-            placements.place(stream, Some(seconds(stream + 1)));
+            placements.set_of(stream, Some(seconds(stream + 1)));
         }
         let before = placements.loads().to_vec();
-        let set = placements.place(4, Some(seconds(999)));
+        let set = placements.set_of(4, Some(seconds(999)));
         assert_eq!(placements.loads(), before);
         assert!(placements.release(4));
         assert!(!placements.release(4));
         let rates = |loads: &[Load]| loads.iter().map(|load| load.rate).sum::<u128>();
         assert_eq!(rates(&before) - rates(placements.loads()), 200_000_000);
-        assert_eq!(placements.place(4, Some(seconds(5))), set);
+        assert_eq!(placements.set_of(4, Some(seconds(5))), set);
     }
 
     #[test]
     fn streams_of_unknown_intervals_are_divided_by_number() {
-        let mut placements = Placements::new(3, Rule::LeastLoad);
-        let placed: Vec<usize> = (0..7).map(|s| placements.place(s, None)).collect();
+        let mut placements = Placements::new(3, PlacementRule::LeastLoad);
+        let placed: Vec<usize> = (0..7).map(|s| placements.set_of(s, None)).collect();
         assert_eq!(placed, [0, 1, 2, 0, 1, 2, 0]);
     }
 }

@@ -17,7 +17,7 @@ thread_local! {
 /// Until this is dropped, the thread works for something.
 #[derive(Debug)]
 #[must_use = "what was said is over when it is dropped"]
-pub struct Working {
+pub struct PurposeGuard {
     before: Purpose,
     /// Ties the declaration to its thread.
     _here: PhantomData<*const ()>,
@@ -31,15 +31,15 @@ impl Purpose {
     }
 
     /// Declares the purpose of this thread's work from now on.
-    pub fn begin(self) -> Working {
-        Working {
+    pub fn begin(self) -> PurposeGuard {
+        PurposeGuard {
             before: PURPOSE.replace(self),
             _here: PhantomData,
         }
     }
 }
 
-impl Drop for Working {
+impl Drop for PurposeGuard {
     fn drop(&mut self) {
         PURPOSE.set(self.before);
     }

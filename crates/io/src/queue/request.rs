@@ -39,7 +39,7 @@ pub struct Request {
     /// Interval between the stream's requests, if known.
     pub interval: Option<Duration>,
     /// Location on the medium, in bytes.
-    pub place: u64,
+    pub offset: u64,
     /// Number of bytes; `None` = of unknown duration, such as a sync.
     pub length: Option<u64>,
     /// Direction of the transfer.
@@ -51,11 +51,11 @@ pub struct Request {
 impl Request {
     /// A request with a waiting caller, of a stream with unknown interval.
     #[must_use]
-    pub fn of_caller(stream: u64, place: u64, length: u64, direction: Direction) -> Request {
+    pub fn of_caller(stream: u64, offset: u64, length: u64, direction: Direction) -> Request {
         Request {
             stream,
             interval: None,
-            place,
+            offset,
             length: Some(length),
             direction,
             purpose: Purpose::Caller,

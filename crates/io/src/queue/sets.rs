@@ -21,7 +21,7 @@ use crate::{Joiner, Threads};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::queue::order::Order;
-use crate::queue::placement::{Placements, Rule};
+use crate::queue::placement::{PlacementRule, Placements};
 use crate::queue::request::{Request, Work};
 use crate::queue::schedule::Schedule;
 
@@ -33,7 +33,7 @@ pub struct SetOptions {
     /// Order in which waiting requests are started.
     pub order: Order,
     /// Rule by which a stream is assigned to a set.
-    pub rule: Rule,
+    pub rule: PlacementRule,
     /// Maximum number of starts by which a request may be later than in the order of arrival.
     pub passes_max: u64,
     /// Most requests that may wait in one set; further callers block until there is space.
@@ -49,7 +49,7 @@ impl Default for SetOptions {
         SetOptions {
             sets: 4,
             order: Order::default(),
-            rule: Rule::default(),
+            rule: PlacementRule::default(),
             passes_max: 32,
             capacity: 256,
             small_bytes_max: 64 << 10,
@@ -237,7 +237,7 @@ impl<W: Work> Sets<W> {
 
     /// The set of a stream, by the placement rule; it is the same until [`Sets::release_stream`].
     pub fn set_of(&self, stream: u64, interval: Option<Duration>) -> usize {
-        self.placements.lock().place(stream, interval)
+        self.placements.lock().set_of(stream, interval)
     }
 
     /// Removes the placement of a stream; false if it had none.
@@ -260,7 +260,7 @@ impl<W: Work> Sets<W> {
         let mut state = set.state.lock();
         loop {
             match self.offer(set, state, request, work) {
-                Offered::Taken => return,
+                Offered::Accepted => return,
                 Offered::Full(still, back) => {
                     state = still;
                     work = back;
@@ -281,7 +281,7 @@ impl<W: Work> Sets<W> {
         };
         let state = set.state.lock();
         match self.offer(set, state, request, work) {
-            Offered::Taken => Ok(()),
+            Offered::Accepted => Ok(()),
             Offered::Full(_, back) => Err(back),
         }
     }
@@ -393,28 +393,28 @@ impl<W: Work> Sets<W> {
         if state.is_closed {
             drop(state);
             work.refuse(closed());
-            return Offered::Taken;
+            return Offered::Accepted;
         }
         if self.is_direct {
             drop(state);
             work.carry_out();
-            return Offered::Taken;
+            return Offered::Accepted;
         }
         if request.is_small(self.small_bytes_max) && state.schedule.begin_if_idle() {
             drop(state);
             let turn = Turn(set);
             work.carry_out();
             drop(turn);
-            return Offered::Taken;
+            return Offered::Accepted;
         }
         match state.schedule.push(request, Waiting::Work(work)) {
             Ok(()) => {
                 set.begin(state);
-                Offered::Taken
+                Offered::Accepted
             }
             Err(Waiting::Work(back)) => Offered::Full(state, back),
             // Only work was submitted, so only work is returned.
-            Err(Waiting::Caller(_)) => Offered::Taken,
+            Err(Waiting::Caller(_)) => Offered::Accepted,
         }
     }
 }
@@ -427,7 +427,7 @@ impl<W: Work> Drop for Sets<W> {
 }
 
 enum Offered<'a, W> {
-    Taken,
+    Accepted,
     Full(MutexGuard<'a, State<W>>, W),
 }
 
@@ -535,7 +535,7 @@ impl<W: Work> Drop for Owner<W> {
     fn drop(&mut self) {
         self.0.close();
         self.0
-            .refuse_all("the thread that carries out requests ended by a panic");
+            .refuse_all("the thread that carries out requests panicked");
     }
 }
 

@@ -35,12 +35,12 @@ impl fmt::Debug for Transfer {
 
 enum Operation {
     Read {
-        place: u64,
+        offset: u64,
         buf: Vec<u8>,
         answer: Completer<Vec<u8>>,
     },
     Write {
-        place: u64,
+        offset: u64,
         data: Vec<u8>,
         answer: Completer<Vec<u8>>,
     },
@@ -54,15 +54,15 @@ impl Work for Transfer {
         let file = self.file;
         match self.operation {
             Operation::Read {
-                place,
+                offset,
                 mut buf,
                 answer,
-            } => answer.complete(file.read_exact_at(place, &mut buf).map(|()| buf)),
+            } => answer.complete(file.read_exact_at(offset, &mut buf).map(|()| buf)),
             Operation::Write {
-                place,
+                offset,
                 data,
                 answer,
-            } => answer.complete(file.write_all_at(place, &data).map(|()| data)),
+            } => answer.complete(file.write_all_at(offset, &data).map(|()| data)),
             Operation::Sync { answer } => answer.complete(file.sync_data()),
         }
     }
@@ -85,10 +85,8 @@ impl Sets<Transfer> {
         file: &Arc<dyn File>,
         buf: Vec<u8>,
     ) -> Completion<Vec<u8>> {
-        let (completion, answer) = Completion::pending();
-        let place = request.place;
-        let operation = Operation::Read { place, buf, answer };
-        self.submit(request, Transfer::of(file, operation));
+        let (completion, transfer) = Transfer::of_read(request, file, buf);
+        self.submit(request, transfer);
         completion
     }
 
@@ -101,10 +99,8 @@ impl Sets<Transfer> {
         file: &Arc<dyn File>,
         buf: Vec<u8>,
     ) -> Completion<Vec<u8>> {
-        let (completion, answer) = Completion::pending();
-        let place = request.place;
-        let operation = Operation::Read { place, buf, answer };
-        if let Err(not_taken) = self.hand_over(set, request, Transfer::of(file, operation)) {
+        let (completion, transfer) = Transfer::of_read(request, file, buf);
+        if let Err(not_taken) = self.hand_over(set, request, transfer) {
             not_taken.carry_out();
         }
         completion
@@ -118,9 +114,9 @@ impl Sets<Transfer> {
         data: Vec<u8>,
     ) -> Completion<Vec<u8>> {
         let (completion, answer) = Completion::pending();
-        let place = request.place;
+        let offset = request.offset;
         let operation = Operation::Write {
-            place,
+            offset,
             data,
             answer,
         };
@@ -141,6 +137,20 @@ impl Sets<Transfer> {
 }
 
 impl Transfer {
+    fn of_read(
+        request: &Request,
+        file: &Arc<dyn File>,
+        buf: Vec<u8>,
+    ) -> (Completion<Vec<u8>>, Transfer) {
+        let (completion, answer) = Completion::pending();
+        let operation = Operation::Read {
+            offset: request.offset,
+            buf,
+            answer,
+        };
+        (completion, Transfer::of(file, operation))
+    }
+
     fn of(file: &Arc<dyn File>, operation: Operation) -> Transfer {
         Transfer {
             file: Arc::clone(file),

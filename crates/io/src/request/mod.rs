@@ -68,7 +68,7 @@ enum Answer<T> {
     },
     There(io::Result<T>),
     /// The answer was returned.
-    Taken,
+    Returned,
 }
 
 /// Answers one request; for media.
@@ -101,7 +101,7 @@ impl<T> Shared<T> {
     /// The answer, if it is there.
     fn take(&self) -> Option<io::Result<T>> {
         let mut answer = self.answer.lock();
-        match std::mem::replace(&mut *answer, Answer::Taken) {
+        match std::mem::replace(&mut *answer, Answer::Returned) {
             Answer::There(answer) => Some(answer),
             before => {
                 *answer = before;
@@ -126,7 +126,7 @@ impl<T: Send> turns::Waiting for Shared<T> {
     fn wake(&self) -> bool {
         match &mut *self.answer.lock() {
             Answer::Missing { has_turn } => *has_turn = true,
-            Answer::There(_) | Answer::Taken => return false,
+            Answer::There(_) | Answer::Returned => return false,
         }
         self.changed.notify_all();
         true
@@ -287,7 +287,7 @@ impl<T> Completer<T> {
 impl<T> Drop for Completer<T> {
     fn drop(&mut self) {
         self.answer(Err(io::Error::other(
-            "the medium gave a request up without an answer",
+            "the device dropped a request without an answer",
         )));
     }
 }

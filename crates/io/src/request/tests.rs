@@ -44,14 +44,14 @@ fn who_is_to_be_told_of_a_failure_is_told_once_and_in_order() {
 #[derive(Debug, Default)]
 struct Lazy {
     turns: Turns,
-    asked: Mutex<VecDeque<Completer<u64>>>,
+    pending: Mutex<VecDeque<Completer<u64>>>,
     numbers: Mutex<Vec<u64>>,
 }
 
 impl Lazy {
     fn submit(self: &Arc<Self>, number: u64) -> Completion<u64> {
         let (completion, completer) = Completion::driven(Arc::clone(self) as Arc<dyn Driven>);
-        let mut asked = self.asked.lock();
+        let mut asked = self.pending.lock();
         asked.push_back(completer);
         self.numbers.lock().push(number);
         completion
@@ -69,7 +69,7 @@ impl Driven for Lazy {
 
     fn answer(&self, _turn: &Turn<'_>, wait: bool) -> io::Result<()> {
         let newest = {
-            let mut asked = self.asked.lock();
+            let mut asked = self.pending.lock();
             asked
                 .pop_back()
                 .map(|completer| (completer, self.numbers.lock().pop()))
@@ -87,7 +87,7 @@ fn whoever_waits_answers_the_requests_of_others_too() {
     let medium = Arc::new(Lazy::default());
     let (first, second) = (medium.submit(1), medium.submit(2));
     assert_eq!(first.wait().unwrap(), 1);
-    assert!(medium.asked.lock().is_empty());
+    assert!(medium.pending.lock().is_empty());
     assert_eq!(second.wait().unwrap(), 2);
 }
 
@@ -116,5 +116,5 @@ fn many_who_wait_are_all_answered() {
             });
         }
     });
-    assert!(medium.asked.lock().is_empty());
+    assert!(medium.pending.lock().is_empty());
 }

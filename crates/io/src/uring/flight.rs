@@ -43,7 +43,7 @@ pub(super) enum Work {
 
 /// The kernel's answer to one of its operations.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum KernelResult {
     /// Done, for this many bytes.
     Done(usize),
     /// Not done, without an error: the submitting thread has ended, the preceding linked operation
@@ -53,14 +53,14 @@ pub(super) enum Said {
     Failed(Errno),
 }
 
-impl Said {
+impl KernelResult {
     /// Reads the number of an answer: bytes, or an error below zero.
-    pub(super) fn of(result: i32) -> Said {
+    pub(super) fn of(result: i32) -> KernelResult {
         match usize::try_from(result) {
-            Ok(bytes) => Said::Done(bytes),
+            Ok(bytes) => KernelResult::Done(bytes),
             Err(_) => match Errno::from_raw_os_error(result.wrapping_neg()) {
-                Errno::CANCELED | Errno::INTR | Errno::AGAIN => Said::Undone,
-                errno => Said::Failed(errno),
+                Errno::CANCELED | Errno::INTR | Errno::AGAIN => KernelResult::Undone,
+                errno => KernelResult::Failed(errno),
             },
         }
     }
@@ -73,12 +73,12 @@ impl Flight {
 
     /// Does all of it, by calls that wait.
     pub(super) fn carry_out(self) {
-        self.finish(Said::Undone, Said::Undone);
+        self.finish(KernelResult::Undone, KernelResult::Undone);
     }
 
     /// Answers, after completing the rest: `first` is the result of the read, write or sync, `then`
     /// of the sync linked to a write.
-    pub(super) fn finish(self, first: Said, then: Said) {
+    pub(super) fn finish(self, first: KernelResult, then: KernelResult) {
         let Flight { file, work } = self;
         match work {
             Work::Read {
@@ -95,8 +95,8 @@ impl Flight {
                 let mut answer = rest_written(&file, offset, &data, &first);
                 if then_sync && answer.is_ok() {
                     // Bytes written here are not covered by that sync.
-                    let is_all = matches!(first, Said::Done(bytes) if bytes >= data.len());
-                    answer = synced(&file, if is_all { then } else { Said::Undone });
+                    let is_all = matches!(first, KernelResult::Done(bytes) if bytes >= data.len());
+                    answer = synced(&file, if is_all { then } else { KernelResult::Undone });
                 }
                 completer.complete(answer.map(|()| data));
             }
@@ -106,11 +106,11 @@ impl Flight {
 }
 
 /// Number of bytes that are done.
-fn done(said: &Said, len: usize) -> io::Result<usize> {
+fn done(said: &KernelResult, len: usize) -> io::Result<usize> {
     match said {
-        Said::Done(bytes) => Ok(len.min(*bytes)),
-        Said::Undone => Ok(0),
-        Said::Failed(errno) => Err((*errno).into()),
+        KernelResult::Done(bytes) => Ok(len.min(*bytes)),
+        KernelResult::Undone => Ok(0),
+        KernelResult::Failed(errno) => Err((*errno).into()),
     }
 }
 
@@ -121,22 +121,32 @@ fn behind(offset: u64, done: usize) -> io::Result<u64> {
         .ok_or_else(|| Errno::INVAL.into())
 }
 
-fn rest_read(file: &SystemFile, offset: u64, buf: &mut [u8], said: &Said) -> io::Result<()> {
+fn rest_read(
+    file: &SystemFile,
+    offset: u64,
+    buf: &mut [u8],
+    said: &KernelResult,
+) -> io::Result<()> {
     let done = done(said, buf.len())?;
     let (_, rest) = buf.split_at_mut(done);
     file.read_exact_at(behind(offset, done)?, rest)
 }
 
-fn rest_written(file: &SystemFile, offset: u64, data: &[u8], said: &Said) -> io::Result<()> {
+fn rest_written(
+    file: &SystemFile,
+    offset: u64,
+    data: &[u8],
+    said: &KernelResult,
+) -> io::Result<()> {
     let done = done(said, data.len())?;
     let (_, rest) = data.split_at(done);
     file.write_all_at(behind(offset, done)?, rest)
 }
 
-fn synced(file: &SystemFile, said: Said) -> io::Result<()> {
+fn synced(file: &SystemFile, said: KernelResult) -> io::Result<()> {
     match said {
-        Said::Done(_) => Ok(()),
-        Said::Undone => file.sync_data(),
-        Said::Failed(errno) => Err(errno.into()),
+        KernelResult::Done(_) => Ok(()),
+        KernelResult::Undone => file.sync_data(),
+        KernelResult::Failed(errno) => Err(errno.into()),
     }
 }

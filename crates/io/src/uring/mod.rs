@@ -71,15 +71,14 @@ use crate::system::{SystemFile, SystemFiles};
 pub enum UringRefused {
     /// The kernel did not make one.
     #[error(
-        "the kernel refuses io_uring: {0} (look at the setting kernel.io_uring_disabled, at filters of system calls \
-         such as those of containers, and at the limit of locked memory)"
+        "the kernel refuses io_uring: {0} (check the sysctl kernel.io_uring_disabled, system call filters such as those of containers, and the limit of locked memory)"
     )]
     Setup(io::Error),
     /// A feature that is needed is missing.
-    #[error("the kernel's io_uring has no {0}; Linux 5.6 and later have it")]
+    #[error("the kernel's io_uring lacks {0}: expected Linux 5.6 or later")]
     TooOld(&'static str),
     /// No queue exists on machines of this kind.
-    #[error("io_uring is a part of 64-bit Linux, and this is another system")]
+    #[error("io_uring needs 64-bit Linux")]
     NotHere,
 }
 
@@ -168,8 +167,8 @@ impl File for UringFile {
         self.file.read_at(offset, buf)
     }
 
-    fn read_now(&self, offset: u64, buf: &mut [u8]) -> bool {
-        self.queue.tries_reads && self.file.read_now(offset, buf)
+    fn try_read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
+        self.queue.tries_reads && self.file.try_read_cached(offset, buf)
     }
 
     fn write_all_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
@@ -189,7 +188,7 @@ impl File for UringFile {
     }
 
     fn submit_read(&self, offset: u64, mut buf: Vec<u8>) -> Completion<Vec<u8>> {
-        if self.queue.tries_reads && self.file.read_now(offset, &mut buf) {
+        if self.queue.tries_reads && self.file.try_read_cached(offset, &mut buf) {
             return Completion::done(Ok(buf));
         }
         self.submit(|completer| Work::Read {

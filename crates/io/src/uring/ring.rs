@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::UringRefused;
-use super::flight::{Flight, Said, Work};
+use super::flight::{Flight, KernelResult, Work};
 use crate::request::{Driven, Turn, Turns};
 
 /// Maximum number of requests in flight; further ones are carried out at once, by blocking calls.
@@ -60,7 +60,7 @@ struct Flights {
 struct Slot {
     flight: Flight,
     /// Results of the first entry and, if present, of the linked sync.
-    said: [Option<Said>; 2],
+    results: [Option<KernelResult>; 2],
     has_second: bool,
 }
 
@@ -79,7 +79,9 @@ impl Ring {
             .build(ENTRIES)
             .map_err(UringRefused::Setup)?;
         if !uring.params().is_feature_nodrop() {
-            return Err(UringRefused::TooOld("promise to keep every answer"));
+            return Err(UringRefused::TooOld(
+                "the guarantee to deliver every completion (IORING_FEAT_NODROP)",
+            ));
         }
         let mut probe = Probe::new();
         uring
@@ -183,14 +185,14 @@ impl Driven for Ring {
             return Ok(());
         }
         Err(io::Error::other(
-            "the process was forked while a request was on its way, which went with the parent",
+            "the process was forked while a request was in flight: the parent has the request",
         ))
     }
 
     fn answer(&self, turn: &Turn<'_>, wait: bool) -> io::Result<()> {
         if self.is_broken() {
             return Err(io::Error::other(
-                "the queue of the kernel cannot be entered any more",
+                "the queue of the kernel can no longer be entered",
             ));
         }
         let mut answers = self.take_answers(turn);
@@ -262,7 +264,7 @@ impl Flights {
         };
         let slot = place.insert(Slot {
             flight,
-            said: [None, None],
+            results: [None, None],
             has_second: false,
         });
         let entries = slot.entries(number);
@@ -283,24 +285,29 @@ impl Flights {
     }
 
     /// Records an answer. Returns the request with its last answer.
-    fn answered(&mut self, name: u64, result: i32) -> Option<(Flight, [Said; 2])> {
+    fn answered(&mut self, name: u64, result: i32) -> Option<(Flight, [KernelResult; 2])> {
         let number = usize::try_from(name / 2).unwrap_or(usize::MAX);
         let slot = self.slots.get_mut(number).and_then(Option::as_mut);
         assert!(slot.is_some(), "an answer has a request in slot {number}");
         let slot = slot?;
-        let [first, second] = &mut slot.said;
+        let [first, second] = &mut slot.results;
         let said = if name.is_multiple_of(2) {
             &mut *first
         } else {
             &mut *second
         };
         assert!(said.is_none(), "an entry is answered once");
-        *said = Some(Said::of(result));
+        *said = Some(KernelResult::of(result));
         if first.is_none() || (slot.has_second && second.is_none()) {
             return None;
         }
-        let Slot { flight, said, .. } = self.take(number)?;
-        Some((flight, said.map(|said| said.unwrap_or(Said::Undone))))
+        let Slot {
+            flight, results, ..
+        } = self.take(number)?;
+        Some((
+            flight,
+            results.map(|said| said.unwrap_or(KernelResult::Undone)),
+        ))
     }
 }
 
@@ -313,7 +320,7 @@ impl Flight {
             Work::Write { offset, data, .. } => (*offset, data.len()),
             Work::Sync { .. } => return true,
         };
-        can_be_asked(offset, len)
+        is_valid_request(offset, len)
     }
 }
 
@@ -354,7 +361,7 @@ impl Slot {
 
 /// True if there are bytes to transfer, at offsets with the same meaning for the kernel: a negative
 /// one means the current position, which files here do not have.
-fn can_be_asked(offset: u64, len: usize) -> bool {
+fn is_valid_request(offset: u64, len: usize) -> bool {
     let end = u64::try_from(len)
         .ok()
         .and_then(|len| offset.checked_add(len));

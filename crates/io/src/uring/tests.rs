@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use rustix::io::Errno;
 
-use super::flight::Said;
+use super::flight::KernelResult;
 use super::*;
 
 /// A file of this machine with some content.
@@ -19,7 +19,7 @@ fn file_of(content: &[u8]) -> (tempfile::TempDir, Arc<SystemFile>) {
     (dir, Arc::new(file))
 }
 
-fn read_ended_by(said: Said, len: usize) -> io::Result<Vec<u8>> {
+fn read_ended_by(said: KernelResult, len: usize) -> io::Result<Vec<u8>> {
     let (_dir, file) = file_of(b"abcdefgh");
     let (completion, completer) = Completion::pending();
     // Bytes read by the kernel are in the buffer by then.
@@ -33,21 +33,21 @@ fn read_ended_by(said: Said, len: usize) -> io::Result<Vec<u8>> {
         buf,
         completer,
     };
-    Flight::new(file, work).finish(said, Said::Undone);
+    Flight::new(file, work).finish(said, KernelResult::Undone);
     completion.wait()
 }
 
 #[test]
 fn what_the_kernel_did_not_read_is_read_by_calls() {
-    assert_eq!(read_ended_by(Said::of(2), 2).unwrap(), b"cd");
-    assert_eq!(read_ended_by(Said::of(2), 5).unwrap(), b"cdefg");
+    assert_eq!(read_ended_by(KernelResult::of(2), 2).unwrap(), b"cd");
+    assert_eq!(read_ended_by(KernelResult::of(2), 5).unwrap(), b"cdefg");
     for undone in [Errno::CANCELED, Errno::INTR, Errno::AGAIN] {
-        let said = Said::of(-undone.raw_os_error());
+        let said = KernelResult::of(-undone.raw_os_error());
         assert_eq!(read_ended_by(said, 6).unwrap(), b"cdefgh");
     }
-    let over_the_end = read_ended_by(Said::of(2), 9).unwrap_err();
+    let over_the_end = read_ended_by(KernelResult::of(2), 9).unwrap_err();
     assert_eq!(over_the_end.kind(), io::ErrorKind::UnexpectedEof);
-    let damaged = read_ended_by(Said::of(-Errno::IO.raw_os_error()), 5).unwrap_err();
+    let damaged = read_ended_by(KernelResult::of(-Errno::IO.raw_os_error()), 5).unwrap_err();
     assert_eq!(damaged.raw_os_error(), Some(Errno::IO.raw_os_error()));
 }
 
@@ -64,7 +64,7 @@ fn write_ended_by(first: i32, then: i32) -> (io::Result<Vec<u8>>, Vec<u8>) {
         then_sync: true,
         completer,
     };
-    Flight::new(Arc::clone(&file), work).finish(Said::of(first), Said::of(then));
+    Flight::new(Arc::clone(&file), work).finish(KernelResult::of(first), KernelResult::of(then));
     let mut content = vec![0; 6];
     file.read_exact_at(0, &mut content).unwrap();
     (completion.wait(), content)
@@ -102,14 +102,14 @@ fn files() -> Option<UringFiles> {
 }
 
 #[test]
-fn files_whose_reads_all_go_through_the_queue_obey_the_laws() {
+fn files_whose_reads_all_go_through_the_queue_pass_the_conformance_tests() {
     if files().is_none() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    crate::laws::check_files(|| Arc::new(files().unwrap()), dir.path()).unwrap();
+    crate::conformance::check_files(|| Arc::new(files().unwrap()), dir.path()).unwrap();
     let one = Arc::new(files().unwrap());
-    crate::laws::check_files(move || one.clone(), &dir.path().join("one queue")).unwrap();
+    crate::conformance::check_files(move || one.clone(), &dir.path().join("one queue")).unwrap();
 }
 
 #[test]

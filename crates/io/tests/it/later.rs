@@ -1,6 +1,6 @@
-//! A medium whose requests are carried out later and out of order obeys the laws too.
+//! A medium whose requests are carried out later and out of order passes the conformance tests too.
 
-use headwater_io::{Completion, File, Files, MemoryFiles, OpenMode, laws};
+use headwater_io::{Completion, File, Files, MemoryFiles, OpenMode, conformance};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
@@ -92,8 +92,8 @@ impl Files for Later {
 }
 
 #[test]
-fn files_that_answer_later_and_out_of_order_obey_the_laws() {
-    laws::check_files(|| Arc::new(Later::new()), Path::new("/laws")).unwrap();
+fn files_that_answer_later_and_out_of_order_pass_the_conformance_tests() {
+    conformance::check_files(|| Arc::new(Later::new()), Path::new("/conformance")).unwrap();
 }
 
 /// What a back end does wrong with requests.
@@ -176,7 +176,7 @@ impl File for WrongFile {
 
 #[test]
 fn what_a_back_end_does_wrong_with_requests_breaks_a_law() {
-    for (wrong, law) in [
+    for (wrong, rule) in [
         (Wrong::Copies, "same piece of memory"),
         (Wrong::OnlySyncs, "has written all bytes"),
         (Wrong::WrapsOffsets, "ends of files and of offsets"),
@@ -185,8 +185,8 @@ fn what_a_back_end_does_wrong_with_requests_breaks_a_law() {
         let make = || -> Arc<dyn Files> {
             Arc::new(WrongFiles(MemoryFiles::new(), wrong, Arc::default()))
         };
-        let broken = laws::check_files(make, Path::new("/laws")).unwrap_err();
-        assert!(broken.law.contains(law), "{wrong:?}: {broken}");
+        let broken = conformance::check_files(make, Path::new("/conformance")).unwrap_err();
+        assert!(broken.rule.contains(rule), "{wrong:?}: {broken}");
     }
 }
 
@@ -220,5 +220,5 @@ fn who_waits_for_a_request_that_was_given_up_is_told() {
     let files = MemoryFiles::new();
     let file = files.open(Path::new("/a"), OpenMode::CreateNew).unwrap();
     let error = Forgetful(file).submit_sync().wait().unwrap_err();
-    assert!(error.to_string().contains("gave a request up"), "{error}");
+    assert!(error.to_string().contains("dropped a request"), "{error}");
 }

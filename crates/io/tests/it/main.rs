@@ -7,10 +7,10 @@
     reason = "tests"
 )]
 
+mod conformance;
 mod crash;
 mod faults;
 mod later;
-mod laws;
 mod model;
 mod persistent;
 mod pmem_model;

@@ -87,7 +87,7 @@ struct ModelFile {
     len_max: usize,
     /// Values a byte had since the last sync, besides the durable one. Zero wherever it was outside
     /// the file.
-    seen: BTreeMap<usize, BTreeSet<u8>>,
+    values: BTreeMap<usize, BTreeSet<u8>>,
 }
 
 impl ModelFile {
@@ -95,7 +95,7 @@ impl ModelFile {
         self.len_min = self.len_min.min(self.live.len());
         self.len_max = self.len_max.max(self.live.len());
         for (at, byte) in self.live.iter().enumerate() {
-            self.seen.entry(at).or_default().insert(*byte);
+            self.values.entry(at).or_default().insert(*byte);
         }
     }
 
@@ -106,7 +106,7 @@ impl ModelFile {
             len_max: live.len(),
             durable: live.clone(),
             live,
-            seen: BTreeMap::new(),
+            values: BTreeMap::new(),
         };
     }
 
@@ -121,14 +121,14 @@ impl ModelFile {
         }
         for (at, byte) in found.iter().enumerate() {
             let durable = self.durable.get(at).copied();
-            let seen = self.seen.get(&at).is_some_and(|seen| seen.contains(byte));
+            let seen = self.values.get(&at).is_some_and(|seen| seen.contains(byte));
             // A byte outside the durable file, or outside the file at some time since, may read as
             // zero.
             let gap = *byte == 0 && (durable.is_none() || at >= self.len_min);
             if durable != Some(*byte) && !seen && !gap {
                 return Err(format!(
                     "byte {at} is {byte}, durable was {durable:?}, seen {:?}",
-                    self.seen.get(&at)
+                    self.values.get(&at)
                 ));
             }
         }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use headwater_io::{FaultyFiles, File, Files, OpenMode, SECTOR_BYTES, Survival, WORD_BYTES, laws};
+use headwater_io::{
+    FaultyFiles, File, Files, OpenMode, SECTOR_BYTES, Survival, WORD_BYTES, conformance,
+};
 
 const WORD: usize = WORD_BYTES as usize;
 
@@ -138,14 +140,14 @@ fn a_disk_is_no_persistent_memory_unless_it_is_said_to_be() {
 }
 
 #[test]
-fn persistent_memory_obeys_the_laws() {
-    laws::check_files(
+fn persistent_memory_passes_the_conformance_tests() {
+    conformance::check_files(
         || {
             let memory = FaultyFiles::new(1);
             memory.persistent_memory(WORD_BYTES);
             Arc::new(memory)
         },
-        Path::new("/laws"),
+        Path::new("/conformance"),
     )
     .unwrap();
 }

@@ -1,10 +1,11 @@
-//! The model of persistent memory obeys the laws, and takes at least the time it says.
+//! The model of persistent memory passes the conformance tests, and takes at least the time it
+//! says.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use headwater_io::{File, Files, MemoryFiles, OpenMode, PmemCosts, PmemModel, laws};
+use headwater_io::{File, Files, MemoryFiles, OpenMode, PmemCosts, PmemModel, conformance};
 
 fn model(costs: PmemCosts) -> PmemModel {
     PmemModel::new(Arc::new(MemoryFiles::new()), costs)
@@ -35,8 +36,12 @@ fn takes(least: Duration, call: impl FnOnce()) {
 }
 
 #[test]
-fn the_model_of_persistent_memory_obeys_the_laws() {
-    laws::check_files(|| Arc::new(model(PmemCosts::OPTANE)), Path::new("/laws")).unwrap();
+fn the_model_of_persistent_memory_passes_the_conformance_tests() {
+    conformance::check_files(
+        || Arc::new(model(PmemCosts::OPTANE)),
+        Path::new("/conformance"),
+    )
+    .unwrap();
 }
 
 #[test]

@@ -67,7 +67,7 @@ fn a_lock_of_another_process_is_seen_and_ends_with_it() {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn();
-    // The tool is not on every machine; the laws cover locks within one process.
+    // The tool is not on every machine; the conformance tests cover locks within one process.
     let Ok(mut other) = other.map(Reaped) else {
         return;
     };

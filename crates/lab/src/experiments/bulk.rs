@@ -5,11 +5,11 @@
 //! or eight. Flushes and the pyramid are part of the time; the stored rows are compared with the
 //! generated ones. The fields are sensors with one to three decimals, and one of full precision.
 
+use crate::baselines::{Survival, bytes_in, options};
 use crate::harness::{
-    Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken_and_drained, turns,
+    Bench, Bound, Candidate, Common, Failure, Random, Rounds, Targets, time_round_with_drain, turns,
 };
 use crate::machine::SyncProbe;
-use crate::rivals::{Survives, bytes_in, options};
 use crate::table;
 use headwater::{Batch, Column, Database, ScanSpec, Stats, StreamName, StreamRows, Values};
 use serde::Serialize;
@@ -268,19 +268,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         return Err(format!("there is no way `{}`", arguments.only).into());
     }
     let ends: Vec<RefCell<Stats>> = ways.iter().map(|_| RefCell::default()).collect();
-    let contestants = ways
+    let candidates = ways
         .iter()
         .zip(&ends)
         .map(|((by_device, in_flight), end)| {
             let (bench, fleet, arrivals, probe) = (&bench, &fleet, &arrivals, &probe);
-            Contestant::new(name((*by_device, *in_flight)), move |round| {
+            Candidate::new(name((*by_device, *in_flight)), move |round| {
                 let dir = bench.path("headwater");
-                let mut db = Database::open(options(&dir, Survives::PowerCut))?;
+                let mut db = Database::open(options(&dir, Survival::PowerCut))?;
                 let mut syncs = 0;
-                let mut one = taken_and_drained(
+                let mut one = time_round_with_drain(
                     &mut db,
                     |db| {
-                        let mut flying = Flying::new(db, *in_flight);
+                        let mut flying = InFlightWrites::new(db, *in_flight);
                         if *by_device {
                             fleet.by_device(|batch| flying.write(batch))?;
                         } else {
@@ -309,7 +309,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             })
         })
         .collect();
-    let rounds = turns(bench.rounds(), contestants)?;
+    let rounds = turns(bench.rounds(), candidates)?;
     let results = Results {
         values: fleet.values(),
         sync_median_us: probe.borrow().median_us(),
@@ -336,15 +336,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Writes with some tickets outstanding.
-struct Flying<'a> {
+struct InFlightWrites<'a> {
     db: &'a Database,
     most: usize,
     tickets: VecDeque<headwater::Ticket>,
 }
 
-impl Flying<'_> {
-    fn new(db: &Database, most: usize) -> Flying<'_> {
-        Flying {
+impl InFlightWrites<'_> {
+    fn new(db: &Database, most: usize) -> InFlightWrites<'_> {
+        InFlightWrites {
             db,
             most,
             tickets: VecDeque::with_capacity(most),

@@ -1,4 +1,4 @@
-//! The EVENT paper's streams (EXPERIMENTS.md, E-12): Stock and Sine through the batch call, in
+//! The EVENT paper's streams (rows E-12): Stock and Sine through the batch call, in
 //! order and with late events.
 //!
 //! Stock: sequence number, symbol, price, volume; Sine: six floats. Event i has time i (in
@@ -8,11 +8,11 @@
 //! compared with the minimum of work on the same columns: copying them and compressing them with
 //! pco at level 4.
 
+use crate::baselines::{Survival, options};
 use crate::harness::{
-    Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, taken_and_drained,
-    turns,
+    Bench, Bound, Candidate, Common, Failure, Random, Rounds, Targets, time_round,
+    time_round_with_drain, turns,
 };
-use crate::rivals::{Survives, options};
 use crate::table;
 use headwater::{Batch, Column, Database, ScanSpec, Stats, StreamName, StreamRows, Values};
 use serde::Serialize;
@@ -56,7 +56,7 @@ struct Measurement {
 
 /// Counters of a database when it was flushed, and when it was compacted.
 #[derive(Default)]
-struct Ends {
+struct StageCounters {
     drained: Stats,
     settled: Stats,
 }
@@ -156,13 +156,13 @@ fn arrivals(events: usize, late_percent: u32, places: usize) -> Vec<u32> {
 }
 
 /// Columns as they arrive, and their times.
-struct Arriving {
+struct ArrivalColumns {
     times: Vec<i64>,
     columns: Vec<(&'static str, Column)>,
 }
 
-fn arriving(columns: &[(&'static str, Values)], order: &[u32]) -> Arriving {
-    Arriving {
+fn arriving(columns: &[(&'static str, Values)], order: &[u32]) -> ArrivalColumns {
+    ArrivalColumns {
         times: order.iter().map(|i| BEGIN + i64::from(*i) * STEP).collect(),
         columns: columns
             .iter()
@@ -179,7 +179,7 @@ fn stream(
     results: &mut Results,
 ) -> Result<(), Failure> {
     let key = StreamName::new(name, [("source", "1")]);
-    let inputs: Vec<(u32, Arriving)> = arguments
+    let inputs: Vec<(u32, ArrivalColumns)> = arguments
         .late
         .iter()
         .map(|late| {
@@ -187,26 +187,26 @@ fn stream(
             (*late, arriving(columns, &order))
         })
         .collect();
-    let ends: Vec<RefCell<Ends>> = inputs.iter().map(|_| RefCell::default()).collect();
-    let mut contestants: Vec<Contestant<'_>> = inputs
+    let ends: Vec<RefCell<StageCounters>> = inputs.iter().map(|_| RefCell::default()).collect();
+    let mut candidates: Vec<Candidate<'_>> = inputs
         .iter()
         .zip(&ends)
         .map(|((late, input), end)| {
             let key = &key;
-            Contestant::new(format!("{name}, {late} % late"), move |round| {
+            Candidate::new(format!("{name}, {late} % late"), move |round| {
                 let dir = bench.path("headwater");
-                let mut db = Database::open(options(&dir, Survives::Process))?;
-                let mut one = taken_and_drained(
+                let mut db = Database::open(options(&dir, Survival::Process))?;
+                let mut one = time_round_with_drain(
                     &mut db,
                     |db| write_all(db, key, input, arguments.batch.max(1)),
                     |db| Ok(db.flush()?),
                 )?;
                 let stats = db.stats()?;
-                let rest = taken(|| Ok(db.compact().map(|()| 0)?))?;
+                let rest = time_round(|| Ok(db.compact().map(|()| 0)?))?;
                 one.settled_seconds = one
                     .drained_seconds
                     .map(|(wall, cpu)| (wall + rest.wall_seconds, cpu + rest.cpu_seconds));
-                *end.borrow_mut() = Ends {
+                *end.borrow_mut() = StageCounters {
                     drained: stats,
                     settled: db.stats()?,
                 };
@@ -222,16 +222,16 @@ fn stream(
         .collect();
     let plain = "copy and pco level 4";
     if let (true, Some((_, input))) = (name == "stock", inputs.first()) {
-        contestants.push(Contestant::new(plain, move |_| {
-            taken(|| copy_and_pco(input))
+        candidates.push(Candidate::new(plain, move |_| {
+            time_round(|| copy_and_pco(input))
         }));
     }
-    let mut rounds = turns(bench.rounds(), contestants)?;
+    let mut rounds = turns(bench.rounds(), candidates)?;
     if name == "stock" {
         results.copy_and_pco = rounds.pop();
     }
     for ((rounds, (late, _)), end) in rounds.into_iter().zip(&inputs).zip(&ends) {
-        let Ends { drained, settled } = &*end.borrow();
+        let StageCounters { drained, settled } = &*end.borrow();
         results.streams.push(Measurement {
             stream: name,
             late_percent: *late,
@@ -250,7 +250,7 @@ fn stream(
 fn write_all(
     db: &Database,
     key: &StreamName,
-    input: &Arriving,
+    input: &ArrivalColumns,
     batch: usize,
 ) -> Result<u64, Failure> {
     let events = input.times.len();
@@ -311,7 +311,7 @@ fn check(
 
 /// Copies each leaf's worth of each column and compresses it, with a fresh search for the best mode
 /// as pco does it.
-fn copy_and_pco(input: &Arriving) -> Result<u64, Failure> {
+fn copy_and_pco(input: &ArrivalColumns) -> Result<u64, Failure> {
     const ROWS: usize = 2_048;
     let config = pco::ChunkConfig::default().with_compression_level(4);
     let mut bytes = 0;

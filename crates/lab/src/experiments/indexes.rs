@@ -5,8 +5,8 @@
 //! are queried warm, in turn. Their matches are compared in every round.
 
 use crate::harness::{
-    Bench, Bound, Common, Contestant, Failure, Random, Rounds, Taken, Targets, taken,
-    taken_and_drained, turns,
+    Bench, Bound, Candidate, Common, Failure, Random, RoundResult, Rounds, Targets, time_round,
+    time_round_with_drain, turns,
 };
 use crate::machine::SyncProbe;
 use crate::table;
@@ -43,10 +43,10 @@ const BATCH: u64 = 10_000;
 /// Selectivities of the ranges: one row in this many.
 const SHARES: [u64; 6] = [1_000_000, 100_000, 10_000, 1_000, 100, 10];
 /// The share of the targets.
-const SHARE_WANTED: u64 = 10_000;
+const TARGET_SHARE: u64 = 10_000;
 
 #[derive(Serialize)]
-struct Question {
+struct QueryCase {
     what: String,
     rows_found: f64,
     leaves: f64,
@@ -61,7 +61,7 @@ struct Results {
     entries: u64,
     index_bytes: u64,
     build_seconds: f64,
-    questions: Vec<Question>,
+    questions: Vec<QueryCase>,
     writing: Vec<Rounds>,
 }
 
@@ -150,7 +150,7 @@ impl Lookup {
 }
 
 /// The rows that all streams have of it.
-fn ask(db: &Database, arguments: &Arguments, lookup: Lookup) -> Result<u64, Failure> {
+fn matching_rows(db: &Database, arguments: &Arguments, lookup: Lookup) -> Result<u64, Failure> {
     let spec = ScanSpec {
         filters: lookup.filters(),
         ..ScanSpec::default()
@@ -173,11 +173,11 @@ fn round(
     lookups: &[Lookup],
     expected: &[u64],
     usage: IndexUse,
-) -> Result<Taken, Failure> {
+) -> Result<RoundResult, Failure> {
     db.use_indexes(usage);
-    taken(|| {
+    time_round(|| {
         for (lookup, expected) in lookups.iter().zip(expected) {
-            let found = ask(db, arguments, *lookup)?;
+            let found = matching_rows(db, arguments, *lookup)?;
             if found != *expected {
                 return Err(format!("{found} rows instead of {expected}").into());
             }
@@ -192,38 +192,38 @@ fn question(
     arguments: &Arguments,
     what: String,
     lookups: &[Lookup],
-) -> Result<Question, Failure> {
+) -> Result<QueryCase, Failure> {
     db.use_indexes(IndexUse::Never);
     let expected: Vec<u64> = lookups
         .iter()
-        .map(|lookup| ask(db, arguments, *lookup))
+        .map(|lookup| matching_rows(db, arguments, *lookup))
         .collect::<Result<_, _>>()?;
     // Warms the caches for both.
     db.use_indexes(IndexUse::ByCost);
     for _ in 0..3 {
         for lookup in lookups {
-            ask(db, arguments, *lookup)?;
+            matching_rows(db, arguments, *lookup)?;
         }
     }
     let before = ReadStats::by_this_thread();
     for lookup in lookups {
-        ask(db, arguments, *lookup)?;
+        matching_rows(db, arguments, *lookup)?;
     }
     let touched = ReadStats::by_this_thread() - before;
-    let contestants = vec![
-        Contestant::new("with the index", |_| {
+    let candidates = vec![
+        Candidate::new("with the index", |_| {
             round(db, arguments, lookups, &expected, IndexUse::ByCost)
         }),
-        Contestant::new("the pyramid alone", |_| {
+        Candidate::new("the pyramid alone", |_| {
             round(db, arguments, lookups, &expected, IndexUse::Never)
         }),
     ];
-    let mut rounds = turns(bench.rounds(), contestants)?.into_iter();
+    let mut rounds = turns(bench.rounds(), candidates)?.into_iter();
     let (Some(with), Some(without)) = (rounds.next(), rounds.next()) else {
         return Err("no rounds".into());
     };
     let count = float(u64::try_from(lookups.len().max(1))?);
-    Ok(Question {
+    Ok(QueryCase {
         what,
         rows_found: float(expected.iter().sum::<u64>()) / count,
         leaves: float(touched.leaves) / count,
@@ -232,7 +232,7 @@ fn question(
     })
 }
 
-fn opened(bench: &Bench, what: &str) -> Result<Database, Failure> {
+fn open_database(bench: &Bench, what: &str) -> Result<Database, Failure> {
     Ok(Database::open(Options::new(bench.path(what)))?)
 }
 
@@ -240,12 +240,12 @@ fn opened(bench: &Bench, what: &str) -> Result<Database, Failure> {
 fn writing(bench: &Bench, arguments: &Arguments) -> Result<Vec<Rounds>, Failure> {
     let load = |fields: &'static [&'static str]| {
         move |_: usize| {
-            let mut db = opened(bench, "written")?;
+            let mut db = open_database(bench, "written")?;
             write(&db, arguments, 1)?;
             for field in fields {
                 db.create_index(&index(field, field))?;
             }
-            taken_and_drained(
+            time_round_with_drain(
                 &mut db,
                 |db| write(db, arguments, arguments.written).map(|()| arguments.written),
                 |db| {
@@ -261,8 +261,8 @@ fn writing(bench: &Bench, arguments: &Arguments) -> Result<Vec<Rounds>, Failure>
     turns(
         bench.rounds(),
         vec![
-            Contestant::new("no index", load(&[])),
-            Contestant::new("one index", load(&["number"])),
+            Candidate::new("no index", load(&[])),
+            Candidate::new("one index", load(&["number"])),
         ],
     )
 }
@@ -274,7 +274,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let sync = probe.median_us();
     let writing = writing(&bench, arguments)?;
 
-    let db = opened(&bench, "lookups")?;
+    let db = open_database(&bench, "lookups")?;
     write(&db, arguments, arguments.rows)?;
     db.flush()?;
     db.compact()?;
@@ -309,7 +309,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     bench.finish(&results, &targets)
 }
 
-fn print(questions: &[Question], writing: &[Rounds]) {
+fn print(questions: &[QueryCase], writing: &[Rounds]) {
     let rows: Vec<Vec<String>> = questions
         .iter()
         .map(|q| {
@@ -355,7 +355,7 @@ fn print(questions: &[Question], writing: &[Rounds]) {
     );
 }
 
-fn add_targets(targets: &mut Targets, questions: &[Question], writing: &[Rounds]) {
+fn add_targets(targets: &mut Targets, questions: &[QueryCase], writing: &[Rounds]) {
     if let [without, with] = writing {
         let rate = with.per_second() / without.per_second();
         targets.add(
@@ -381,7 +381,7 @@ fn add_targets(targets: &mut Targets, questions: &[Question], writing: &[Rounds]
             ratio,
         );
     }
-    let named = format!("one row in {SHARE_WANTED} by its price");
+    let named = format!("one row in {TARGET_SHARE} by its price");
     if let Some(range) = questions.iter().find(|q| q.what == named) {
         let ratio = range.without.times_of(&range.with);
         targets.add(named, Bound::AtLeast(10.0), " ×", ratio);
@@ -397,7 +397,7 @@ fn add_targets(targets: &mut Targets, questions: &[Question], writing: &[Rounds]
 }
 
 /// Measures lookups of one event, and of ranges of several widths.
-fn ask_all(bench: &Bench, db: &Database, arguments: &Arguments) -> Result<Vec<Question>, Failure> {
+fn ask_all(bench: &Bench, db: &Database, arguments: &Arguments) -> Result<Vec<QueryCase>, Failure> {
     let mut dice = Random::new(3);
     let numbers: Vec<Lookup> = (0..arguments.questions)
         .map(|_| Lookup::Number(dice.below(arguments.rows)))

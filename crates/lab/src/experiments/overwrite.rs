@@ -2,7 +2,7 @@
 //! were written once, before a flush.
 
 use crate::harness::{
-    Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, turns,
+    Bench, Bound, Candidate, Common, Failure, Random, Rounds, Targets, time_round, turns,
 };
 use crate::table;
 use headwater::{
@@ -50,7 +50,7 @@ fn write(db: &Database, points: u32, dice: &mut Random) -> Result<(), Failure> {
     Ok(())
 }
 
-fn ask(db: &Database, points: u32) -> Result<(), Failure> {
+fn run_queries(db: &Database, points: u32) -> Result<(), Failure> {
     let spec = AggregateSpec {
         range: ClosedRange::ALL,
         bins: Bins::Whole,
@@ -83,24 +83,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         stores.push((*versions, db));
     }
-    let contestants = stores.iter().map(|(versions, db)| {
-        Contestant::new(format!("{versions} versions"), move |_| {
-            taken(|| {
+    let candidates = stores.iter().map(|(versions, db)| {
+        Candidate::new(format!("{versions} versions"), move |_| {
+            time_round(|| {
                 for _ in 0..arguments.questions {
-                    ask(db, points)?;
+                    run_queries(db, points)?;
                 }
                 Ok(arguments.questions)
             })
         })
     });
-    let resting = turns(bench.rounds(), contestants.collect())?;
+    let resting = turns(bench.rounds(), candidates.collect())?;
     let db = open("changing")?;
     let mut dice = Random::new(2);
     let round = |_| {
-        let mut sum = taken(|| Ok(0))?;
+        let mut sum = time_round(|| Ok(0))?;
         for _ in 0..arguments.questions.min(100) {
             write(&db, points, &mut dice)?;
-            let one = taken(|| ask(&db, points).map(|()| 1))?;
+            let one = time_round(|| run_queries(&db, points).map(|()| 1))?;
             sum.operations += one.operations;
             sum.wall_seconds += one.wall_seconds;
             sum.cpu_seconds += one.cpu_seconds;
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Ok(sum)
     };
     let name = "after each writing";
-    let mut changing = turns(bench.rounds(), vec![Contestant::new(name, round)])?;
+    let mut changing = turns(bench.rounds(), vec![Candidate::new(name, round)])?;
     let changing = changing.pop().ok_or("no rounds")?;
 
     let rows: Vec<Vec<String>> = (resting.iter().chain([&changing]))

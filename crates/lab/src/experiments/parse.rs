@@ -6,7 +6,7 @@
 //! too, with a map of streams by their text.
 
 use crate::harness::{
-    Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, turns,
+    Bench, Bound, Candidate, Common, Failure, Random, Rounds, Targets, time_round, turns,
 };
 use crate::table;
 use headwater::Timestamp;
@@ -30,7 +30,7 @@ const OURS: &str = "headwater, into columns";
 const THEIRS: &str = "influxdb-line-protocol, lines only";
 const THEIRS_COLUMNS: &str = "influxdb-line-protocol, into columns";
 /// Bytes that are parsed at once, as a request body is.
-const PART: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 
 #[derive(Serialize)]
 struct Measured {
@@ -83,13 +83,13 @@ fn wide(lines: u32) -> String {
 }
 
 /// The parts of a text, each whole lines.
-fn parts(text: &str) -> Vec<&str> {
+fn chunks(text: &str) -> Vec<&str> {
     let mut out = Vec::new();
     let mut rest = text;
-    while rest.len() > PART {
+    while rest.len() > CHUNK_BYTES {
         // The texts are ASCII.
-        let (front, _) = rest.split_at(PART);
-        let end = front.rfind('\n').map_or(PART, |at| at + 1);
+        let (front, _) = rest.split_at(CHUNK_BYTES);
+        let end = front.rfind('\n').map_or(CHUNK_BYTES, |at| at + 1);
         let (part, behind) = rest.split_at(end);
         out.push(part);
         rest = behind;
@@ -184,16 +184,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ("one float, one tag", narrow(arguments.lines)),
         ("ten integers, five tags", wide(arguments.lines)),
     ] {
-        let parts = parts(&text);
-        let contestants: [(&str, Parse); 3] = [
+        let parts = chunks(&text);
+        let candidates: [(&str, Parse); 3] = [
             (OURS, ours),
             (THEIRS, theirs),
             (THEIRS_COLUMNS, theirs_in_columns),
         ];
-        let contestants = contestants.map(|(name, parse)| {
+        let candidates = candidates.map(|(name, parse)| {
             let (parts, lines) = (&parts, arguments.lines);
-            Contestant::new(name, move |_| {
-                taken(|| match parse(parts)? {
+            Candidate::new(name, move |_| {
+                time_round(|| match parse(parts)? {
                     rows if u32::try_from(rows) == Ok(lines) => Ok(lines.into()),
                     rows => Err(format!("{rows} rows of {lines} lines").into()),
                 })
@@ -202,7 +202,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         texts.push(Measured {
             text: what,
             bytes: text.len(),
-            rounds: turns(bench.rounds(), contestants.into())?,
+            rounds: turns(bench.rounds(), candidates.into())?,
         });
     }
     let mut targets = Targets::default();

@@ -4,7 +4,7 @@
 //! Both are queried warm, in turn, and the matches are compared in every round.
 
 use crate::harness::{
-    Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, turns,
+    Bench, Bound, Candidate, Common, Failure, Random, Rounds, Targets, time_round, turns,
 };
 use crate::table;
 use headwater::{Batch, Database, Options, StreamName, StreamRows, Values};
@@ -76,7 +76,11 @@ const SQL: &str = "SELECT count(*), sum(length), max(last) FROM ovens MATCH_RECO
      DEFINE HOT AS temp > 240, FALLING AS temp < 199, COLD AS temp < 181)";
 
 /// The answer, as text, and how many matches there are.
-fn ask(runtime: &Runtime, session: &Session, sql: &str) -> Result<(String, u64), Failure> {
+fn run_statement(
+    runtime: &Runtime,
+    session: &Session,
+    sql: &str,
+) -> Result<(String, u64), Failure> {
     let answer = runtime.block_on(async {
         let answer = session.run(sql, Parameters::none()).await?;
         answer.collect().await
@@ -128,17 +132,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let query = Query::new(db.clone(), Limits::default());
     let session = query.session(Arc::new(Unrestricted));
     let plain = query.session(Arc::new(Unrestricted));
-    ask(&runtime, &plain, "SET headwater.use_pyramid = off")?;
-    let (expected, matches) = ask(&runtime, &plain, SQL)?;
-    let contestants = [
+    run_statement(&runtime, &plain, "SET headwater.use_pyramid = off")?;
+    let (expected, matches) = run_statement(&runtime, &plain, SQL)?;
+    let candidates = [
         ("what no match reaches left out", &session),
         ("every row", &plain),
     ];
-    let contestants = contestants.map(|(name, session)| {
+    let candidates = candidates.map(|(name, session)| {
         let (runtime, expected) = (&runtime, &expected);
-        Contestant::new(name, move |_| {
-            taken(|| {
-                let (found, _) = ask(runtime, session, SQL)?;
+        Candidate::new(name, move |_| {
+            time_round(|| {
+                let (found, _) = run_statement(runtime, session, SQL)?;
                 if found != *expected {
                     return Err(format!("{found}, expected {expected}").into());
                 }
@@ -146,7 +150,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             })
         })
     });
-    let rounds = turns(bench.rounds(), contestants.into())?;
+    let rounds = turns(bench.rounds(), candidates.into())?;
     let [with, without] = rounds.as_slice() else {
         return Err("no rounds".into());
     };

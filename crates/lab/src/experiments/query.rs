@@ -6,7 +6,7 @@
 //! Every answer's number of rows is checked against the known data.
 
 use crate::harness::{
-    Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, turns,
+    Bench, Bound, Candidate, Common, Failure, Random, Rounds, Targets, time_round, turns,
 };
 use crate::table;
 use headwater::{Batch, Database, Options, StreamName, StreamRows, Values};
@@ -128,7 +128,7 @@ fn fleet(dir: &std::path::Path, values: u64, devices: u64) -> Result<Database, F
 }
 
 /// Runs a statement to its end.
-fn ask(runtime: &Runtime, session: &Session, sql: &str) -> Result<u64, Failure> {
+fn run_statement(runtime: &Runtime, session: &Session, sql: &str) -> Result<u64, Failure> {
     let batches =
         runtime.block_on(async { session.run(sql, Parameters::none()).await?.collect().await })?;
     Ok(batches.iter().map(|b| b.num_rows() as u64).sum())
@@ -233,12 +233,12 @@ fn measure(
     let query = Query::new(db.clone(), Limits::default());
     let session = query.session(Arc::new(Unrestricted));
     let plain = query.session(Arc::new(Unrestricted));
-    ask(runtime, &plain, "SET headwater.use_pyramid = off")?;
-    let contestants = statements.iter().map(|one| {
+    run_statement(runtime, &plain, "SET headwater.use_pyramid = off")?;
+    let candidates = statements.iter().map(|one| {
         let session = if one.pyramid { &session } else { &plain };
-        Contestant::new(one.name, move |_| {
-            taken(|| {
-                let rows = ask(runtime, session, &one.sql)?;
+        Candidate::new(one.name, move |_| {
+            time_round(|| {
+                let rows = run_statement(runtime, session, &one.sql)?;
                 if rows != one.rows {
                     return Err(format!("{rows} rows, expected {}: {}", one.rows, one.sql).into());
                 }
@@ -246,7 +246,7 @@ fn measure(
             })
         })
     });
-    let rounds = turns(bench.rounds(), contestants.collect())?;
+    let rounds = turns(bench.rounds(), candidates.collect())?;
     out.extend(statements.iter().zip(rounds).map(|(one, rounds)| Measured {
         statement: one.sql.clone(),
         rows: one.rows,

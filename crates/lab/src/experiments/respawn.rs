@@ -1,16 +1,16 @@
-//! The RESPAWN paper's store of one channel (EXPERIMENTS.md, R-1, R-3, R-8): a million points in
+//! The RESPAWN paper's store of one channel (rows ): a million points in
 //! batches of a thousand, and 1,024 points read at random places; ours and SQLite tuned.
 //!
 //! The channel is a sensor with one value a second. All that is written is read back and compared.
 
+use crate::baselines::{
+    Headwater, Points, Sqlite, Store, Survival, Window, options, point_batch, stream_names,
+};
 use crate::harness::{
-    Bench, Bound, Common, Contestant, Failure, Random, Rounds, Targets, taken, taken_and_drained,
-    turns,
+    Bench, Bound, Candidate, Common, Failure, Random, Rounds, Targets, time_round,
+    time_round_with_drain, turns,
 };
 use crate::machine::SyncProbe;
-use crate::rivals::{
-    Headwater, Points, Sqlite, Store, Survives, Window, options, point_batch, stream_names,
-};
 use crate::table;
 use headwater::{Database, Stats};
 use serde::Serialize;
@@ -146,8 +146,8 @@ fn wait(ticket: Option<headwater::Ticket>) -> Result<(), Failure> {
     }
 }
 
-/// Contestants of R-3 by name.
-const ONE: &str = "headwater, synced, one in flight";
+/// Candidates of R-3 by name.
+const ONE_IN_FLIGHT: &str = "headwater, synced, one in flight";
 const EIGHT: &str = "headwater, synced, eight in flight";
 const WRITTEN: &str = "headwater, unsynced";
 const SQLITE_SYNCED: &str = "sqlite tuned, synced";
@@ -160,10 +160,10 @@ fn ingest(
     written: &Cell<(u64, u64)>,
 ) -> Result<Vec<Rounds>, Failure> {
     let sqlite = |name, survives| {
-        Contestant::new(name, move |_| {
+        Candidate::new(name, move |_| {
             let dir = bench.path("sqlite");
             let mut store = Sqlite::open(&dir, survives)?;
-            let one = taken_and_drained(&mut store, |s| channel.write_all(s), Store::drain)?;
+            let one = time_round_with_drain(&mut store, |s| channel.write_all(s), Store::drain)?;
             channel.check(&mut store)?;
             drop(store);
             std::fs::remove_dir_all(dir)?;
@@ -172,11 +172,11 @@ fn ingest(
         })
     };
     let ours = |name, survives, flying: bool| {
-        Contestant::new(name, move |_| {
+        Candidate::new(name, move |_| {
             let dir = bench.path("headwater");
             let mut db = Database::open(options(&dir, survives))?;
             let mut syncs = 0;
-            let mut one = taken_and_drained(
+            let mut one = time_round_with_drain(
                 &mut db,
                 |db| {
                     let points = if flying {
@@ -202,11 +202,11 @@ fn ingest(
     turns(
         bench.rounds(),
         vec![
-            ours(ONE, Survives::PowerCut, false),
-            ours(EIGHT, Survives::PowerCut, true),
-            ours(WRITTEN, Survives::Process, false),
-            sqlite(SQLITE_SYNCED, Survives::PowerCut),
-            sqlite(SQLITE_UNSYNCED, Survives::Process),
+            ours(ONE_IN_FLIGHT, Survival::PowerCut, false),
+            ours(EIGHT, Survival::PowerCut, true),
+            ours(WRITTEN, Survival::Process, false),
+            sqlite(SQLITE_SYNCED, Survival::PowerCut),
+            sqlite(SQLITE_UNSYNCED, Survival::Process),
         ],
     )
 }
@@ -216,7 +216,7 @@ fn bytes_written(stats: &Stats) -> u64 {
     stats.bytes_log + stats.bytes_leaf + stats.bytes_index + stats.bytes_meta
 }
 
-/// Contestants of R-1 by name.
+/// Candidates of R-1 by name.
 const COLD: &str = "headwater, cold";
 const CACHED: &str = "headwater, cached";
 const SQLITE_COLD: &str = "sqlite tuned, cold";
@@ -227,10 +227,10 @@ const SQLITE_CACHED: &str = "sqlite tuned, cached";
 fn reads(bench: &Bench, channel: &Channel, reads: usize) -> Result<Vec<Rounds>, Failure> {
     let (ours, theirs) = (bench.path("headwater"), bench.path("sqlite"));
     {
-        let mut store = Headwater::open(&ours, 1, Survives::Process)?;
+        let mut store = Headwater::open(&ours, 1, Survival::Process)?;
         channel.write_all(&mut store)?;
         store.drain()?;
-        let mut store = Sqlite::open(&theirs, Survives::Process)?;
+        let mut store = Sqlite::open(&theirs, Survival::Process)?;
         channel.write_all(&mut store)?;
         store.drain()?;
     }
@@ -241,12 +241,12 @@ fn reads(bench: &Bench, channel: &Channel, reads: usize) -> Result<Vec<Rounds>, 
     let mut places: Vec<usize> = (0..reads).map(|i| (i * stride + i * 7) % room).collect();
     Random::new(5).shuffle(&mut places);
     let few = places.get(..places.len().min(8)).unwrap_or_default();
-    let contestant = |name, cold: bool, open: Box<dyn Fn() -> Result<Box<dyn Store>, Failure>>| {
+    let candidate = |name, cold: bool, open: Box<dyn Fn() -> Result<Box<dyn Store>, Failure>>| {
         let places = if cold { places.as_slice() } else { few };
-        Contestant::new(name, move |_| {
+        Candidate::new(name, move |_| {
             let mut store = open()?;
             let mut found = Points::default();
-            // Opens files; a cached contestant warms its places up.
+            // Opens files; a cached candidate warms its places up.
             store.read(&[0], BEGIN, BEGIN, &mut found)?;
             if !cold {
                 for place in places {
@@ -258,7 +258,7 @@ fn reads(bench: &Bench, channel: &Channel, reads: usize) -> Result<Vec<Rounds>, 
             } else {
                 (reads / few.len().max(1)).max(1)
             };
-            taken(|| {
+            time_round(|| {
                 for _ in 0..times {
                     for place in places {
                         read_one(channel, store.as_mut(), *place, &mut found)?;
@@ -269,19 +269,19 @@ fn reads(bench: &Bench, channel: &Channel, reads: usize) -> Result<Vec<Rounds>, 
         })
     };
     let open_ours = |dir: std::path::PathBuf| -> Box<dyn Fn() -> Result<Box<dyn Store>, Failure>> {
-        Box::new(move || Ok(Box::new(Headwater::open(&dir, 1, Survives::Process)?)))
+        Box::new(move || Ok(Box::new(Headwater::open(&dir, 1, Survival::Process)?)))
     };
     let open_theirs =
         |dir: std::path::PathBuf| -> Box<dyn Fn() -> Result<Box<dyn Store>, Failure>> {
-            Box::new(move || Ok(Box::new(Sqlite::open(&dir, Survives::Process)?)))
+            Box::new(move || Ok(Box::new(Sqlite::open(&dir, Survival::Process)?)))
         };
     turns(
         bench.rounds(),
         vec![
-            contestant(COLD, true, open_ours(ours.clone())),
-            contestant(CACHED, false, open_ours(ours)),
-            contestant(SQLITE_COLD, true, open_theirs(theirs.clone())),
-            contestant(SQLITE_CACHED, false, open_theirs(theirs)),
+            candidate(COLD, true, open_ours(ours.clone())),
+            candidate(CACHED, false, open_ours(ours)),
+            candidate(SQLITE_COLD, true, open_theirs(theirs.clone())),
+            candidate(SQLITE_CACHED, false, open_theirs(theirs)),
         ],
     )
 }
@@ -357,14 +357,14 @@ fn judge(results: &Results, targets: &mut Targets) -> Result<(), Failure> {
     let synced = find(&results.ingest, SQLITE_SYNCED)?;
     let unsynced = find(&results.ingest, SQLITE_UNSYNCED)?;
     for (name, rival, wanted) in [
-        (ONE, &synced, 5.0),
+        (ONE_IN_FLIGHT, &synced, 5.0),
         (EIGHT, &synced, 8.0),
         (WRITTEN, &unsynced, 10.0),
     ] {
         let ours = find(&results.ingest, name)?;
         let what = format!("1 M points in 1K batches, {name}, faster than SQLite");
         let (bound, ratio) = (Bound::AtLeast(wanted), rival.times_of(&ours));
-        if name == ONE {
+        if name == ONE_IN_FLIGHT {
             targets.add_if_fast_sync(what, bound, " ×", ratio, sync);
         } else {
             targets.add(what, bound, " ×", ratio);

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Arguments of every experiment with rivals.
+/// Arguments of every experiment with baselines.
 #[derive(clap::Args, Clone, Debug, Serialize)]
 pub(crate) struct Common {
     /// Where databases are made; a folder of its own is made in it and removed.
@@ -38,7 +38,7 @@ impl Bench {
     pub(crate) fn new(name: &'static str, common: &Common) -> Result<Bench, Failure> {
         let bench = Bench::once(name, common)?;
         println!(
-            "medians of {} rounds after {} to warm up, rivals in turn\n",
+            "medians of {} rounds after {} to warm up, candidates in turn\n",
             common.rounds.max(1),
             common.warm_up
         );

@@ -12,7 +12,7 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
-    fn holds(self, measured: f64) -> bool {
+    fn is_met(self, measured: f64) -> bool {
         match self {
             Bound::AtLeast(wanted) => measured >= wanted,
             Bound::AtMost(wanted) => measured <= wanted,
@@ -24,7 +24,7 @@ impl Bound {
 const FAST_SYNC_US: f64 = 300.0;
 
 #[derive(Debug, Serialize)]
-struct Target {
+struct MeasuredTarget {
     what: String,
     bound: Bound,
     unit: &'static str,
@@ -38,7 +38,7 @@ struct Target {
 /// The targets of an experiment.
 #[derive(Debug, Default, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Targets(Vec<Target>);
+pub(crate) struct Targets(Vec<MeasuredTarget>);
 
 impl Targets {
     /// Adds a target. `unit` follows the numbers, with a leading space if needed.
@@ -72,12 +72,12 @@ impl Targets {
         measured: f64,
         sync_median_us: Option<f64>,
     ) {
-        self.0.push(Target {
+        self.0.push(MeasuredTarget {
             what,
             bound,
             unit,
             measured,
-            met: bound.holds(measured),
+            met: bound.is_met(measured),
             sync_median_us,
         });
     }
@@ -88,12 +88,12 @@ impl Targets {
             return;
         }
         println!();
-        let rows: Vec<Vec<String>> = self.0.iter().map(Target::row).collect();
+        let rows: Vec<Vec<String>> = self.0.iter().map(MeasuredTarget::row).collect();
         table::print(&["target", "wanted", "measured", "verdict"], &rows);
     }
 }
 
-impl Target {
+impl MeasuredTarget {
     fn row(&self) -> Vec<String> {
         let wanted = match self.bound {
             Bound::AtLeast(x) => format!("≥ {x}{}", self.unit),
@@ -109,14 +109,14 @@ impl Target {
         vec![
             self.what.clone(),
             wanted,
-            format!("{}{}", figure(self.measured), self.unit),
+            format!("{}{}", three_digits(self.measured), self.unit),
             verdict,
         ]
     }
 }
 
 /// Three digits that count.
-pub(crate) fn figure(value: f64) -> String {
+pub(crate) fn three_digits(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 || !size.is_finite() {
         return format!("{value}");

@@ -508,3 +508,86 @@ fn queues_answers_every_request_of_every_way_and_judges_every_target() {
         assert!(target["measured"].as_f64().unwrap().is_finite(), "{target}");
     }
 }
+
+/// Every number of the paper's policies is of generated weeks, and so the same in every run.
+#[test]
+fn migration_tells_how_far_the_papers_policies_agree_with_the_paper() {
+    let arguments = [
+        "--visits",
+        "3",
+        "--model",
+        "events",
+        "--papers-only",
+        "--seed",
+        "2",
+    ];
+    let (text, report) = lab("migration", &arguments);
+    let figures = &report["figures"];
+    let models = figures["models"].as_array().unwrap();
+    assert_eq!(models.len(), 1);
+    assert_eq!(models[0]["model"], "events");
+    let rows = models[0]["rows"].as_array().unwrap();
+    // Six policies at 5 % of tiles and five at 2 %, and three by channel at each.
+    assert_eq!(rows.len(), 6 + 5 + 2 * 3);
+    let mean = |what: &str| {
+        let row = rows.iter().find(|row| row["what"] == what);
+        row.unwrap()["mean_ms"].as_f64().unwrap()
+    };
+    let none = mean("paper, none: 5 % of tiles");
+    assert_eq!(none, 340.0);
+    for policy in ["periodic", "deviation", "both, in turn"] {
+        let five = mean(&format!("paper by channel, {policy}: 5 % of tiles"));
+        let two = mean(&format!("paper by channel, {policy}: 2 % of tiles"));
+        assert!(five <= two && two <= none, "{text}");
+    }
+    assert!(mean("paper by channel, periodic: 2 % of tiles") < none);
+    // Two weeks, five choices of sensors, two sizes of plots, 36 combinations of the rest.
+    let sweep = figures["sweep"].as_array().unwrap();
+    assert_eq!(sweep.len(), 2 * 5 * 2 * 36);
+    let (_, again) = lab("migration", &arguments);
+    assert_eq!(again["figures"], *figures);
+    assert_judged(&report, 4);
+}
+
+/// The experiment compares every tile of a copy with its edge's, and fails if a query is not
+/// answered or a cloud lacks what the dispatcher claims.
+#[test]
+fn load_answers_every_query_of_a_small_fleet() {
+    let arguments = |only: &'static str| {
+        let size = ["--edges", "8", "--users", "12", "--visits", "12"];
+        [size.as_slice(), &["--only", only]].concat()
+    };
+    let fleet = |only| {
+        let (text, report) = lab("load", &arguments(only));
+        let fleets = report["figures"]["fleets"].as_array().unwrap().clone();
+        assert_eq!(fleets.len(), 1, "{text}");
+        (fleets[0]["outcome"].clone(), report)
+    };
+    let count = |outcome: &serde_json::Value, name: &str| outcome[name].as_u64().unwrap();
+    let ways = [
+        "by_base",
+        "by_span",
+        "by_filter",
+        "by_connection_here",
+        "by_connection_fetched",
+        "to_edge",
+    ];
+    let (ahead, _) = fleet("5 % of the bytes ahead");
+    assert!(count(&ahead, "asked") > 200);
+    assert_eq!(count(&ahead, "asked"), count(&ahead, "answered"));
+    let all: u64 = ways.iter().map(|way| count(&ahead, way)).sum();
+    assert_eq!(all, count(&ahead, "asked"));
+    for way in ["by_base", "by_connection_fetched", "to_edge"] {
+        assert!(count(&ahead, way) > 0, "{way}: {ahead}");
+    }
+    assert!(
+        count(&ahead, "most") > 340_000,
+        "an edge is far away: {ahead}"
+    );
+    let (again, _) = fleet("5 % of the bytes ahead");
+    assert_eq!(ahead, again);
+    // With all rows at the clouds nobody goes to an edge.
+    let (all_rows, report) = fleet("all rows of 90");
+    assert!(count(&all_rows, "by_base") > 0);
+    assert_judged(&report, 1);
+}

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const START: i64 = 1_700_000_000_000_000_000;
 
 /// One request on a connection of its own: status, head and body.
-fn ask(addr: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String, String) {
+fn request(addr: SocketAddr, method: &str, path: &str, body: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(60)))
@@ -103,7 +103,7 @@ fn a_full_disk_answers_507_and_keeps_what_was_acknowledged() {
     let mut acknowledged = BTreeSet::new();
     serve(db, |addr| {
         let mut write = |number: i64| {
-            let (status, head, body) = ask(addr, "POST", "/write?precision=ns", &line(number));
+            let (status, head, body) = request(addr, "POST", "/write?precision=ns", &line(number));
             if status == 204 {
                 acknowledged.insert(number);
             }
@@ -131,15 +131,15 @@ fn a_full_disk_answers_507_and_keeps_what_was_acknowledged() {
         );
         // It stays so, for a batch as for a line, and nothing else suffers.
         let batch: Vec<String> = (number + 1..number + 20).map(line).collect();
-        let (status, _, body) = ask(
+        let (status, _, body) = request(
             addr,
             "POST",
             "/api/v2/write?precision=ns",
             &batch.join("\n"),
         );
         assert_eq!(status, 507, "{body}");
-        assert_eq!(ask(addr, "GET", "/health", "").0, 200);
-        let (status, _, body) = ask(addr, "GET", "/api/v1/count?table=pump", "");
+        assert_eq!(request(addr, "GET", "/health", "").0, 200);
+        let (status, _, body) = request(addr, "GET", "/api/v1/count?table=pump", "");
         assert_eq!(status, 200, "{body}");
         assert!(body.contains(&format!("\"rows\":{number}}}")), "{body}");
         // There is space again: writes go on by themselves.
@@ -164,7 +164,7 @@ fn a_power_cut_on_a_full_disk_loses_nothing_that_was_acknowledged() {
         let used: u64 = disk.files().iter().map(|(_, bytes)| bytes).sum();
         disk.capacity(used + 120_000);
         for number in 0..20_000 {
-            match ask(addr, "POST", "/write?precision=ns", &line(number)).0 {
+            match request(addr, "POST", "/write?precision=ns", &line(number)).0 {
                 204 => acknowledged.insert(number),
                 status => {
                     assert_eq!(status, 507);

@@ -8,5 +8,6 @@
 )]
 
 mod experiments;
+mod fleet;
 mod full_disk;
 mod wa;

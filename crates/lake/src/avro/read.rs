@@ -46,7 +46,7 @@ pub(super) fn read(bytes: &[u8]) -> Parsed<Vec<Record>> {
         .map_or(b"null".as_slice(), Vec::as_slice);
     let mut out = Vec::new();
     let mut room = INFLATED_MAX;
-    while !cursor.left.is_empty() {
+    while !cursor.remaining.is_empty() {
         let count = cursor.count()?;
         let stored = cursor.bytes()?;
         let inflated;
@@ -69,7 +69,7 @@ pub(super) fn read(bytes: &[u8]) -> Parsed<Vec<Record>> {
                 other => return Err(format!("records, not {other:?}")),
             }
         }
-        if !block.left.is_empty() || cursor.take(SYNC.len())? != sync {
+        if !block.remaining.is_empty() || cursor.take(SYNC.len())? != sync {
             return Err("the end of a block".into());
         }
     }
@@ -91,7 +91,7 @@ fn inflate(stored: &[u8], room: u64) -> Parsed<Vec<u8>> {
 
 /// Bytes that are being read.
 pub(super) struct Cursor<'a> {
-    pub(super) left: &'a [u8],
+    pub(super) remaining: &'a [u8],
     /// Number of values that may still be read.
     values: usize,
 }
@@ -100,14 +100,14 @@ impl<'a> Cursor<'a> {
     pub(super) fn over(bytes: &'a [u8]) -> Cursor<'a> {
         let values = bytes.len().saturating_mul(VALUES_A_BYTE);
         Cursor {
-            left: bytes,
+            remaining: bytes,
             values: values.saturating_add(VALUES_FREE),
         }
     }
 
     fn take(&mut self, count: usize) -> Parsed<&'a [u8]> {
-        let (taken, left) = self.left.split_at_checked(count).ok_or("more bytes")?;
-        self.left = left;
+        let (taken, left) = self.remaining.split_at_checked(count).ok_or("more bytes")?;
+        self.remaining = left;
         Ok(taken)
     }
 
@@ -115,10 +115,10 @@ impl<'a> Cursor<'a> {
     pub(super) fn long(&mut self) -> Parsed<i64> {
         let mut raw: u64 = 0;
         for shift in (0..64).step_by(7) {
-            let [byte, left @ ..] = self.left else {
+            let [byte, left @ ..] = self.remaining else {
                 return Err("the rest of a number".into());
             };
-            self.left = left;
+            self.remaining = left;
             raw |= u64::from(byte & 0x7f) << shift;
             if *byte < 0x80 {
                 return Ok((raw >> 1).cast_signed() ^ -(raw & 1).cast_signed());
@@ -151,7 +151,7 @@ impl<'a> Cursor<'a> {
         // Items without bytes would need unbounded memory.
         match count {
             0 => Ok(None),
-            _ if count > self.left.len() => Err("as many items as are said".into()),
+            _ if count > self.remaining.len() => Err("as many items as are said".into()),
             _ => Ok(Some(count)),
         }
     }

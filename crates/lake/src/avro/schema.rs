@@ -32,7 +32,7 @@ pub(super) enum Type {
 
 /// A type, and the depth of its nested types.
 #[derive(Clone)]
-struct Deep {
+struct NestedType {
     of: Type,
     depth: usize,
 }
@@ -44,9 +44,9 @@ pub(super) fn parse(text: &[u8]) -> Parsed<Type> {
 }
 
 /// A type around others.
-fn around(of: Type, within: usize) -> Parsed<Deep> {
+fn around(of: Type, within: usize) -> Parsed<NestedType> {
     match within < DEPTH_MAX {
-        true => Ok(Deep {
+        true => Ok(NestedType {
             of,
             depth: within + 1,
         }),
@@ -57,7 +57,7 @@ fn around(of: Type, within: usize) -> Parsed<Deep> {
 }
 
 /// Type of a schema; `known` are the named types so far.
-fn deep(schema: &Json, known: &mut BTreeMap<String, Deep>) -> Parsed<Deep> {
+fn deep(schema: &Json, known: &mut BTreeMap<String, NestedType>) -> Parsed<NestedType> {
     let unknown = || format!("a schema, not {schema}");
     match schema {
         Json::String(name) => {

@@ -59,7 +59,7 @@ fn mirrored(dir: &Path, location: &Path) -> PathBuf {
 struct Stored {
     bench: Bench,
     store: Arc<Faulty<Arc<Memory>>>,
-    place: LakeLocation,
+    location: LakeLocation,
     /// The store behind the faults, and the lake there.
     memory: Arc<Memory>,
     quiet: LakeLocation,
@@ -76,12 +76,12 @@ impl Stored {
             memory,
             bench: Bench::new(),
             store,
-            place: place.with_pause(Duration::ZERO),
+            location: place.with_pause(Duration::ZERO),
         }
     }
 
     fn write(&self, options: &WriteOptions) -> headwater_lake::Result<()> {
-        write(&|| self.bench.db().snapshot(), &self.place, options).map(|_| ())
+        write(&|| self.bench.db().snapshot(), &self.location, options).map(|_| ())
     }
 
     fn rows(&self, table: &str) -> Vec<Row> {
@@ -115,7 +115,7 @@ impl Stored {
             .map(|key| Path::new(BASE).join(key))
             .collect();
         assert_eq!(held, named, "{why}");
-        let verified = verify(&snapshot, &self.place, true).unwrap();
+        let verified = verify(&snapshot, &self.location, true).unwrap();
         assert!(verified.is_sound(), "{why}: {verified:?}");
         let behind: u64 = verified.tables.iter().map(|t| t.days_behind).sum();
         assert_eq!(behind, 0, "{why}: {verified:?}");
@@ -148,19 +148,19 @@ fn a_lake_in_a_bucket_is_written_told_of_compared_and_found() {
     begin(&stored.bench);
     let odd = StreamName::new("a/b é", [("id", "1")]);
     stored.bench.row(&odd, START, &[("rpm", 1.0.into())]);
-    let catalog = Catalog::new(&stored.place);
+    let catalog = Catalog::new(&stored.location);
     assert_eq!(catalog.namespaces().unwrap(), [OWN_NAMESPACE]);
     assert_eq!(catalog.load(OWN_NAMESPACE, "pumps").unwrap(), None);
     stored.write(&options()).unwrap();
     stored.assert_equal("written");
     change(&stored.bench);
     let snapshot = stored.bench.db().snapshot().unwrap();
-    let told = status(&snapshot, &stored.place).unwrap();
+    let told = status(&snapshot, &stored.location).unwrap();
     let missing: usize = told.tables.iter().map(|t| t.missing.len()).sum();
     assert!(missing > 0 && told.others.is_empty(), "{told:?}");
     stored.write(&options()).unwrap();
     stored.assert_equal("written again");
-    let edge = stored.place.of_edge("north 1");
+    let edge = stored.location.of_edge("north 1");
     write(&|| stored.bench.db().snapshot(), &edge, &options()).unwrap();
     let namespaces = catalog.namespaces().unwrap();
     assert_eq!(namespaces, [OWN_NAMESPACE, "edge_north~201"]);
@@ -219,7 +219,7 @@ fn of_two_writes_to_a_bucket_at_once_the_second_looks_again() {
     begin(&stored.bench);
     stored.write(&options()).unwrap();
     change(&stored.bench);
-    let (db, place) = (stored.bench.db().clone(), stored.place.clone());
+    let (db, place) = (stored.bench.db().clone(), stored.location.clone());
     let entered = Arc::new(AtomicBool::new(false));
     let in_between = Arc::clone(&entered);
     let mut slow = options();

@@ -14,7 +14,7 @@ const LAKE: &str = "HEADWATER_TEST_LAKE_BUCKET_PLACE";
 const KILLED: &str =
     "gateway::writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once";
 
-fn place(lake: &str, secret: Option<&str>) -> headwater_lake::Result<LakeLocation> {
+fn open_location(lake: &str, secret: Option<&str>) -> headwater_lake::Result<LakeLocation> {
     LakeLocation::open(lake, &|name| match name {
         "AWS_ACCESS_KEY_ID" => Some(S3Server::KEY.to_owned()),
         "AWS_SECRET_ACCESS_KEY" => secret.map(str::to_owned),
@@ -34,8 +34,8 @@ impl Gateway {
         format!("s3://plants/north/lake?endpoint={}", self.0.endpoint())
     }
 
-    pub(crate) fn place(&self) -> LakeLocation {
-        place(&self.address(), Some(S3Server::SECRET)).unwrap()
+    pub(crate) fn location(&self) -> LakeLocation {
+        open_location(&self.address(), Some(S3Server::SECRET)).unwrap()
     }
 
     /// Environment of readers: who they are, and where the store is.
@@ -78,7 +78,7 @@ fn a_lake_in_a_bucket_of_a_server_is_written_compared_and_rebuilt() {
     let Some(gateway) = Gateway::start() else {
         return;
     };
-    let (bench, place) = (Bench::new(), gateway.place());
+    let (bench, place) = (Bench::new(), gateway.location());
     let look = || bench.db().snapshot();
     for round in 0..3 {
         rows(&bench, round);
@@ -101,10 +101,10 @@ fn a_lake_in_a_bucket_of_a_server_is_written_compared_and_rebuilt() {
     rebuild.rebuild = true;
     write(&look, &place, &rebuild).unwrap();
     assert_equal(&bench, &place, "rebuilt");
-    let refused = self::place(&gateway.address(), Some("another")).unwrap();
+    let refused = open_location(&gateway.address(), Some("another")).unwrap();
     let refused = status(&look().unwrap(), &refused).unwrap_err();
     assert!(matches!(refused, LakeError::Bucket { .. }), "{refused}");
-    let refused = self::place(&gateway.address(), None).unwrap_err();
+    let refused = open_location(&gateway.address(), None).unwrap_err();
     assert!(
         refused.to_string().contains("AWS_SECRET_ACCESS_KEY"),
         "{refused}"
@@ -122,7 +122,12 @@ fn write_alone(folder: &Path, lake: &str) {
     };
     let mut slow = options();
     slow.orphan_age = Duration::from_secs(3_600);
-    write(&look, place(lake, Some(S3Server::SECRET)).unwrap(), &slow).unwrap();
+    write(
+        &look,
+        open_location(lake, Some(S3Server::SECRET)).unwrap(),
+        &slow,
+    )
+    .unwrap();
 }
 
 #[test]
@@ -133,7 +138,7 @@ fn writes_to_a_bucket_that_are_killed_or_come_at_once_leave_each_row_once() {
     let Some(gateway) = Gateway::start() else {
         return;
     };
-    let (bench, place) = (Bench::new(), gateway.place());
+    let (bench, place) = (Bench::new(), gateway.location());
     let start = || {
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", KILLED])

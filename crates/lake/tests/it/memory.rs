@@ -11,7 +11,7 @@ const FOLDER: &str = "HEADWATER_TEST_LAKE_FOLDER";
 const NAME: &str = "memory::a_day_of_a_million_rows_is_never_held_as_a_whole";
 
 /// A figure of this process as the kernel tells it, in bytes.
-fn told(name: &str) -> u64 {
+fn proc_status_bytes(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     let kilobytes = line.split_whitespace().nth(1).unwrap();
@@ -25,7 +25,7 @@ fn write_alone(folder: &Path) {
     let reader = Reader::open(of).unwrap();
     let mut options = options();
     options.row_group_bytes = 1 << 20;
-    let before = told("VmRSS");
+    let before = proc_status_bytes("VmRSS");
     let look = || Ok(reader.snapshot());
     let written = headwater_lake::write(&look, &folder.join("lake"), &options).unwrap();
     assert_eq!(
@@ -33,7 +33,7 @@ fn write_alone(folder: &Path) {
         (1_000_000, 1),
         "{written:?}"
     );
-    println!("took {} bytes", told("VmHWM") - before);
+    println!("took {} bytes", proc_status_bytes("VmHWM") - before);
 }
 
 #[test]

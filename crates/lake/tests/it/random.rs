@@ -7,16 +7,16 @@ use headwater::{Batch, TableChange, Value};
 use headwater::{ClosedRange, DeleteSpec, Duplicates, FieldSpec, FieldType, StreamName, TableSpec};
 use headwater_testing::Dice;
 
-struct Life {
+struct Simulated {
     bench: Bench,
     dice: Dice,
     newest: i64,
     widened: bool,
 }
 
-impl Life {
-    fn new(seed: u64) -> Life {
-        let life = Life {
+impl Simulated {
+    fn new(seed: u64) -> Simulated {
+        let life = Simulated {
             bench: Bench::new(),
             dice: Dice(seed),
             newest: START,
@@ -128,7 +128,7 @@ fn after_each_write_the_files_have_what_the_database_has() {
     };
     let first = number("HEADWATER_MODEL_FIRST_SEED", 1);
     for seed in first..first + number("HEADWATER_MODEL_SEEDS", 3) {
-        let mut life = Life::new(seed);
+        let mut life = Simulated::new(seed);
         let mut written = 0;
         for step in 0..40 {
             life.step(step);

@@ -21,15 +21,15 @@ fn now() -> i64 {
 }
 
 /// Rows by stream and time.
-type Known = BTreeMap<(u64, i64), (f64, i64)>;
+type ExpectedRows = BTreeMap<(u64, i64), (f64, i64)>;
 
 /// Thirty days of rows up to now: some streams have many, one has few.
-fn filled(seed: u64) -> (Bench, Known) {
+fn filled(seed: u64) -> (Bench, ExpectedRows) {
     filled_for(30, seed)
 }
 
-fn filled_for(days: i64, seed: u64) -> (Bench, Known) {
-    let (bench, mut known, mut dice) = (Bench::new(), Known::new(), Dice(seed));
+fn filled_for(days: i64, seed: u64) -> (Bench, ExpectedRows) {
+    let (bench, mut known, mut dice) = (Bench::new(), ExpectedRows::new(), Dice(seed));
     let begin = now() - days * DAY;
     for id in 0..3u64 {
         let rows = [1_200, 400, 20][id as usize];
@@ -94,7 +94,7 @@ fn float(row: &Row, name: &str) -> f64 {
 
 /// Every row of the rollup is what the rows of its bucket were; and every value from before the
 /// last bucket of its stream is in one of them.
-fn assert_is_of(rows: &[Row], known: &Known, why: &str) {
+fn assert_is_of(rows: &[Row], known: &ExpectedRows, why: &str) {
     let mut left: BTreeMap<(u64, i64, bool), f64> = BTreeMap::new();
     for ((id, time), (rpm, turns)) in known {
         left.insert((*id, *time, false), *rpm);

@@ -151,7 +151,7 @@ pub struct Analyzer {
     /// evaluations until another replay is allowed.
     replayed: Vec<Replayed>,
     replayed_prediction: Option<f64>,
-    replay_holds: u32,
+    replay_in: u32,
     /// The mean of the logarithm of each candidate's cost over the newest evaluations, and their
     /// number.
     averages: Vec<(Candidate, f64, u32)>,
@@ -233,7 +233,7 @@ impl Analyzer {
             replay: None,
             replayed: Vec::new(),
             replayed_prediction: None,
-            replay_holds: 0,
+            replay_in: 0,
             averages: Vec::new(),
         }
     }

@@ -39,12 +39,12 @@ impl Analyzer {
     pub fn decode(bytes: &[u8]) -> Result<Analyzer, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("analyzer version")? != STATE_VERSION {
-            return Err(cursor.fail("analyzer version 1"));
+            return Err(cursor.expected("analyzer version 1"));
         }
         let adaptive = match cursor.u8("adaptive")? {
             0 => false,
             1 => true,
-            _ => return Err(cursor.fail("0 or 1")),
+            _ => return Err(cursor.expected("0 or 1")),
         };
         let mut new = Analyzer::new(candidate(&mut cursor)?, adaptive);
         new.events = cursor.varint("events seen")?;
@@ -58,7 +58,7 @@ impl Analyzer {
             let reason = match cursor.u8("reason")? {
                 0 => Reason::Predicted,
                 1 => Reason::Replayed,
-                _ => return Err(cursor.fail("reason 0 or 1")),
+                _ => return Err(cursor.expected("reason 0 or 1")),
             };
             new.decisions.push_back(Decision {
                 at_events,
@@ -93,11 +93,11 @@ fn candidate(cursor: &mut Cursor<'_>) -> Result<Candidate, DecodeError> {
         },
     };
     let retain =
-        cursor.varint_up_to(u64::from(LatePolicy::RETAIN_EVENTS_MAX), "events kept back")?;
+        cursor.varint_up_to(u64::from(LatePolicy::RETAIN_EVENTS_MAX), "retained events")?;
     let merge_scope = match cursor.u8("merge scope")? {
         0 => MergeScope::Touched,
         1 => MergeScope::Overlap,
-        _ => return Err(cursor.fail("merge scope 0 or 1")),
+        _ => return Err(cursor.expected("merge scope 0 or 1")),
     };
     let policy = LatePolicy {
         split,
@@ -105,7 +105,7 @@ fn candidate(cursor: &mut Cursor<'_>) -> Result<Candidate, DecodeError> {
         merge_scope,
     };
     if policy.validate().is_err() {
-        return Err(cursor.fail("a flank share above 0 and below 1"));
+        return Err(cursor.expected("a flank share above 0 and below 1"));
     }
     let leaf_events = cursor.varint_up_to(65_536, "leaf events")?.max(1) as u32;
     Ok(Candidate {

@@ -22,7 +22,7 @@ const REPLAY_MEMORIES: f64 = 64.0;
 /// Maximum memory of a replay in bytes.
 pub const REPLAY_BYTES_MAX: usize = 512 << 10;
 /// Evaluations from one replay to the next.
-const REPLAY_HOLDS: u32 = 16;
+const REPLAY_INTERVAL: u32 = 16;
 
 /// Counts of replays for a candidate since the stream changed: mean write amplification, and their
 /// number.
@@ -116,7 +116,7 @@ impl Analyzer {
         });
         if !off
             || self.replay.is_some()
-            || self.replay_holds > 0
+            || self.replay_in > 0
             || self.memory_events > REPLAY_MEMORY_MAX
         {
             return;
@@ -159,7 +159,7 @@ impl Analyzer {
 
     /// Applies the counts of a finished replay. True when that changes the costs of candidates.
     pub(super) fn end_replay(&mut self) -> bool {
-        self.replay_holds = self.replay_holds.saturating_sub(1);
+        self.replay_in = self.replay_in.saturating_sub(1);
         let full =
             |r: &Replay| r.shadow.events() >= r.events_max || r.shadow.bytes() > REPLAY_BYTES_MAX;
         if self.replay.as_ref().is_some_and(full)
@@ -168,7 +168,7 @@ impl Analyzer {
             for (candidate, count) in replay.candidates.iter().zip(replay.shadow.counts()) {
                 self.note_replayed(*candidate, count.write_amplification);
             }
-            self.replay_holds = REPLAY_HOLDS;
+            self.replay_in = REPLAY_INTERVAL;
             self.measured = Measured::default();
             return true;
         }

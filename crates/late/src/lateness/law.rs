@@ -39,7 +39,7 @@ const NOTHING: LawSegment = LawSegment {
 };
 
 /// Start of a bucket: a lateness of L means more than L − ½ and at most L + ½ events behind.
-fn place(bucket: usize) -> f64 {
+fn bucket_lower_bound(bucket: usize) -> f64 {
     match bucket_start(bucket) {
         0 => 0.0,
         start => start as f64 - 0.5,
@@ -71,7 +71,7 @@ impl LatenessLaw {
             Some(before) => self.piece(before).survival,
         };
         let at = (0..BUCKETS).find(|bucket| above(*bucket) <= 1.0 - share);
-        place(at.unwrap_or(BUCKETS - 1))
+        bucket_lower_bound(at.unwrap_or(BUCKETS - 1))
     }
 
     pub(super) fn new(seen: &Lateness) -> Option<LatenessLaw> {
@@ -124,8 +124,8 @@ impl LatenessLaw {
         }
         let mut tail = 0.0;
         for (bucket, piece) in law.pieces.iter_mut().enumerate().rev() {
-            let end = place(bucket + 1);
-            let width = end - place(bucket);
+            let end = bucket_lower_bound(bucket + 1);
+            let width = end - bucket_lower_bound(bucket);
             let (a, b) = (survival(bucket), survival(bucket + 1));
             *piece = LawSegment {
                 end,
@@ -176,7 +176,7 @@ impl DelayLaw for LatenessLaw {
     fn extremal_index(&self, x: f64) -> f64 {
         let x = x.max(0.0);
         let bucket = bucket_at(x);
-        let (from, end) = (place(bucket), place(bucket + 1));
+        let (from, end) = (bucket_lower_bound(bucket), bucket_lower_bound(bucket + 1));
         let share = ((x - from) / (end - from)).clamp(0.0, 1.0);
         let (a, b) = (get(&self.extremal, bucket), get(&self.extremal, bucket + 1));
         a + (b - a) * share

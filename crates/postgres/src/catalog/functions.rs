@@ -307,7 +307,9 @@ fn format() -> Arc<ScalarUDF> {
                             let told = format!("format: a text of more than {BYTES_MAX} bytes");
                             return missing("54000", "too_large", told);
                         }
-                        Wrong::TooFew => "it asks for more values than there are".to_owned(),
+                        Wrong::TooFew => {
+                            "there are fewer arguments than the pattern needs".to_owned()
+                        }
                         Wrong::NoName => "%I takes a name, found NULL".to_owned(),
                         Wrong::Unknown(Some(kind)) => {
                             format!("expected %s, %I, %L or %%, found %{kind}")

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 /// A table that a session sees.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownTable {
     /// Name of the relation.
     pub name: String,
     /// Columns, in order: name, type, and kind (`time`, `tag` or `field`).
@@ -44,7 +44,7 @@ pub trait Listing: Debug + Send + Sync {
     ///
     /// # Errors
     /// When the tables cannot be listed.
-    fn tables(&self) -> Result<Vec<Shown>>;
+    fn tables(&self) -> Result<Vec<ShownTable>>;
 
     /// The views that exist for the session, by name.
     ///

@@ -27,7 +27,7 @@ mod udf;
 pub(crate) mod variables;
 
 pub use functions::functions;
-pub use listing::{Listing, Shown, ShownIndex, ShownView};
+pub use listing::{Listing, ShownIndex, ShownTable, ShownView};
 pub use schema::schemas;
 pub use types::PgType;
 pub(crate) use types::{modifier, vector};

@@ -4,7 +4,7 @@
 //! their names, OIDs of indexes from their names as indexes, so that an index may have the name of
 //! a table; OIDs are unique. Failure: an error of the listing is returned unchanged.
 
-use super::listing::{Listing, Shown, ShownIndex, ShownView};
+use super::listing::{Listing, ShownIndex, ShownTable, ShownView};
 use super::names::{oids, quote_ident};
 use arrow::datatypes::DataType;
 use datafusion::common::Result;
@@ -16,7 +16,7 @@ const INDEX: char = '\u{1}';
 /// An entry of `pg_class`.
 #[derive(Debug, Clone)]
 pub(super) enum Relation {
-    Table(Shown),
+    Table(ShownTable),
     View(ShownView),
     /// An index, with the indexed columns and their types.
     Index(ShownIndex, Vec<(String, DataType)>),

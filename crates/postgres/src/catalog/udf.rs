@@ -92,7 +92,7 @@ pub(super) fn texts(arrays: &[ArrayRef], index: usize, rows: usize) -> Result<St
         .as_any()
         .downcast_ref::<StringArray>()
         .cloned()
-        .ok_or_else(|| exec_datafusion_err!("a text is expected"))
+        .ok_or_else(|| exec_datafusion_err!("expected a text"))
 }
 
 /// An argument as whole numbers; nulls where it is absent or not a number.
@@ -105,7 +105,7 @@ pub(super) fn numbers(arrays: &[ArrayRef], index: usize, rows: usize) -> Result<
         .as_any()
         .downcast_ref::<Int64Array>()
         .cloned()
-        .ok_or_else(|| exec_datafusion_err!("a whole number is expected"))
+        .ok_or_else(|| exec_datafusion_err!("expected a whole number"))
 }
 
 /// Error for an object that does not exist.

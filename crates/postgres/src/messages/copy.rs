@@ -54,12 +54,12 @@ impl CopyFormat {
     pub fn fault(&self) -> Option<&'static str> {
         let plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'\n' | b'\r' | 0);
         if !plain(self.delimiter) {
-            return Some("the delimiter is one ASCII character other than the end of a line");
+            return Some("the delimiter must be one ASCII character other than the end of a line");
         }
         if self.csv {
             if !plain(self.quote) || !plain(self.escape) {
                 return Some(
-                    "quote and escape are one ASCII character each, other than the end of a line",
+                    "quote and escape must be one ASCII character each, other than the end of a line",
                 );
             }
             if self.quote == self.delimiter {
@@ -67,16 +67,18 @@ impl CopyFormat {
             }
             // A row of the delimiter and little else would be a line that ends the data.
             if matches!(self.delimiter, b'\\' | b'.') {
-                return Some("the delimiter is no backslash and no point");
+                return Some("the delimiter must not be a backslash or a point");
             }
             if self.null == "\\." {
-                return Some("the text for null is what ends the data");
+                return Some("the text for null must not be the end-of-data marker");
             }
             if self.null.bytes().any(|b| b == self.quote) {
                 return Some("the quote must not be in the text for null");
             }
         } else if self.delimiter.is_ascii_alphanumeric() || matches!(self.delimiter, b'\\' | b'.') {
-            return Some("the delimiter of text is no letter, no digit, no backslash and no point");
+            return Some(
+                "the delimiter of the text format must not be a letter, a digit, a backslash or a point",
+            );
         }
         if self
             .null
@@ -186,7 +188,7 @@ pub enum CopyFault {
     #[error("a field is not UTF-8")]
     Utf8,
     /// A quoted field does not end.
-    #[error("a quoted field does not end")]
+    #[error("a quoted field is not closed")]
     Quote,
     /// A row is longer than is allowed.
     #[error("a row has more than {0} bytes")]

@@ -70,13 +70,13 @@ pub struct BinaryError {
 #[non_exhaustive]
 pub enum BinaryFault {
     /// The data do not begin with the signature.
-    #[error("the data do not begin with the signature of the binary form")]
+    #[error("the data does not begin with the signature of the binary format")]
     Signature,
     /// Unsupported flags, such as the flag of object ids.
-    #[error("the header has flags that are not known: {0:#x}")]
+    #[error("the header has unknown flags: {0:#x}")]
     Flags(u32),
     /// A number of fields that differs from the number of columns.
-    #[error("{found} fields, {wanted} columns are wanted here")]
+    #[error("expected {wanted} fields, found {found}")]
     Fields {
         /// Number of fields in the row.
         found: i16,
@@ -84,7 +84,7 @@ pub enum BinaryFault {
         wanted: usize,
     },
     /// A length that cannot be.
-    #[error("field {field} has the length {length}")]
+    #[error("field {field} has the invalid length {length}")]
     Length {
         /// The field, from 1.
         field: usize,
@@ -92,13 +92,13 @@ pub enum BinaryFault {
         length: i32,
     },
     /// A row, or the header, is longer than is allowed.
-    #[error("it has more than {0} bytes")]
+    #[error("the row has more than {0} bytes")]
     Long(usize),
     /// The data end within it.
-    #[error("the data end within it")]
-    Cut,
+    #[error("the data ends inside the row")]
+    Truncated,
     /// Bytes after the end.
-    #[error("data follow the end of the copy")]
+    #[error("there is data after the trailer of the copy")]
     After,
 }
 
@@ -107,7 +107,7 @@ pub enum BinaryFault {
 enum Next {
     Header,
     Row,
-    Nothing,
+    End,
 }
 
 /// Reads rows from bytes that arrive in parts.
@@ -205,7 +205,7 @@ impl BinaryRows {
                 fields: &self.fields,
             }));
         }
-        if self.next == Next::Nothing && self.bytes.len() > self.at {
+        if self.next == Next::End && self.bytes.len() > self.at {
             return Err(self.error(BinaryFault::After));
         }
         Ok(None)
@@ -241,7 +241,7 @@ impl BinaryRows {
     /// Reports that more bytes are needed; an error if the input has ended.
     fn wait(&self, is_all: bool) -> Result<bool, BinaryError> {
         match is_all {
-            true => Err(self.error(BinaryFault::Cut)),
+            true => Err(self.error(BinaryFault::Truncated)),
             false => Ok(false),
         }
     }
@@ -259,7 +259,7 @@ impl BinaryRows {
             let found = i16::from_be_bytes(count);
             if found == -1 {
                 self.at += 2;
-                self.next = Next::Nothing;
+                self.next = Next::End;
                 return Ok(false);
             }
             if usize::try_from(found) != Ok(self.columns) {
@@ -405,9 +405,9 @@ mod tests {
             ),
             (changed(second + 6, 0x7f), 2, BinaryFault::Long(100)),
             (GOLDEN[..10].to_vec(), 1, BinaryFault::Signature),
-            (GOLDEN[..15].to_vec(), 1, BinaryFault::Cut),
-            (GOLDEN[..20].to_vec(), 1, BinaryFault::Cut),
-            (GOLDEN[..second + 5].to_vec(), 2, BinaryFault::Cut),
+            (GOLDEN[..15].to_vec(), 1, BinaryFault::Truncated),
+            (GOLDEN[..20].to_vec(), 1, BinaryFault::Truncated),
+            (GOLDEN[..second + 5].to_vec(), 2, BinaryFault::Truncated),
             (after, 3, BinaryFault::After),
         ] {
             for step in [1, 100] {

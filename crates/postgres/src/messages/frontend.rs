@@ -33,7 +33,7 @@ pub enum First {
 
 /// Target of a `Describe` or `Close`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum DescribeTarget {
     /// A prepared statement.
     Statement,
     /// A portal: a statement with its parameters.
@@ -70,9 +70,9 @@ pub enum Message {
         results: Vec<i16>,
     },
     /// Requests the description of parameters and result.
-    Describe(Target, String),
+    Describe(DescribeTarget, String),
     /// Forgets a statement or portal.
-    Close(Target, String),
+    Close(DescribeTarget, String),
     /// Runs or continues a portal.
     Execute {
         /// Name of the portal.
@@ -115,7 +115,7 @@ pub fn first(bytes: &[u8]) -> Result<Option<(First, usize)>, Malformed> {
     let Some(whole) = bytes.get(..length as usize) else {
         return Ok(None);
     };
-    let mut parts = Parts::new(' ', &whole[4..]);
+    let mut parts = MessageReader::new(' ', &whole[4..]);
     let code = parts.u32()?;
     let first = match code {
         SSL_REQUEST => First::Tls,
@@ -166,21 +166,21 @@ pub fn message(bytes: &[u8], most: u32) -> Result<Option<(Message, usize)>, Malf
     let Some(whole) = rest.get(..length as usize) else {
         return Ok(None);
     };
-    let mut parts = Parts::new(char::from(kind), &whole[4..]);
+    let mut parts = MessageReader::new(char::from(kind), &whole[4..]);
     let message = match kind {
         b'p' => Message::Password(parts.text()?),
         b'Q' => Message::Query(parts.text()?),
         b'P' => Message::Parse {
             name: parts.text()?,
             sql: parts.text()?,
-            types: parts.list(Parts::u32)?,
+            types: parts.list(MessageReader::u32)?,
         },
         b'B' => Message::Bind {
             portal: parts.text()?,
             statement: parts.text()?,
-            formats: parts.list(Parts::i16)?,
-            values: parts.list(Parts::value)?,
-            results: parts.list(Parts::i16)?,
+            formats: parts.list(MessageReader::i16)?,
+            values: parts.list(MessageReader::value)?,
+            results: parts.list(MessageReader::i16)?,
         },
         b'D' => Message::Describe(parts.target()?, parts.text()?),
         b'C' => Message::Close(parts.target()?, parts.text()?),
@@ -204,14 +204,14 @@ pub fn message(bytes: &[u8], most: u32) -> Result<Option<(Message, usize)>, Malf
 }
 
 /// The rest of one message.
-struct Parts<'a> {
+struct MessageReader<'a> {
     kind: char,
     bytes: &'a [u8],
 }
 
-impl<'a> Parts<'a> {
-    fn new(kind: char, bytes: &'a [u8]) -> Parts<'a> {
-        Parts { kind, bytes }
+impl<'a> MessageReader<'a> {
+    fn new(kind: char, bytes: &'a [u8]) -> MessageReader<'a> {
+        MessageReader { kind, bytes }
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
@@ -244,10 +244,10 @@ impl<'a> Parts<'a> {
         String::from_utf8(text.to_vec()).map_err(|_| Malformed::Text(self.kind))
     }
 
-    fn target(&mut self) -> Result<Target, Malformed> {
+    fn target(&mut self) -> Result<DescribeTarget, Malformed> {
         match self.take(1)? {
-            b"S" => Ok(Target::Statement),
-            b"P" => Ok(Target::Portal),
+            b"S" => Ok(DescribeTarget::Statement),
+            b"P" => Ok(DescribeTarget::Portal),
             _ => Err(Malformed::Parts(self.kind)),
         }
     }

@@ -23,7 +23,7 @@ pub use copy_binary::{
     BinaryError, BinaryFault, BinaryRow, BinaryRows, put_binary_end, put_binary_header,
     put_binary_row,
 };
-pub use frontend::{First, Message, Target, first, message};
+pub use frontend::{DescribeTarget, First, Message, first, message};
 pub use statements::{StatementText, split, words};
 
 /// Bytes that are not a message.
@@ -31,7 +31,7 @@ pub use statements::{StatementText, split, words};
 #[non_exhaustive]
 pub enum Malformed {
     /// The length is invalid, or exceeds the limit.
-    #[error("a message of {length} bytes, of which {most} are the most here")]
+    #[error("the message has {length} bytes; at most {most} are allowed here")]
     Length {
         /// The length in the message.
         length: u32,
@@ -39,15 +39,15 @@ pub enum Malformed {
         most: u32,
     },
     /// The message ends within one of its parts, or continues after them.
-    #[error("a message of type {0} whose parts do not fit its length")]
+    #[error("message of type {0}: the content does not match the length")]
     Parts(char),
     /// A text that is not UTF-8.
-    #[error("a message of type {0} whose text is not UTF-8")]
+    #[error("message of type {0}: the text is not valid UTF-8")]
     Text(char),
     /// No message begins with this byte.
-    #[error("no message begins with byte {0}")]
+    #[error("unknown message type {0}")]
     Unknown(u8),
     /// The first message requests another protocol.
-    #[error("protocol version {0}.{1} is not spoken here; this is version 3.0")]
+    #[error("unsupported protocol version {0}.{1}; this server supports 3.0")]
     Version(u16, u16),
 }

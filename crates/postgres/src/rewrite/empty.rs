@@ -9,49 +9,22 @@ use datafusion::sql::sqlparser::ast::{
     GroupByExpr, Ident, JoinOperator, Query, Select, SelectItem, SetExpr, TableFactor,
     TableWithJoins, Value, Visit, Visitor, visit_expressions,
 };
+use headwater_query::is_aggregate;
 use std::ops::ControlFlow;
 
-/// Functions that return a row without input rows.
-const AGGREGATES: &[&str] = &[
-    "any_value",
-    "approx_distinct",
-    "array_agg",
-    "avg",
-    "bit_and",
-    "bit_or",
-    "bool_and",
-    "bool_or",
-    "count",
-    "every",
-    "first_value",
-    "json_agg",
-    "jsonb_agg",
-    "last_value",
-    "max",
-    "mean",
-    "median",
-    "min",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "string_agg",
-    "sum",
-    "var",
-    "var_pop",
-    "var_samp",
-    "variance",
-];
+/// Aggregates of PostgreSQL that SQL here does not have: over no rows they return one all the same.
+const ONLY_POSTGRES: [&str; 4] = ["every", "json_agg", "jsonb_agg", "variance"];
 
 /// The constant value of an expression that reads an empty table, if it is constant.
 pub(super) fn instead_of(expr: &Expr) -> Option<Expr> {
     match expr {
-        Expr::Subquery(query) if gives_no_row(query) => Some(Expr::Value(Value::Null.into())),
-        Expr::Exists { subquery, negated } if gives_no_row(subquery) => {
+        Expr::Subquery(query) if is_always_empty(query) => Some(Expr::Value(Value::Null.into())),
+        Expr::Exists { subquery, negated } if is_always_empty(subquery) => {
             Some(Expr::Value(Value::Boolean(*negated).into()))
         }
         Expr::Function(function) => match (&function.args, catalog_name(&function.name)) {
             (FunctionArguments::Subquery(query), Some(name))
-                if name == "array" && gives_no_row(query) =>
+                if name == "array" && is_always_empty(query) =>
             {
                 super::expression_of("CAST(make_array() AS TEXT[])")
             }
@@ -64,7 +37,7 @@ pub(super) fn instead_of(expr: &Expr) -> Option<Expr> {
 /// Simplifies a query without rows: removes its condition, and replaces its complex columns. True
 /// when the query was one.
 pub(super) fn simplify(select: &mut Select) -> bool {
-    if !takes_from_nothing(&select.from) || aggregates(select) {
+    if !reads_empty_table(&select.from) || aggregates(select) {
         return false;
     }
     select.selection = Some(Expr::Value(Value::Boolean(false).into()));
@@ -122,17 +95,17 @@ fn no_value(expr: &Expr) -> Expr {
 }
 
 /// True when a query never has a row: it reads an empty table, and does not aggregate.
-fn gives_no_row(query: &Query) -> bool {
+fn is_always_empty(query: &Query) -> bool {
     if query.with.is_some() {
         return false;
     }
     match query.body.as_ref() {
-        SetExpr::Select(select) => takes_from_nothing(&select.from) && !aggregates(select),
+        SetExpr::Select(select) => reads_empty_table(&select.from) && !aggregates(select),
         _ => false,
     }
 }
 
-fn takes_from_nothing(from: &[TableWithJoins]) -> bool {
+fn reads_empty_table(from: &[TableWithJoins]) -> bool {
     from.iter().any(|tables| {
         let inner = tables.joins.iter().any(|join| {
             matches!(
@@ -248,8 +221,9 @@ impl Visitor for Aggregates {
             Expr::Function(function)
                 if self.depth == 0
                     && function.over.is_none()
-                    && catalog_name(&function.name)
-                        .is_some_and(|name| AGGREGATES.contains(&name.as_str())) =>
+                    && catalog_name(&function.name).is_some_and(|name| {
+                        is_aggregate(&name) || ONLY_POSTGRES.contains(&name.as_str())
+                    }) =>
             {
                 ControlFlow::Break(())
             }

@@ -15,7 +15,7 @@ use headwater_query::Counted;
 use std::ops::ControlFlow;
 
 /// Replacement of a cast.
-enum Target {
+enum CastReplacement {
     /// The cast is left out.
     None,
     /// Cast to this type.
@@ -28,8 +28,8 @@ enum Target {
     Array(&'static str),
 }
 
-/// `'name'::regproc::oid`, the number of a function.
-pub(super) fn function_number(expr: &Expr) -> Option<Expr> {
+/// `'name'::regproc::oid`, the OID of a function.
+pub(super) fn function_oid(expr: &Expr) -> Option<Expr> {
     let of_type = |expr: &Expr, wanted: &str| match expr {
         Expr::Cast {
             expr, data_type, ..
@@ -46,10 +46,10 @@ pub(super) fn function_number(expr: &Expr) -> Option<Expr> {
     super::expression_of(&format!("pg_regproc_oid({name})"))
 }
 
-/// Within `CASE`, `x IN (SELECT …)` over functions only becomes a look-up in the array of their
-/// results, which the planner accepts there. Where `IN` is null, the look-up is false; a condition
-/// of `CASE` treats both alike.
-pub(super) fn look_in_arrays(case: &mut Expr) -> bool {
+/// Rewrites `x IN (SELECT … FROM functions)` inside `CASE` to `array_has(…)`, which the planner
+/// accepts there. Where `IN` is null, `array_has` is false; a condition of `CASE` treats both
+/// alike.
+pub(super) fn in_subquery_to_array_has(case: &mut Expr) -> bool {
     let mut changed = false;
     let walked: ControlFlow<()> = visit_expressions_mut(case, |expr| {
         if let Expr::InSubquery {
@@ -105,7 +105,7 @@ impl Rewriter<'_> {
                 self.comparison(left, right);
             }
             Expr::InList { expr, list, .. } if list.iter().all(is_number) => {
-                self.number_of_routine(expr);
+                self.routine_oid(expr);
             }
             Expr::Identifier(name) if name.quote_style.is_none() => {
                 let name = super::small(name);
@@ -168,7 +168,7 @@ impl Rewriter<'_> {
         let numbers = (is_number(left), is_number(right));
         for (number, name) in [(numbers.0, right), (numbers.1, left)] {
             if number {
-                self.number_of_routine(name);
+                self.routine_oid(name);
             }
         }
     }
@@ -201,7 +201,7 @@ impl Rewriter<'_> {
             self.parameters.push(told);
         }
         if is_whole(data_type) {
-            self.number_of_routine(inner);
+            self.routine_oid(inner);
         }
         cast(inner, data_type)
     }
@@ -257,7 +257,7 @@ impl Rewriter<'_> {
     }
 
     /// A column that names a function becomes the number of it, where a number is expected.
-    fn number_of_routine(&mut self, name: &mut Expr) {
+    fn routine_oid(&mut self, name: &mut Expr) {
         if is_named(name, &ROUTINES)
             && let Some(made) = super::expression_of(&format!("pg_regproc_oid({name})"))
         {
@@ -570,23 +570,23 @@ fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
         .or_else(|| full.strip_prefix("information_schema."))
         .unwrap_or(&full);
     let target = match name {
-        "regclass" => Target::Named("pg_regclass_oid", "pg_regclass_name"),
-        "regtype" => Target::Named("pg_regtype_oid", "format_type"),
-        "regnamespace" => Target::Named("pg_regnamespace_oid", "pg_regnamespace_name"),
-        "regrole" => Target::Named("", "pg_get_userbyid"),
-        "regproc" | "regprocedure" => Target::Function,
+        "regclass" => CastReplacement::Named("pg_regclass_oid", "pg_regclass_name"),
+        "regtype" => CastReplacement::Named("pg_regtype_oid", "format_type"),
+        "regnamespace" => CastReplacement::Named("pg_regnamespace_oid", "pg_regnamespace_name"),
+        "regrole" => CastReplacement::Named("", "pg_get_userbyid"),
+        "regproc" | "regprocedure" => CastReplacement::Function,
         "regoper" | "regoperator" | "name" | "\"name\"" | "\"char\"" | "bpchar" | "cstring"
         | "unknown" | "aclitem" | "pg_node_tree" | "sql_identifier" | "character_data"
-        | "yes_or_no" | "uuid" | "json" | "jsonb" => Target::To("TEXT"),
-        "oid" | "xid" | "cid" | "cardinal_number" => Target::To("BIGINT"),
-        "int2vector" | "oidvector" | "anyarray" => Target::None,
+        | "yes_or_no" | "uuid" | "json" | "jsonb" => CastReplacement::To("TEXT"),
+        "oid" | "xid" | "cid" | "cardinal_number" => CastReplacement::To("BIGINT"),
+        "int2vector" | "oidvector" | "anyarray" => CastReplacement::None,
         "name[]" | "\"char\"[]" | "char[]" | "_text" | "_name" | "text[]" | "varchar[]"
-        | "uuid[]" | "_uuid" | "json[]" | "jsonb[]" => Target::Array("TEXT"),
-        "oid[]" | "_int8" | "bigint[]" | "int8[]" => Target::Array("BIGINT"),
-        "_int4" | "int[]" | "integer[]" | "int4[]" => Target::Array("INT"),
-        "_int2" | "int2[]" | "smallint[]" => Target::Array("SMALLINT"),
-        "_float8" | "float8[]" | "double precision[]" => Target::Array("DOUBLE"),
-        "_bool" | "bool[]" | "boolean[]" => Target::Array("BOOLEAN"),
+        | "uuid[]" | "_uuid" | "json[]" | "jsonb[]" => CastReplacement::Array("TEXT"),
+        "oid[]" | "_int8" | "bigint[]" | "int8[]" => CastReplacement::Array("BIGINT"),
+        "_int4" | "int[]" | "integer[]" | "int4[]" => CastReplacement::Array("INT"),
+        "_int2" | "int2[]" | "smallint[]" => CastReplacement::Array("SMALLINT"),
+        "_float8" | "float8[]" | "double precision[]" => CastReplacement::Array("DOUBLE"),
+        "_bool" | "bool[]" | "boolean[]" => CastReplacement::Array("BOOLEAN"),
         _ if name.len() < full.len() => {
             // A Headwater type under its schema.
             let parsed = Parser::new(&Counted)
@@ -600,16 +600,16 @@ fn cast(inner: &Expr, data_type: &DataType) -> Option<String> {
     let text = string(inner);
     let known = matches!(strip(inner), Expr::Value(_)) || text.is_some();
     Some(match target {
-        Target::None => format!("({inner})"),
-        Target::Function => match text {
+        CastReplacement::None => format!("({inner})"),
+        CastReplacement::Function => match text {
             Some(text) => quote_literal(text.strip_prefix("pg_catalog.").unwrap_or(&text)),
             None => format!("CAST({inner} AS TEXT)"),
         },
-        Target::To(to) => format!("CAST({inner} AS {to})"),
-        Target::Named(oid, _) if known && !oid.is_empty() => format!("{oid}({inner})"),
-        Target::Named(_, _) if known => format!("CAST({inner} AS TEXT)"),
-        Target::Named(_, name) => format!("{name}({inner})"),
-        Target::Array(element) => match text {
+        CastReplacement::To(to) => format!("CAST({inner} AS {to})"),
+        CastReplacement::Named(oid, _) if known && !oid.is_empty() => format!("{oid}({inner})"),
+        CastReplacement::Named(_, _) if known => format!("CAST({inner} AS TEXT)"),
+        CastReplacement::Named(_, name) => format!("{name}({inner})"),
+        CastReplacement::Array(element) => match text {
             Some(text) => array(&text, element)?,
             None if [
                 "name[]",

@@ -3,8 +3,8 @@
 //! PostgreSQL names a column after its function or source column, and allows equal names; the
 //! planner names it by its whole text, and requires distinct names.
 
-use datafusion::sql::sqlparser::ast::{Ident, Query, Select, SelectItem, SetExpr, Statement};
-use headwater_query::column_name;
+use datafusion::sql::sqlparser::ast::{Ident, SelectItem, SetExpr, Statement};
+use headwater_query::{column_name, first_select};
 use std::collections::BTreeMap;
 
 /// PostgreSQL's names of the columns; `None` where the planner's names are the same.
@@ -12,7 +12,7 @@ pub(super) fn of(statement: &Statement) -> Option<Vec<Option<String>>> {
     let Statement::Query(query) = statement else {
         return None;
     };
-    let select = select(query)?;
+    let select = first_select(query)?;
     select
         .projection
         .iter()
@@ -54,17 +54,4 @@ pub(super) fn distinguish(statement: &mut Statement) -> bool {
         }
     }
     changed
-}
-
-/// The select that determines the columns of the result.
-fn select(query: &Query) -> Option<&Select> {
-    let mut body = query.body.as_ref();
-    loop {
-        body = match body {
-            SetExpr::Select(select) => return Some(select),
-            SetExpr::Query(query) => query.body.as_ref(),
-            SetExpr::SetOperation { left, .. } => left,
-            _ => return None,
-        };
-    }
 }

@@ -126,7 +126,7 @@ pub async fn rewrite(
             sql: Some(made), ..
         }) = &looked
         {
-            check_made(text.len(), made.len(), most)?;
+            check_length(text.len(), made.len(), most)?;
         }
         Ok(looked)
     };
@@ -134,7 +134,7 @@ pub async fn rewrite(
 }
 
 /// Refuses a text that has become too long by insertions.
-fn check_made(written: usize, made: usize, most: usize) -> headwater_query::Result<()> {
+fn check_length(written: usize, made: usize, most: usize) -> headwater_query::Result<()> {
     if made <= most {
         return Ok(());
     }
@@ -142,7 +142,7 @@ fn check_made(written: usize, made: usize, most: usize) -> headwater_query::Resu
         "the statement has {written} bytes, and {made} in the form that is planned, at most {most} are allowed"
     );
     Err(headwater_query::Error {
-        hint: Some("name columns that are written alike by AS, or ask for fewer".to_owned()),
+        hint: Some("give long expressions that are used repeatedly a name with AS, or select fewer columns".to_owned()),
         ..headwater_query::Error::new("too_large", "54000", told)
     })
 }
@@ -229,12 +229,12 @@ impl VisitorMut for Rewriter<'_> {
             parts.remove(0);
             self.changed = true;
         }
-        if let Some(number) = expressions::function_number(expr) {
+        if let Some(number) = expressions::function_oid(expr) {
             self.put(expr, number);
         }
         if let Expr::Case { .. } = expr {
             self.changed |= empty::without_rare_types(expr);
-            self.changed |= expressions::look_in_arrays(expr);
+            self.changed |= expressions::in_subquery_to_array_has(expr);
         }
         if let Some(nothing) = empty::instead_of(expr) {
             self.put(expr, nothing);

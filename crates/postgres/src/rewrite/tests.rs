@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use super::rewritten;
-use crate::catalog::{Listing, Shown, Variables, columns, functions, schemas};
+use crate::catalog::{Listing, ShownTable, Variables, columns, functions, schemas};
 use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::array_value_to_string;
 use datafusion::common::Result;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 struct Fixed;
 
 impl Listing for Fixed {
-    fn tables(&self) -> Result<Vec<Shown>> {
+    fn tables(&self) -> Result<Vec<ShownTable>> {
         let column = |name: &str, data_type, what| (name.to_owned(), data_type, what);
         let time = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
         let tag = DataType::Dictionary(DataType::Int32.into(), DataType::Utf8.into());
         Ok(vec![
-            Shown {
+            ShownTable {
                 name: "cars".to_owned(),
                 columns: vec![
                     column("time", time.clone(), "time"),
@@ -28,7 +28,7 @@ impl Listing for Fixed {
                     column("laps", DataType::UInt64, "field"),
                 ],
             },
-            Shown {
+            ShownTable {
                 name: "Odd Name".to_owned(),
                 columns: vec![column("time", time, "time")],
             },
@@ -49,7 +49,7 @@ impl Listing for Fixed {
 }
 
 /// The answer as lines of values, or the error.
-async fn ask(sql: &str) -> Result<Vec<String>, String> {
+async fn answer_of(sql: &str) -> Result<Vec<String>, String> {
     let listing: Arc<dyn Listing> = Arc::new(Fixed);
     let config = SessionConfig::new().with_default_catalog_and_schema("headwater", "public");
     let context = SessionContext::new_with_config(config);
@@ -120,7 +120,7 @@ async fn questions_about_the_database_are_answered() {
     ];
     let mut wrong = Vec::new();
     for (sql, wanted) in answers {
-        let got = ask(sql).await;
+        let got = answer_of(sql).await;
         let wanted: Vec<String> = wanted.iter().map(|line| (*line).to_owned()).collect();
         if got.as_ref() != Ok(&wanted) {
             wrong.push(format!("{sql}\n  -> {got:?}"));
@@ -149,7 +149,7 @@ async fn what_is_not_there_is_told() {
             "no.such",
         ),
     ] {
-        let error = ask(sql).await.unwrap_err();
+        let error = answer_of(sql).await.unwrap_err();
         assert!(error.contains(told), "{sql}: {error}");
     }
 }
@@ -161,7 +161,7 @@ async fn every_table_can_be_read() {
         ("information_schema", columns::INFORMATION),
     ] {
         for table in tables {
-            let rows = ask(&format!("SELECT count(*) FROM {schema}.{}", table.name)).await;
+            let rows = answer_of(&format!("SELECT count(*) FROM {schema}.{}", table.name)).await;
             let count: u32 = rows.unwrap()[0].parse().unwrap();
             // This database has neither views nor indexes.
             let made = ["pg_index", "pg_indexes", "pg_views", "views"].contains(&table.name);

@@ -40,7 +40,7 @@ impl FrontEnd {
                 biased;
                 () = &mut stopped => break,
                 Some(ended) = connections.join_next(), if !connections.is_empty() => {
-                    told(ended);
+                    log_panic(ended);
                     continue;
                 }
                 taken = listener.accept() => taken,
@@ -51,7 +51,7 @@ impl FrontEnd {
             }) {
                 Ok(stream) => stream,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection of PostgreSQL's protocol could not be taken");
+                    tracing::warn!(%error, "a connection of PostgreSQL's protocol could not be accepted");
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }
@@ -93,7 +93,7 @@ impl FrontEnd {
         let limit = settings.shutdown_timeout;
         let ended = tokio::time::timeout(limit, async {
             while let Some(ended) = connections.join_next().await {
-                told(ended);
+                log_panic(ended);
             }
         });
         ended.await.is_ok()
@@ -109,7 +109,7 @@ impl Drop for Closed {
     }
 }
 
-fn told(ended: Result<(), tokio::task::JoinError>) {
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a session of PostgreSQL's protocol panicked");
     }

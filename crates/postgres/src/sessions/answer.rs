@@ -1,13 +1,13 @@
 //! Running a statement and sending its rows.
 
 use super::connection::Connection;
-use super::errors::{Failure, error};
+use super::errors::{Failure, error, warning};
 use super::link::{FLUSH, Stream};
 use super::statement::{Portal, Prepared, Rows, State, Text, spread, tag};
 use crate::values::rows;
 use futures_util::StreamExt;
 use headwater_query::arrow::datatypes::DataType;
-use headwater_query::{Answer, Parameters, Slot};
+use headwater_query::{Answer, LeftOut, Parameters, Slot};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -17,24 +17,24 @@ const CHUNK: usize = 128;
 /// Maximum cursors of a session whose rows are being computed.
 const CURSORS_MAX: usize = 16;
 /// Time that a statement waits for a slot.
-const PLACE_WAIT: Duration = Duration::from_secs(5);
+const SLOT_WAIT: Duration = Duration::from_secs(5);
 
 /// True when values of a type may follow a description of another type: all decimals have one OID,
 /// whatever their digits.
-fn may_be_told(was: &DataType, is: &DataType) -> bool {
+fn is_described_by(was: &DataType, is: &DataType) -> bool {
     was == is || (was.is_decimal() && is.is_decimal())
 }
 
 impl<S: Stream> Connection<S> {
     /// Waits for a statement slot, but only briefly, so that a client receives the reason.
-    pub(super) async fn place(&mut self) -> Result<Slot, Failure> {
+    pub(super) async fn acquire_slot(&mut self) -> Result<Slot, Failure> {
         let places = Arc::clone(&self.front_end.statements.slots);
         let owner = self.grant.owner();
-        let taken = self.link.wait(places.take(&owner, PLACE_WAIT)).await?;
+        let taken = self.link.wait(places.acquire(&owner, SLOT_WAIT)).await?;
         let place = taken.map_err(|why| {
             let mut notice = error("53300", why.to_string());
             notice.detail = Some("code busy".to_owned());
-            notice.hint = Some("ask again later, or ask less at once".to_owned());
+            notice.hint = Some("retry later, or send fewer statements at once".to_owned());
             notice
         })?;
         self.link
@@ -59,7 +59,7 @@ impl<S: Stream> Connection<S> {
     /// Applies the settings of a statement's `set_config`.
     pub(super) fn apply(&mut self, text: &Text) -> Result<(), Failure> {
         for (name, value) in &text.rewritten.settings {
-            let told = self.seen.variables.write().set(name, value)?;
+            let told = self.listing.variables.write().set(name, value)?;
             if let Some((name, value)) = told {
                 self.link.out.parameter_status(name, &value);
             }
@@ -88,11 +88,12 @@ impl<S: Stream> Connection<S> {
                 .fields()
                 .iter()
                 .zip(is.fields())
-                .all(|(was, is)| may_be_told(was.data_type(), is.data_type()));
-        if answer.done.has_rows() && !same {
+                .all(|(was, is)| is_described_by(was.data_type(), is.data_type()));
+        if answer.outcome.has_rows() && !same {
             let mut notice = error("0A000", "cached plan must not change result type");
-            notice.hint =
-                Some("the table has other columns now: prepare the statement again".to_owned());
+            notice.hint = Some(
+                "the columns of the table have changed: prepare the statement again".to_owned(),
+            );
             return Err(notice.into());
         }
         self.apply(text)?;
@@ -100,15 +101,33 @@ impl<S: Stream> Connection<S> {
         Ok(())
     }
 
+    /// Warns of parts of the data that an answer leaves out.
+    pub(super) fn warn_of(&mut self, left_out: &LeftOut) {
+        if left_out.is_empty() {
+            return;
+        }
+        let mut notice = warning(
+            "01000",
+            format!("the answer is partial: without {left_out}"),
+        );
+        notice.detail = Some("code partial".to_owned());
+        notice.hint = Some(
+            "repair what cannot be read, or SET headwater.partial = refuse to get an error instead"
+                .to_owned(),
+        );
+        self.link.out.notice(&notice);
+    }
+
     /// Puts an answer into its portal.
     pub(super) fn answered(&mut self, portal: &mut Portal, answer: Answer) {
-        self.changed |= answer.done.has_changed();
+        self.warn_of(&answer.left_out);
+        self.changed |= answer.outcome.has_changed();
         portal.state = State::Rows(Box::new(Rows {
             schema: answer.schema,
             stream: answer.rows,
             batch: None,
             sent: 0,
-            done: answer.done,
+            done: answer.outcome,
             until: Instant::now() + self.front_end.settings.statement_timeout,
             cursor: None,
         }));
@@ -127,13 +146,14 @@ impl<S: Stream> Connection<S> {
         let open = open.filter(|portal| matches!(portal.state, State::Rows(_)));
         if open.count() >= CURSORS_MAX {
             let why = format!(
-                "{CURSORS_MAX} cursors of this session are open, which is the most: close some"
+                "{CURSORS_MAX} cursors of this session are open, which is the maximum: close some"
             );
             return Err(error("54000", why).into());
         }
         rows.cursor = self.front_end.quota.cursor();
         if rows.cursor.is_none() {
-            let why = "too many cursors are open in all sessions: read the rows in one part, or ask again later";
+            let why =
+                "too many cursors are open in all sessions: read all rows at once, or retry later";
             return Err(error("53300", why).into());
         }
         Ok(())
@@ -189,16 +209,17 @@ impl<S: Stream> Connection<S> {
         if matches!(portal.state, State::Late) {
             let mut notice = error(
                 "57014",
-                "canceling statement due to statement timeout: its rows were not all asked for in time",
+                "canceling statement due to statement timeout: its rows were not all fetched in time",
             );
-            notice.hint = Some("ask for larger parts, or raise the setting sql.timeout".to_owned());
+            notice.hint =
+                Some("fetch more rows at once, or raise the setting sql.timeout".to_owned());
             return Err(notice.into());
         }
         let State::Rows(state) = &mut portal.state else {
             return Ok(Sent::All("SELECT 0".to_owned()));
         };
         let formats = spread(&portal.formats, state.schema.fields().len());
-        let clocks = self.clocks();
+        let time_format = self.time_format();
         let mut left = most;
         state.sent = 0;
         loop {
@@ -211,7 +232,7 @@ impl<S: Stream> Connection<S> {
                     None => {
                         let done = tag(state.done, state.sent);
                         if let Some(stored) = state.done.stored() {
-                            self.tell_replaced(stored);
+                            self.notify_replaced(stored);
                         }
                         return Ok(Sent::All(done));
                     }
@@ -228,7 +249,7 @@ impl<S: Stream> Connection<S> {
             if !self.grant.is_current() {
                 return Err(super::errors::fatal(
                     "57P01",
-                    "terminating connection: its token has ended or was revoked",
+                    "terminating connection: its token has expired or was revoked",
                 )
                 .into());
             }
@@ -237,7 +258,7 @@ impl<S: Stream> Connection<S> {
             let mut at = from;
             while at < to && !silent {
                 let end = to.min(at + CHUNK);
-                rows(&mut self.link.out, &batch, at, end, &formats, &clocks)
+                rows(&mut self.link.out, &batch, at, end, &formats, &time_format)
                     .map_err(|why| error("0A000", why))?;
                 at = end;
                 if self.link.out.bytes().len() >= FLUSH {

@@ -13,30 +13,30 @@ use tokio::sync::Notify;
 /// Signal to end the statement of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Cancel {
-    wanted: AtomicBool,
-    told: Notify,
+    requested: AtomicBool,
+    notify: Notify,
 }
 
 impl Cancel {
     /// Clears a request against the statement before.
     pub(super) fn begin(&self) {
-        self.wanted.store(false, Ordering::Release);
+        self.requested.store(false, Ordering::Release);
     }
 
     /// Ends when the statement is to end.
-    pub(super) async fn wanted(&self) {
+    pub(super) async fn requested(&self) {
         loop {
-            let told = self.told.notified();
-            if self.wanted.load(Ordering::Acquire) {
+            let told = self.notify.notified();
+            if self.requested.load(Ordering::Acquire) {
                 return;
             }
             told.await;
         }
     }
 
-    fn want(&self) {
-        self.wanted.store(true, Ordering::Release);
-        self.told.notify_waiters();
+    fn request(&self) {
+        self.requested.store(true, Ordering::Release);
+        self.notify.notify_waiters();
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Cancels {
 /// Registration of one connection among them; removed when dropped.
 #[derive(Debug)]
 pub(super) struct Registered {
-    all: Arc<Cancels>,
+    registry: Arc<Cancels>,
     pub(super) process: u32,
     pub(super) secret: [u8; 4],
     pub(super) cancel: Arc<Cancel>,
@@ -85,7 +85,7 @@ impl Cancels {
         entries.insert(process, entry);
         drop(entries);
         Ok(Registered {
-            all: Arc::clone(self),
+            registry: Arc::clone(self),
             process,
             secret,
             cancel,
@@ -99,13 +99,13 @@ impl Cancels {
         if let Some(entry) = entries.get(&process)
             && bool::from(entry.secret.as_slice().ct_eq(secret))
         {
-            entry.cancel.want();
+            entry.cancel.request();
         }
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.all.entries.lock().remove(&self.process);
+        self.registry.entries.lock().remove(&self.process);
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Command {
     /// `SET`; without a value, back to the default.
     Set(String, Option<String>),
     /// An accepted command without effect; with its tag.
-    Nothing(&'static str),
+    NoEffect(&'static str),
     /// `RESET`; without a name, all.
     Reset(Option<String>),
     /// `SHOW`; without a name, all.
@@ -106,9 +106,9 @@ impl Command {
             ("DROP", "DATABASE") => return Err(not_dropped()),
             ("DISCARD", "ALL") => Command::DiscardAll,
             ("DISCARD", "PLANS" | "TEMP" | "TEMPORARY" | "SEQUENCES") => {
-                Command::Nothing("DISCARD")
+                Command::NoEffect("DISCARD")
             }
-            ("UNLISTEN", _) => Command::Nothing("UNLISTEN"),
+            ("UNLISTEN", _) => Command::NoEffect("UNLISTEN"),
             ("DEALLOCATE", "PREPARE") => deallocate(text, 2)?,
             ("DEALLOCATE", _) => deallocate(text, 1)?,
             ("DECLARE", _) => declare(text)?,
@@ -135,7 +135,6 @@ fn reset(text: &str) -> Result<Option<Command>, Notice> {
             "RESET ALL, or RESET and the name of a setting",
         )),
         Some(name) if name == "all" => Ok(Some(Command::Reset(None))),
-        Some(name) if name.starts_with("headwater.") => Ok(None),
         Some(name) => Ok(Some(Command::Reset(Some(name)))),
     }
 }
@@ -145,7 +144,6 @@ fn show(text: &str) -> Option<Command> {
     let name = match name_after(text, 1) {
         (None, _) => return None,
         (Some(name), _) if name == "all" => return Some(Command::Show(None)),
-        (Some(name), _) if name.starts_with("headwater.") => return None,
         (Some(name), Some(zone)) if name == "time" && zone == "zone" => "timezone".to_owned(),
         (Some(name), Some(_)) if name == "transaction" => "transaction_isolation".to_owned(),
         (Some(name), Some(_)) if name == "session" => "session_authorization".to_owned(),
@@ -157,10 +155,12 @@ fn show(text: &str) -> Option<Command> {
 /// Refuses `DROP DATABASE`.
 fn not_dropped() -> Notice {
     Notice {
-        hint: Some("DROP TABLE drops tables; a database goes with its directory".to_owned()),
+        hint: Some(
+            "use DROP TABLE to drop tables; remove the directory to drop the database".to_owned(),
+        ),
         ..error(
             "0A000",
-            "DROP DATABASE: every name is the one database that this server serves, which is not dropped by a statement",
+            "DROP DATABASE: every name refers to the only database of this server, which cannot be dropped by a statement",
         )
     }
 }
@@ -220,12 +220,12 @@ fn set(text: &str) -> Result<Command, Notice> {
                 || first.is("characteristics")
                 || first.is("constraints") =>
         {
-            Command::Nothing("SET")
+            Command::NoEffect("SET")
         }
         [first, ..] if first.is("role") || first.is("authorization") => {
             return Err(error(
                 "0A000",
-                "roles are not known here: rights come from the token a session began with",
+                "roles are not supported: rights come from the token of the session",
             ));
         }
         [time, zone, value @ ..] if time.is("time") && zone.is("zone") && !value.is_empty() => {
@@ -352,11 +352,11 @@ mod tests {
             ("SET work_mem TO DEFAULT", set("work_mem", None)),
             (
                 "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY",
-                Command::Nothing("SET"),
+                Command::NoEffect("SET"),
             ),
             (
                 "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
-                Command::Nothing("SET"),
+                Command::NoEffect("SET"),
             ),
             (
                 "SHOW TRANSACTION ISOLATION LEVEL",
@@ -418,7 +418,6 @@ mod tests {
             "show views",
             "SHOW INDEXES FROM t",
             "SHOW SNAPSHOTS",
-            "show headwater.use_pyramid",
             "",
             "(select 1)",
             "EXPLAIN SELECT 1",

@@ -6,11 +6,11 @@
 use super::errors::{Failure, error, fatal};
 use super::front_end::FrontEnd;
 use super::link::{Link, Stream};
-use super::names::Seen;
-use super::quota::Share;
+use super::names::SessionListing;
+use super::quota::SessionMemory;
 use super::statement::{Portal, Prepared};
 use crate::host::Grant;
-use crate::messages::{Message, Target, TransactionStatus};
+use crate::messages::{DescribeTarget, Message, TransactionStatus};
 use headwater_query::Session;
 use std::collections::BTreeMap;
 use std::io;
@@ -19,12 +19,12 @@ use std::time::Instant;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Maximum prepared statements, and maximum portals, of a session.
-pub(super) const KEPT_MAX: usize = 1_000;
+pub(super) const STATEMENTS_MAX: usize = 1_000;
 
 pub(super) struct Connection<S> {
     pub(super) front_end: Arc<FrontEnd>,
     pub(super) grant: Arc<dyn Grant>,
-    pub(super) seen: Arc<Seen>,
+    pub(super) listing: Arc<SessionListing>,
     pub(super) session: Session,
     pub(super) link: Link<S>,
     pub(super) status: TransactionStatus,
@@ -36,28 +36,28 @@ pub(super) struct Connection<S> {
     pub(super) statements: BTreeMap<String, Arc<Prepared>>,
     pub(super) portals: BTreeMap<String, Portal>,
     /// The session's share of the memory that all sessions may retain.
-    pub(super) share: Share,
+    pub(super) share: SessionMemory,
     /// True while messages are skipped until `Sync`.
     skipping: bool,
     /// Among the sessions that there may be.
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl<S: Stream> Connection<S> {
     pub(super) fn new(
         front_end: Arc<FrontEnd>,
         grant: Arc<dyn Grant>,
-        seen: Arc<Seen>,
+        listing: Arc<SessionListing>,
         session: Session,
         link: Link<S>,
         place: OwnedSemaphorePermit,
     ) -> Connection<S> {
         Connection {
-            share: Share::new(&front_end.quota),
-            _place: place,
+            share: SessionMemory::new(&front_end.quota),
+            _permit: place,
             front_end,
             grant,
-            seen,
+            listing,
             session,
             link,
             status: TransactionStatus::Idle,
@@ -111,7 +111,7 @@ impl<S: Stream> Connection<S> {
     /// Reports a failure to the client; true when the session ends.
     fn failed(&mut self, failure: Failure) -> io::Result<bool> {
         match failure {
-            Failure::Gone(error) => Err(error),
+            Failure::Disconnected(error) => Err(error),
             Failure::Session(notice) => {
                 self.link.out.notice(&notice);
                 Ok(true)
@@ -137,14 +137,14 @@ impl<S: Stream> Connection<S> {
                 values,
                 results,
             } => self.bind(portal, &statement, &formats, &values, &results),
-            Message::Describe(Target::Statement, name) => self.describe_statement(&name),
-            Message::Describe(Target::Portal, name) => self.describe_portal(&name),
-            Message::Close(Target::Statement, name) => {
+            Message::Describe(DescribeTarget::Statement, name) => self.describe_statement(&name),
+            Message::Describe(DescribeTarget::Portal, name) => self.describe_portal(&name),
+            Message::Close(DescribeTarget::Statement, name) => {
                 self.statements.remove(&name);
                 self.link.out.close_complete();
                 Ok(())
             }
-            Message::Close(Target::Portal, name) => {
+            Message::Close(DescribeTarget::Portal, name) => {
                 self.portals.remove(&name);
                 self.link.out.close_complete();
                 Ok(())
@@ -160,14 +160,17 @@ impl<S: Stream> Connection<S> {
             // A client may still be at a copy that this server has ended.
             Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => Ok(()),
             Message::FunctionCall => {
-                let notice = error("0A000", "functions are called by SELECT here");
+                let notice = error(
+                    "0A000",
+                    "the function call protocol is not supported: call functions with SELECT",
+                );
                 // This message is complete in itself, without a Sync after it.
                 self.link.out.notice(&notice);
                 self.link.out.ready(self.status);
                 Ok(())
             }
             Message::Password(_) | Message::Terminate => {
-                Err(fatal("08P01", "a message that does not belong here").into())
+                Err(fatal("08P01", "unexpected message").into())
             }
         }
     }
@@ -184,7 +187,7 @@ impl<S: Stream> Connection<S> {
         if !self.grant.is_current() {
             return Err(fatal(
                 "57P01",
-                "terminating connection: its token has ended, was revoked, or one is needed now",
+                "terminating connection: its token has expired or was revoked, or a token is now required",
             )
             .into());
         }
@@ -203,7 +206,7 @@ impl<S: Stream> Connection<S> {
         let code = match result {
             Ok(_) => "00000",
             Err(Failure::Statement(notice) | Failure::Session(notice)) => &notice.sqlstate,
-            Err(Failure::Gone(_)) => "08006",
+            Err(Failure::Disconnected(_)) => "08006",
         };
         self.front_end.metrics.statement(code, begun.elapsed());
     }

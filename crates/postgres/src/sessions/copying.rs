@@ -6,15 +6,15 @@
 //! error names the line or row of the data; the rest of the client's data is skipped.
 
 use super::connection::Connection;
-use super::copy::{Copied, Copy, Form, Incoming, Places};
+use super::copy::{Copied, Copy, Form, Incoming, InputPositions};
 use super::errors::{Failure, error, fatal, information, of_query};
 use super::link::{FLUSH, Stream};
 use super::statement::columns;
 use crate::messages::{Format, Message, put_binary_end, put_binary_header, put_binary_row};
-use crate::values::{Clocks, cell, whole};
+use crate::values::{TimeFormat, cell, whole};
 use futures_util::StreamExt;
 use headwater_query::arrow::array::ArrayRef;
-use headwater_query::{CopyIn, Done, Parameters, Stored};
+use headwater_query::{CopyIn, Outcome, Parameters, Stored};
 use std::sync::Arc;
 
 impl<S: Stream> Connection<S> {
@@ -23,7 +23,7 @@ impl<S: Stream> Connection<S> {
             self.copy_out(copy).await?
         } else {
             let stored = self.copy_in(copy).await?;
-            self.tell_replaced(stored);
+            self.notify_replaced(stored);
             stored.rows
         };
         self.link.out.command_complete(&format!("COPY {count}"));
@@ -31,7 +31,7 @@ impl<S: Stream> Connection<S> {
     }
 
     async fn copy_out(&mut self, copy: &Copy) -> Result<u64, Failure> {
-        let sql = match &copy.what {
+        let sql = match &copy.source {
             Copied::Query(sql) => sql.clone(),
             Copied::Table { name, columns } => {
                 let quoted = columns
@@ -44,7 +44,7 @@ impl<S: Stream> Connection<S> {
             }
         };
         self.session.may_run(&sql)?;
-        let _place = self.place().await?;
+        let _place = self.acquire_slot().await?;
         let text = self.text(sql.clone(), 0, &sql).await?;
         // Positions in the rewritten statement mean nothing to the client.
         let failed = |mut why: headwater_query::Error| {
@@ -54,8 +54,8 @@ impl<S: Stream> Connection<S> {
         // Prepared first: a statement that changes data must not even start.
         let prepare = self.session.prepare(text.sql(), &[]);
         let prepared = self.link.wait(prepare).await?.map_err(failed)?;
-        if prepared.done() != Done::Select {
-            return Err(error("42601", "COPY needs a query that gives rows").into());
+        if prepared.outcome() != Outcome::Select {
+            return Err(error("42601", "COPY needs a query that returns rows").into());
         }
         let threads = Arc::clone(&self.front_end.statements.threads);
         let run = async move { prepared.run(Parameters::none()).await };
@@ -76,13 +76,14 @@ impl<S: Stream> Connection<S> {
             Form::Lines(_) => {}
             Form::Binary => put_binary_header(&mut written),
         }
-        let mut line = Line::new(copy.form.clone(), self.exact_clocks(), count);
+        let mut line = Line::new(copy.form.clone(), self.copy_time_format(), count);
         match copy.form {
             Form::Lines(_) if !written.is_empty() => self.link.out.copy_data(&written),
             Form::Lines(_) => {}
             // Clients with their own parser expect the header in front of the first row.
             Form::Binary => line.bytes = written,
         }
+        self.warn_of(&answer.left_out);
         let mut rows = answer.rows;
         let mut count = 0u64;
         while let Some(batch) = self.link.wait(rows.next()).await? {
@@ -111,8 +112,8 @@ impl<S: Stream> Connection<S> {
     }
 
     async fn copy_in(&mut self, copy: &Copy) -> Result<Stored, Failure> {
-        let Copied::Table { name, columns } = &copy.what else {
-            return Err(error("42601", "rows are copied into a table").into());
+        let Copied::Table { name, columns } = &copy.source else {
+            return Err(error("42601", "expected rows to copy into a table").into());
         };
         let mut into = self.session.copy_in(name, columns)?;
         let schema = into.schema();
@@ -121,7 +122,7 @@ impl<S: Stream> Connection<S> {
             &schema,
             self.front_end.settings.message_bytes_max,
         );
-        let mut places = Places::default();
+        let mut places = InputPositions::default();
         let format = copy.form.format();
         self.link.out.copy_in(schema.fields().len(), format);
         loop {
@@ -139,11 +140,11 @@ impl<S: Stream> Connection<S> {
                 // As in PostgreSQL: a client that sends these messages early is not refused.
                 Message::Flush | Message::Sync => continue,
                 _ => {
-                    return Err(fatal("08P01", "a message that does not belong into a copy").into());
+                    return Err(fatal("08P01", "unexpected message during COPY").into());
                 }
             };
             loop {
-                let taken = incoming.take(is_all);
+                let taken = incoming.next_row(is_all);
                 let more = taken.map_err(|why| why.at(name, stored(into.stored())))?;
                 if incoming.is_full() || (!more && is_all) {
                     let at = (name.as_str(), &mut places);
@@ -174,7 +175,7 @@ impl<S: Stream> Connection<S> {
     }
 
     /// Reports that rows of a statement replaced others of it, which its tag does not show.
-    pub(super) fn tell_replaced(&mut self, stored: Stored) {
+    pub(super) fn notify_replaced(&mut self, stored: Stored) {
         if stored.replaced > 0 {
             self.link.out.notice(&information(format!(
                 "{} of {} rows have the time and tags of another row of the statement, and replaced its values",
@@ -186,7 +187,7 @@ impl<S: Stream> Connection<S> {
     /// Hands the rows that wait on.
     async fn store(
         &mut self,
-        (table, places): (&str, &mut Places),
+        (table, places): (&str, &mut InputPositions),
         incoming: &mut Incoming,
         into: &mut CopyIn,
     ) -> Result<(), Failure> {
@@ -197,7 +198,7 @@ impl<S: Stream> Connection<S> {
         places.push(&numbers);
         let unit = incoming.unit();
         self.check(false)?;
-        let _place = self.place().await?;
+        let _place = self.acquire_slot().await?;
         let before = into.stored();
         let added = self.link.wait(into.add(&batch)).await?;
         self.changed |= into.stored().rows > before.rows;
@@ -228,13 +229,13 @@ fn joined(detail: Option<String>, more: Option<String>) -> Option<String> {
 /// The detail about rows that stay although the copy failed.
 fn stored(before: Stored) -> Option<String> {
     let rows = before.rows;
-    (rows > 0).then(|| format!("{rows} rows before were stored"))
+    (rows > 0).then(|| format!("{rows} earlier rows were stored"))
 }
 
 /// Encodes rows for the client, one at a time.
 struct Line {
     form: Form,
-    clocks: Clocks,
+    time_format: TimeFormat,
     /// Data of a message; for the first message, including the header.
     bytes: Vec<u8>,
     /// True after the first row.
@@ -244,10 +245,10 @@ struct Line {
 }
 
 impl Line {
-    fn new(form: Form, clocks: Clocks, columns: usize) -> Line {
+    fn new(form: Form, time_format: TimeFormat, columns: usize) -> Line {
         Line {
             form,
-            clocks,
+            time_format,
             bytes: Vec::new(),
             sent: false,
             cells: vec![Vec::new(); columns],
@@ -266,13 +267,14 @@ impl Line {
                 let Some(column) = columns.get(column) else {
                     return Ok(false);
                 };
-                cell(column.as_ref(), row, Format::Binary, &self.clocks, bytes)
+                let times = &self.time_format;
+                cell(column.as_ref(), row, Format::Binary, times, bytes)
             })?,
             Form::Lines(format) => {
                 let cells = self.cells.iter_mut().zip(&mut self.present);
                 for (column, (bytes, is)) in columns.iter().zip(cells) {
                     bytes.clear();
-                    *is = cell(column.as_ref(), row, Format::Text, &self.clocks, bytes)?;
+                    *is = cell(column.as_ref(), row, Format::Text, &self.time_format, bytes)?;
                 }
                 let values = self.cells.iter().zip(&self.present);
                 let values = values.map(|(bytes, is)| is.then_some(bytes.as_slice()));

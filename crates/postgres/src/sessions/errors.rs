@@ -11,12 +11,12 @@ pub(super) enum Failure {
     /// The client receives the error, and the session ends.
     Session(Box<Notice>),
     /// The client has disconnected.
-    Gone(std::io::Error),
+    Disconnected(std::io::Error),
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
-        Failure::Gone(error)
+        Failure::Disconnected(error)
     }
 }
 

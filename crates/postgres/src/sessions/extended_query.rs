@@ -1,7 +1,7 @@
 //! The extended protocol: statements are prepared, bound to parameters, and run in parts.
 
 use super::commands::Command;
-use super::connection::{Connection, KEPT_MAX};
+use super::connection::{Connection, STATEMENTS_MAX};
 use super::errors::{Failure, error};
 use super::link::Stream;
 use super::statement::{Portal, Prepared, State, Text, columns};
@@ -26,15 +26,17 @@ impl<S: Stream> Connection<S> {
             )
             .into());
         }
-        if self.statements.len() >= KEPT_MAX {
+        if self.statements.len() >= STATEMENTS_MAX {
             return Err(error(
                 "54000",
-                format!("there are {KEPT_MAX} prepared statements, which is the most: close some"),
+                format!(
+                    "there are {STATEMENTS_MAX} prepared statements, which is the maximum: close some"
+                ),
             )
             .into());
         }
         self.link
-            .begin(self.seen.variables.read().statement_timeout());
+            .begin(self.listing.variables.read().statement_timeout());
         let pieces = split(&sql);
         let prepared = match pieces.as_slice() {
             [] => Prepared::Empty,
@@ -69,10 +71,10 @@ impl<S: Stream> Connection<S> {
 
     /// Stores a portal, if memory for its parameters is available.
     pub(super) fn keep_portal(&mut self, name: String, portal: Portal) -> Result<(), Failure> {
-        if self.portals.len() >= KEPT_MAX {
+        if self.portals.len() >= STATEMENTS_MAX {
             return Err(error(
                 "54000",
-                format!("there are {KEPT_MAX} portals, which is the most: close some"),
+                format!("there are {STATEMENTS_MAX} portals, which is the maximum: close some"),
             )
             .into());
         }
@@ -120,9 +122,9 @@ impl<S: Stream> Connection<S> {
     ) -> Result<Prepared, Failure> {
         self.session.may_run(statement)?;
         let (text, prepared) = {
-            let _place = self.place().await?;
+            let _place = self.acquire_slot().await?;
             let text = self.text(whole, at, statement).await?;
-            let wanted = wanted(&text, &declared);
+            let wanted = parameter_types(&text, &declared);
             let work = self.session.prepare(text.sql(), &wanted);
             let prepared = self.link.wait(work).await?;
             let prepared = prepared.map_err(|why| text.failure(why))?;
@@ -250,11 +252,13 @@ impl<S: Stream> Connection<S> {
 
     fn describe(&mut self, statement: &Prepared, formats: &[Format]) -> Result<(), Failure> {
         let told = match statement {
-            Prepared::Query { text, prepared, .. } if prepared.done().has_rows() => Some(columns(
-                &prepared.schema(),
-                text.rewritten.labels.as_deref(),
-                formats,
-            )),
+            Prepared::Query { text, prepared, .. } if prepared.outcome().has_rows() => {
+                Some(columns(
+                    &prepared.schema(),
+                    text.rewritten.labels.as_deref(),
+                    formats,
+                ))
+            }
             Prepared::Command(Command::Fetch {
                 name,
                 silent: false,
@@ -286,7 +290,7 @@ impl<S: Stream> Connection<S> {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
         let begun = Instant::now();
         self.link
-            .begin(self.seen.variables.read().statement_timeout());
+            .begin(self.listing.variables.read().statement_timeout());
         let most = if rows == 0 { u64::MAX } else { rows.into() };
         let done = self.go_on(&mut portal, most).await;
         self.observe(begun, &done);
@@ -315,7 +319,7 @@ impl<S: Stream> Connection<S> {
             }
             Prepared::Query { text, .. } => {
                 self.check(false)?;
-                let _place = self.place().await?;
+                let _place = self.acquire_slot().await?;
                 self.start(portal).await?;
                 self.send(portal, most, Some(text)).await?;
                 Ok(())
@@ -326,7 +330,7 @@ impl<S: Stream> Connection<S> {
 
 /// Types of a statement's parameters, as far as its client states them. Casts and declarations
 /// count, also in parts that are not passed to the planner.
-fn wanted(text: &Text, declared: &[u32]) -> Vec<Option<DataType>> {
+fn parameter_types(text: &Text, declared: &[u32]) -> Vec<Option<DataType>> {
     let mut wanted: Vec<Option<DataType>> =
         declared.iter().map(|oid| PgType::parameter(*oid)).collect();
     let written = headwater_query::parameters_in(&text.statement);

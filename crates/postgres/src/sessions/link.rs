@@ -96,15 +96,15 @@ impl<S: Stream> Link<S> {
             let read = tokio::select! {
                 biased;
                 () = stopped => {
-                    return Err(fatal("57P01", "terminating connection: the server stops").into());
+                    return Err(fatal("57P01", "terminating connection: the server is shutting down").into());
                 }
                 read = self.reader.read_buf(&mut self.input) => read?,
                 () = tokio::time::sleep(self.idle) => {
-                    return Err(fatal("57P05", "terminating connection: it was idle for too long").into());
+                    return Err(fatal("57P05", "terminating connection due to idle timeout").into());
                 }
             };
             if read == 0 {
-                return Err(Failure::Gone(io::ErrorKind::UnexpectedEof.into()));
+                return Err(Failure::Disconnected(io::ErrorKind::UnexpectedEof.into()));
             }
         }
     }
@@ -123,7 +123,7 @@ impl<S: Stream> Link<S> {
         };
         tokio::select! {
             biased;
-            () = cancel.wanted() => {
+            () = cancel.requested() => {
                 Err(error("57014", "canceling statement due to user request").into())
             }
             () = late => {
@@ -152,7 +152,7 @@ impl<S: Stream> Link<S> {
         };
         tokio::pin!(late);
         let cancel = Arc::clone(&self.registered.cancel);
-        let cancelled = cancel.wanted();
+        let cancelled = cancel.requested();
         tokio::pin!(cancelled);
         loop {
             let room = self.input.len() < AHEAD;
@@ -167,7 +167,7 @@ impl<S: Stream> Link<S> {
                 done = &mut work => return Ok(done),
                 read = self.reader.read_buf(&mut self.input), if room => {
                     if read? == 0 {
-                        return Err(Failure::Gone(io::ErrorKind::UnexpectedEof.into()));
+                        return Err(Failure::Disconnected(io::ErrorKind::UnexpectedEof.into()));
                     }
                 }
             }
@@ -205,9 +205,9 @@ impl<S: Stream> Link<S> {
                 }
             };
             tokio::select! {
-                () = late => "the time of the statement is up",
-                () = holder.over() => "its place is needed for another statement",
-                () = cancel.wanted() => "the statement was cancelled",
+                () = late => "the statement has timed out",
+                () = holder.over() => "another statement needs its slot",
+                () = cancel.requested() => "the statement was cancelled",
             }
         };
         let mut stopping = self.stopping.clone();
@@ -240,10 +240,10 @@ impl<S: Stream> Link<S> {
                 return Ok(());
             }
             why = given_up => why,
-            () = stopped => "the server stops",
-            () = tokio::time::sleep(self.idle) => "it was silent for too long",
+            () = stopped => "the server is shutting down",
+            () = tokio::time::sleep(self.idle) => "it was idle for too long",
         };
-        let why = format!("a client that does not read its answer was given up: {why}");
+        let why = format!("a client that did not read its answer was disconnected: {why}");
         Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 

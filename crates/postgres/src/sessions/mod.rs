@@ -28,9 +28,11 @@ mod front_end;
 mod link;
 mod names;
 mod quota;
+mod session_commands;
 mod simple_query;
 mod startup;
 mod statement;
 mod tokens;
+mod transactions;
 
 pub use front_end::FrontEnd;

@@ -1,6 +1,6 @@
 //! Catalog listing of a session.
 
-use crate::catalog::{Listing, Shown, ShownIndex, ShownView, Variables, functions, schemas};
+use crate::catalog::{Listing, ShownIndex, ShownTable, ShownView, Variables, functions, schemas};
 use datafusion::catalog::SchemaProvider;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::logical_expr::ScalarUDF;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// Tables that a session sees, and its own properties.
-pub(super) struct Seen {
+pub(super) struct SessionListing {
     pub(super) query: Query,
     pub(super) access: Arc<dyn Access>,
     pub(super) user: String,
@@ -18,7 +18,7 @@ pub(super) struct Seen {
     pub(super) variables: RwLock<Variables>,
 }
 
-impl fmt::Debug for Seen {
+impl fmt::Debug for SessionListing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seen")
             .field("user", &self.user)
@@ -26,8 +26,8 @@ impl fmt::Debug for Seen {
     }
 }
 
-impl Listing for Seen {
-    fn tables(&self) -> Result<Vec<Shown>> {
+impl Listing for SessionListing {
+    fn tables(&self) -> Result<Vec<ShownTable>> {
         let tables = self.query.tables(&self.access).map_err(external)?;
         let shown = tables.into_iter().map(|table| {
             let columns = table.columns.into_iter().map(|column| {
@@ -38,7 +38,7 @@ impl Listing for Seen {
                 };
                 (column.name, column.data_type, what)
             });
-            Shown {
+            ShownTable {
                 columns: columns.collect(),
                 name: table.name,
             }
@@ -102,7 +102,7 @@ struct Unlisted {
 }
 
 impl Listing for Unlisted {
-    fn tables(&self) -> Result<Vec<Shown>> {
+    fn tables(&self) -> Result<Vec<ShownTable>> {
         Ok(Vec::new())
     }
 
@@ -165,5 +165,13 @@ impl Extension for Names {
 
     fn zone(&self) -> Option<Zone> {
         Some(self.listing.variables().zone().clone())
+    }
+
+    fn uses_pyramid(&self) -> Option<bool> {
+        Some(self.listing.variables().uses_pyramid())
+    }
+
+    fn allows_partial(&self) -> bool {
+        self.listing.variables().allows_partial()
     }
 }

@@ -41,15 +41,15 @@ impl Quota {
 
 /// Memory of one session.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct SessionMemory {
     quota: Arc<Quota>,
     /// Bytes counted against the bound of the whole server.
     counted: usize,
 }
 
-impl Share {
-    pub(super) fn new(quota: &Arc<Quota>) -> Share {
-        Share {
+impl SessionMemory {
+    pub(super) fn new(quota: &Arc<Quota>) -> SessionMemory {
+        SessionMemory {
             quota: Arc::clone(quota),
             counted: 0,
         }
@@ -63,7 +63,7 @@ impl Share {
     pub(super) fn set(&mut self, bytes: usize) -> Result<(), String> {
         if bytes > SESSION_MAX {
             return Err(format!(
-                "prepared statements and parameters of this session take {bytes} bytes, at most {SESSION_MAX} are kept: close some"
+                "prepared statements and parameters of this session take {bytes} bytes; at most {SESSION_MAX} are allowed: close some"
             ));
         }
         let wanted = bytes.saturating_sub(FREE);
@@ -75,7 +75,7 @@ impl Share {
         });
         if added.is_err() {
             return Err(format!(
-                "prepared statements and parameters of all sessions take the {ALL_MAX} bytes that are kept: close some"
+                "prepared statements and parameters of all sessions take all {ALL_MAX} bytes allowed: close some"
             ));
         }
         all.fetch_sub(self.counted.saturating_sub(wanted), Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for SessionMemory {
     fn drop(&mut self) {
         self.quota.bytes.fetch_sub(self.counted, Ordering::Relaxed);
     }
@@ -99,14 +99,14 @@ mod tests {
     #[test]
     fn sessions_keep_what_is_free_and_share_what_is_not() {
         let quota = Quota::new();
-        let mut hoards: Vec<Share> = (0..16).map(|_| Share::new(&quota)).collect();
+        let mut hoards: Vec<SessionMemory> = (0..16).map(|_| SessionMemory::new(&quota)).collect();
         let granted = hoards
             .iter_mut()
             .filter_map(|share| share.set(SESSION_MAX).ok())
             .count();
         assert_eq!(granted, 8);
         assert!(hoards[0].set(SESSION_MAX + 1).is_err());
-        let mut small = Share::new(&quota);
+        let mut small = SessionMemory::new(&quota);
         assert_eq!(small.set(FREE), Ok(()));
         assert!(small.set(SESSION_MAX).is_err());
         hoards[0].set(0).unwrap();

@@ -22,9 +22,9 @@ impl<S: Stream> Connection<S> {
         }
         for piece in pieces {
             let begun = Instant::now();
-            let limit = self.seen.variables.read().statement_timeout();
+            let limit = self.listing.variables.read().statement_timeout();
             self.link.begin(limit);
-            let done = self.one(text, piece.text, piece.at).await;
+            let done = self.run_statement(text, piece.text, piece.at).await;
             self.observe(begun, &done);
             done?;
         }
@@ -33,7 +33,12 @@ impl<S: Stream> Connection<S> {
         Ok(())
     }
 
-    async fn one(&mut self, whole: &str, statement: &str, at: usize) -> Result<(), Failure> {
+    async fn run_statement(
+        &mut self,
+        whole: &str,
+        statement: &str,
+        at: usize,
+    ) -> Result<(), Failure> {
         let command = Command::read(statement)?;
         self.check(command.as_ref().is_some_and(Command::ends_transaction))?;
         match command {
@@ -51,12 +56,12 @@ impl<S: Stream> Connection<S> {
             Some(command) => self.command(&command, &[], true).await,
             None => {
                 self.session.may_run(statement)?;
-                let _place = self.place().await?;
+                let _place = self.acquire_slot().await?;
                 let text = self.text(whole.to_owned(), at, statement).await?;
                 let answer = self.answer(text.sql()).await?;
                 let answer = answer.map_err(|why| text.failure(why))?;
                 self.apply(&text)?;
-                if answer.done.has_rows() {
+                if answer.outcome.has_rows() {
                     let labels = text.rewritten.labels.as_deref();
                     self.link
                         .out
@@ -84,7 +89,7 @@ impl<S: Stream> Connection<S> {
         statement: &str,
     ) -> Result<Text, Failure> {
         let process = self.link.registered.process;
-        let seen = Arc::clone(&self.seen);
+        let seen = Arc::clone(&self.listing);
         let looked = rewrite(&self.session, statement, seen, process);
         let looked = self.link.wait(looked).await?;
         let rewritten = looked.map_err(|why| of_query(why, Some((whole.as_str(), at))))??;

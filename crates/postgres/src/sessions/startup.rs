@@ -5,7 +5,7 @@ use super::connection::Connection;
 use super::errors::{fatal, information, of_malformed};
 use super::front_end::{Begins, FrontEnd};
 use super::link::{Link, Stream};
-use super::names::{Names, Seen};
+use super::names::{Names, SessionListing};
 use crate::catalog::{VariableError, Variables};
 use crate::host::Grant;
 use crate::messages::{First, Message, Notice, TransactionStatus, Writer, first, message};
@@ -18,6 +18,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
+
+/// Error for a token that allows nothing.
+const WITHOUT_RIGHTS: &str = "this token may not read, write or manage anything: none of its rules \
+    allows it; use a token with such a rule (`headwater token create`)";
 
 /// Longest message with a password.
 const PASSWORD_MAX: u32 = 10_000;
@@ -37,16 +41,16 @@ pub(super) async fn refuse(mut stream: TcpStream) {
         let mut bytes = Vec::new();
         // Closing with unread bytes would cut off sent data.
         stream.read_buf(&mut bytes).await?;
-        say(&mut stream, &too_many()).await
+        send_notice(&mut stream, &too_many()).await
     };
     match tokio::time::timeout(REFUSAL, told).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a connection that is too many left early"),
-        Err(_) => tracing::debug!("a connection that is too many said nothing"),
+        Ok(Err(error)) => tracing::debug!(%error, "a connection above the limit ended early"),
+        Err(_) => tracing::debug!("a connection above the limit sent nothing"),
     }
 }
 
-async fn say<S: Stream>(stream: &mut S, notice: &Notice) -> io::Result<()> {
+async fn send_notice<S: Stream>(stream: &mut S, notice: &Notice) -> io::Result<()> {
     let mut out = Writer::default();
     out.notice(notice);
     stream.write_all(out.bytes()).await?;
@@ -64,52 +68,57 @@ pub(super) async fn session(begins: Begins, stream: TcpStream) -> io::Result<()>
     // Others may begin from now on.
     drop(begins);
     match begun? {
-        Begun::Plain(connection) => connection.run().await,
-        Begun::Tls(connection) => connection.run().await,
-        Begun::Nothing => Ok(()),
+        Negotiated::Plain(connection) => connection.run().await,
+        Negotiated::Tls(connection) => connection.run().await,
+        Negotiated::NoSession => Ok(()),
     }
 }
 
-enum Begun {
+enum Negotiated {
     Plain(Box<Connection<TcpStream>>),
     Tls(Box<Connection<tokio_rustls::server::TlsStream<TcpStream>>>),
     /// The connection was not a session.
-    Nothing,
+    NoSession,
 }
 
-async fn negotiate(begins: &Begins, mut stream: TcpStream, peer: SocketAddr) -> io::Result<Begun> {
+async fn negotiate(
+    begins: &Begins,
+    mut stream: TcpStream,
+    peer: SocketAddr,
+) -> io::Result<Negotiated> {
     let front_end = &begins.front_end;
     let mut input = Vec::new();
     // TLS and GSSAPI may each be requested once.
     for _ in 0..3 {
         let Some(asked) = read_first(front_end, &mut stream, &mut input).await? else {
-            return Ok(Begun::Nothing);
+            return Ok(Negotiated::NoSession);
         };
         match (asked, front_end.host.tls()) {
             (First::Gss, _) | (First::Tls, None) => stream.write_all(b"N").await?,
             (First::Tls, Some(config)) => {
                 if !input.is_empty() {
                     // Bytes from before the agreement on TLS may be an attacker's.
-                    let notice = fatal(
-                        "08P01",
-                        "data came between the request for TLS and its beginning",
-                    );
-                    say(&mut stream, &notice).await?;
-                    return Ok(Begun::Nothing);
+                    let notice = fatal("08P01", "received unencrypted data after the TLS request");
+                    send_notice(&mut stream, &notice).await?;
+                    return Ok(Negotiated::NoSession);
                 }
                 stream.write_all(b"S").await?;
                 let mut stream = TlsAcceptor::from(config).accept(stream).await?;
                 let first = read_first(front_end, &mut stream, &mut input).await?;
                 let made = begin(begins, stream, input, first, peer, true).await?;
-                return Ok(made.map_or(Begun::Nothing, |made| Begun::Tls(Box::new(made))));
+                return Ok(made.map_or(Negotiated::NoSession, |made| {
+                    Negotiated::Tls(Box::new(made))
+                }));
             }
             (first, _) => {
                 let made = begin(begins, stream, input, Some(first), peer, false).await?;
-                return Ok(made.map_or(Begun::Nothing, |made| Begun::Plain(Box::new(made))));
+                return Ok(made.map_or(Negotiated::NoSession, |made| {
+                    Negotiated::Plain(Box::new(made))
+                }));
             }
         }
     }
-    Ok(Begun::Nothing)
+    Ok(Negotiated::NoSession)
 }
 
 /// Reads a first message; `None` = the client has disconnected, or was refused.
@@ -127,7 +136,7 @@ async fn read_first<S: Stream>(
             Ok(None) => {}
             Err(why) => {
                 front_end.metrics.refused("malformed");
-                say(stream, &of_malformed(&why)).await?;
+                send_notice(stream, &of_malformed(&why)).await?;
                 return Ok(None);
             }
         }
@@ -154,7 +163,7 @@ impl Introduction {
     }
 
     /// True when the client requests replication.
-    fn wants_replication(&self) -> bool {
+    fn requests_replication(&self) -> bool {
         self.parameter("replication")
             .is_some_and(|value| !["false", "off", "no", "0"].contains(&value.as_str()))
     }
@@ -180,7 +189,7 @@ impl Introduction {
             out.notice(&notice?);
         }
         variables.begin();
-        for (name, value) in variables.told() {
+        for (name, value) in variables.reported() {
             out.parameter_status(name, value);
         }
         Ok(variables)
@@ -224,7 +233,7 @@ async fn begin<S: Stream>(
     let variables = match introduction.settings(&user, tls, &mut out) {
         Ok(variables) => variables,
         Err(notice) => {
-            say(&mut stream, &notice).await?;
+            send_notice(&mut stream, &notice).await?;
             return Ok(None);
         }
     };
@@ -233,7 +242,7 @@ async fn begin<S: Stream>(
     out.ready(TransactionStatus::Idle);
     stream.write_all(out.bytes()).await?;
     stream.flush().await?;
-    let seen = Arc::new(Seen {
+    let seen = Arc::new(SessionListing {
         query: front_end.statements.query.clone(),
         access: grant.access(),
         database: introduction
@@ -264,9 +273,9 @@ async fn let_in<S: Stream>(
     (peer, tls): (SocketAddr, bool),
 ) -> io::Result<Option<(Arc<dyn Grant>, OwnedSemaphorePermit)>> {
     let front_end = &begins.front_end;
-    if introduction.wants_replication() {
-        let notice = fatal("0A000", "replication is not spoken here");
-        say(stream, &notice).await?;
+    if introduction.requests_replication() {
+        let notice = fatal("0A000", "the replication protocol is not supported");
+        send_notice(stream, &notice).await?;
         return Ok(None);
     }
     introduction.negotiate(out);
@@ -275,13 +284,13 @@ async fn let_in<S: Stream>(
         Err(notice) => {
             front_end.metrics.refused("denied");
             tracing::warn!(%peer, sqlstate = notice.sqlstate, "a session of PostgreSQL's protocol was refused");
-            say(stream, &notice).await?;
+            send_notice(stream, &notice).await?;
             return Ok(None);
         }
     };
     let Ok(place) = Arc::clone(&begins.slots).try_acquire_owned() else {
         front_end.metrics.refused("too_many");
-        say(stream, &too_many()).await?;
+        send_notice(stream, &too_many()).await?;
         return Ok(None);
     };
     Ok(Some((grant, place)))
@@ -291,7 +300,7 @@ async fn let_in<S: Stream>(
 fn connection<S: Stream>(
     front_end: &Arc<FrontEnd>,
     grant: Arc<dyn Grant>,
-    seen: Arc<Seen>,
+    seen: Arc<SessionListing>,
     link: Link<S>,
     place: OwnedSemaphorePermit,
 ) -> Connection<S> {
@@ -318,14 +327,14 @@ async fn admit<S: Stream>(
             Some(grant) if near || settings.allow_open => Ok(grant),
             _ => Err(fatal(
                 "28000",
-                "there are no tokens, so only this machine is served: make one with `headwater token create`",
+                "without tokens only clients on this machine are served: create one with `headwater token create`",
             )),
         });
     }
     if !tls && !near && !settings.allow_plaintext {
         return Ok(Err(fatal(
             "28000",
-            "a token is asked for only under TLS: connect with sslmode=require",
+            "a token is accepted only over TLS: connect with sslmode=require",
         )));
     }
     out.authentication_password();
@@ -339,7 +348,7 @@ async fn admit<S: Stream>(
                 break password;
             }
             Ok(Some((Message::Terminate, _))) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(Some(_)) => return Ok(Err(fatal("08P01", "a password was expected"))),
+            Ok(Some(_)) => return Ok(Err(fatal("08P01", "expected a password"))),
             Ok(None) => {}
             Err(why) => return Ok(Err(of_malformed(&why))),
         }
@@ -352,10 +361,7 @@ async fn admit<S: Stream>(
         .as_ref()
         .is_some_and(|grant| !grant.allows_anything())
     {
-        return Ok(Err(fatal(
-            "42501",
-            "no rule of this token allows to read, write or manage anything",
-        )));
+        return Ok(Err(fatal("42501", WITHOUT_RIGHTS)));
     }
     Ok(admitted.ok_or_else(|| {
         let mut notice = fatal("28P01", "password authentication failed");
@@ -384,7 +390,7 @@ fn set_first(
             told.push(Err(fatal(why.sqlstate(), why.to_string())));
         }
         Err(why) => told.push(Ok(information(format!(
-            "{why}; the session goes on without it"
+            "{why}; the session continues without it"
         )))),
     };
     for (name, value) in parameters {

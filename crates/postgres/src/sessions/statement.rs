@@ -9,7 +9,7 @@ use headwater_query::arrow::array::RecordBatch;
 use headwater_query::arrow::datatypes::{Schema, SchemaRef};
 use headwater_query::datafusion::common::ScalarValue;
 use headwater_query::datafusion::execution::SendableRecordBatchStream;
-use headwater_query::{Done, Made};
+use headwater_query::{ObjectKind, Outcome};
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
@@ -102,7 +102,7 @@ pub(super) struct Rows {
     pub(super) batch: Option<(RecordBatch, usize)>,
     /// Number of rows sent since the last message that reported it.
     pub(super) sent: u64,
-    pub(super) done: Done,
+    pub(super) done: Outcome,
     /// Deadline for sending all rows.
     pub(super) until: Instant,
     /// Permit of a cursor while it waits for the client to request more rows.
@@ -181,27 +181,29 @@ pub(super) fn columns(
         .collect()
 }
 
-fn noun(made: Made) -> &'static str {
+fn noun(made: ObjectKind) -> &'static str {
     match made {
-        Made::Table => "TABLE",
-        Made::View => "VIEW",
-        Made::Index => "INDEX",
-        Made::Snapshot => "SNAPSHOT",
-        Made::Watch => "WATCH",
+        ObjectKind::Table => "TABLE",
+        ObjectKind::View => "VIEW",
+        ObjectKind::Index => "INDEX",
+        ObjectKind::Snapshot => "SNAPSHOT",
+        ObjectKind::Watch => "WATCH",
     }
 }
 
 /// The tag of a statement that is done.
-pub(super) fn tag(done: Done, rows: u64) -> String {
+pub(super) fn tag(done: Outcome, rows: u64) -> String {
     match done {
-        Done::Select => format!("SELECT {rows}"),
-        Done::Explained => "EXPLAIN".to_owned(),
-        Done::Shown => "SHOW".to_owned(),
-        Done::Inserted(stored) | Done::Returned(stored) => format!("INSERT 0 {}", stored.rows),
-        Done::Deleted(rows) => format!("DELETE {rows}"),
-        Done::Created(made) => format!("CREATE {}", noun(made)),
-        Done::Altered => "ALTER TABLE".to_owned(),
-        Done::Dropped(made) => format!("DROP {}", noun(made)),
-        Done::Set => "SET".to_owned(),
+        Outcome::Select => format!("SELECT {rows}"),
+        Outcome::Explained => "EXPLAIN".to_owned(),
+        Outcome::Shown => "SHOW".to_owned(),
+        Outcome::Inserted(stored) | Outcome::Returned(stored) => {
+            format!("INSERT 0 {}", stored.rows)
+        }
+        Outcome::Deleted(rows) => format!("DELETE {rows}"),
+        Outcome::Created(made) => format!("CREATE {}", noun(made)),
+        Outcome::Altered => "ALTER TABLE".to_owned(),
+        Outcome::Dropped(made) => format!("DROP {}", noun(made)),
+        Outcome::Set => "SET".to_owned(),
     }
 }

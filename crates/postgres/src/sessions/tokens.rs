@@ -85,7 +85,10 @@ pub(super) fn tokens(text: &str) -> Vec<(Token, usize)> {
 
 /// Error for a statement that cannot be parsed; `how` states the expected form.
 pub(super) fn wrong(statement: &str, how: &str) -> Notice {
-    let mut notice = error("42601", format!("this {statement} is not understood"));
+    let mut notice = error(
+        "42601",
+        format!("this form of {statement} is not supported"),
+    );
     notice.hint = Some(how.to_owned());
     notice
 }

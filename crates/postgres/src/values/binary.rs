@@ -1,6 +1,8 @@
 //! Values in PostgreSQL's binary forms.
 
-use super::{Clocks, EPOCH_DAYS, EPOCH_US, Unsendable, cell, elements, nearest_us, numeric, text};
+use super::{
+    EPOCH_DAYS, EPOCH_US, TimeFormat, Unsendable, cell, elements, nearest_us, numeric, text,
+};
 use crate::catalog::PgType;
 use crate::messages::Format;
 use arrow::array::{Array, AsArray};
@@ -11,7 +13,7 @@ use arrow::datatypes::{
 use headwater_query::value_texts::{days, instant_ns, span, time_ns};
 
 fn far(what: &str) -> String {
-    format!("this {what} is too far away for PostgreSQL's binary form; ask for it as text")
+    format!("this {what} is out of range for PostgreSQL's binary format; request it as text")
 }
 
 /// Appends a value that is not null.
@@ -78,7 +80,7 @@ pub(super) fn put_value(
             }
         }
         // Types that are announced as text have the same encoding in both formats.
-        _ => text::put_value(array, row, &Clocks::default(), bytes)?,
+        _ => text::put_value(array, row, &TimeFormat::default(), bytes)?,
     }
     Ok(())
 }
@@ -87,7 +89,7 @@ pub(super) fn put_value(
 fn put_list(list: &dyn Array, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
     let oid = PgType::of(list.data_type()).oid;
     if PgType::oid_of(list.data_type()) != oid {
-        return Err("a list of lists can only be sent as text".to_owned());
+        return Err("a list of lists is supported in the text format only".to_owned());
     }
     let count = i32::try_from(list.len()).map_err(|_| "a list is too long".to_owned())?;
     bytes.extend(i32::from(count > 0).to_be_bytes());
@@ -100,7 +102,7 @@ fn put_list(list: &dyn Array, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
     for row in 0..list.len() {
         let at = bytes.len();
         bytes.extend((-1i32).to_be_bytes());
-        if cell(list, row, Format::Binary, &Clocks::default(), bytes)? {
+        if cell(list, row, Format::Binary, &TimeFormat::default(), bytes)? {
             let length = i32::try_from(bytes.len() - at - 4)
                 .map_err(|_| "a value is too long".to_owned())?;
             bytes[at..at + 4].copy_from_slice(&length.to_be_bytes());

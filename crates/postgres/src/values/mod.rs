@@ -1,7 +1,7 @@
 //! Values on the wire: results out, parameters in, each as text or in PostgreSQL's binary forms.
 //!
 //! Invariants: numbers and texts read back unchanged. Instants have microseconds in the binary
-//! form, whose unit they are, and also as text, by the clocks of the session's zone, since clients
+//! form, whose unit they are, and also as text, in the session's time zone, since clients
 //! read at most six digits; a session may request all nine, and `COPY` has all nine.
 
 mod binary;
@@ -24,16 +24,16 @@ const EPOCH_US: i64 = 946_684_800_000_000;
 /// Days from 1970 to 2000.
 const EPOCH_DAYS: i32 = 10_957;
 
-/// Form of instants as text.
+/// Text form of instants: time zone and precision.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Clocks {
-    /// The zone of the clocks.
+pub(crate) struct TimeFormat {
+    /// The time zone of the text.
     pub(crate) zone: Zone,
     /// True for nanoseconds; false for microseconds, with truncation.
     pub(crate) nanoseconds: bool,
 }
 
-impl Clocks {
+impl TimeFormat {
     /// Nanoseconds `ns` at the precision of the session.
     fn shown(&self, ns: i128) -> i128 {
         match self.nanoseconds {
@@ -62,7 +62,7 @@ pub(crate) fn rows(
     from: usize,
     to: usize,
     formats: &[Format],
-    clocks: &Clocks,
+    time_format: &TimeFormat,
 ) -> Result<(), Unsendable> {
     let columns = whole(batch)?;
     let fields = batch.schema();
@@ -78,7 +78,7 @@ pub(crate) fn rows(
             if format == Format::Text && vectors.get(column) == Some(&true) {
                 return spaced(array, row, bytes);
             }
-            cell(array, row, format, clocks, bytes)
+            cell(array, row, format, time_format, bytes)
         })?;
     }
     Ok(())
@@ -117,7 +117,7 @@ pub(crate) fn cell(
     array: &dyn Array,
     row: usize,
     format: Format,
-    clocks: &Clocks,
+    time_format: &TimeFormat,
     bytes: &mut Vec<u8>,
 ) -> Result<bool, Unsendable> {
     if array.is_null(row) || array.data_type() == &DataType::Null {
@@ -125,10 +125,16 @@ pub(crate) fn cell(
     }
     if let Some(dictionary) = array.as_any_dictionary_opt() {
         let key = dictionary.normalized_keys()[row];
-        return cell(dictionary.values().as_ref(), key, format, clocks, bytes);
+        return cell(
+            dictionary.values().as_ref(),
+            key,
+            format,
+            time_format,
+            bytes,
+        );
     }
     match format {
-        Format::Text => text::put_value(array, row, clocks, bytes)?,
+        Format::Text => text::put_value(array, row, time_format, bytes)?,
         Format::Binary => binary::put_value(array, row, bytes)?,
     }
     Ok(true)

@@ -5,7 +5,7 @@ const NAN: u16 = 0xc000;
 
 /// Appends the binary form of a number written in decimal, such as `-12.50`.
 pub(super) fn put(text: &str, bytes: &mut Vec<u8>) -> Result<(), String> {
-    let wrong = || format!("`{text}` is no decimal number");
+    let wrong = || format!("`{text}` is not a decimal number");
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),
         None => (false, text),
@@ -66,7 +66,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<String, String> {
     let mut next = || {
         words
             .next()
-            .ok_or_else(|| "a numeric of too few bytes".to_owned())
+            .ok_or_else(|| "a numeric with too few bytes".to_owned())
     };
     let (count, weight, sign, scale) = (next()?, next()? as i16, next()?, next()?);
     if sign == NAN {
@@ -77,7 +77,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<String, String> {
         || groups.iter().any(|g| *g > 9_999)
         || ![0, 0x4000].contains(&sign)
     {
-        return Err("a numeric whose parts do not fit".to_owned());
+        return Err("a numeric with inconsistent parts".to_owned());
     }
     let group = |at: i32| {
         let index = usize::try_from(i32::from(weight) - at).ok();

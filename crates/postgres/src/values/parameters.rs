@@ -148,7 +148,8 @@ fn array(values: Vec<ScalarValue>, oid: u32) -> Result<ScalarValue, Unreadable> 
 fn far() -> Unreadable {
     (
         "22008",
-        "date or time out of range: it must be from 1677 to 2262, infinity is none".to_owned(),
+        "date or time out of range: it must be from 1677 to 2262; infinity is not supported"
+            .to_owned(),
     )
 }
 
@@ -173,7 +174,8 @@ fn decimal_of(text: &str) -> Result<Option<ScalarValue>, Unreadable> {
         Some(Decimal::Exact(value)) => Ok(Some(value)),
         Some(Decimal::TooLong) => {
             let cut: String = text.chars().take(80).collect();
-            let told = format!("numeric out of range: at most 76 digits are taken, found {cut}");
+            let told =
+                format!("numeric out of range: at most 76 digits are supported, found {cut}");
             Err(("22003", told))
         }
     }
@@ -258,7 +260,7 @@ fn from_binary(bytes: &[u8], oid: u32) -> Result<ScalarValue, Unreadable> {
                 return Err((
                     "0A000",
                     format!(
-                        "parameters of the type with number {oid} cannot be read in the binary form; send text"
+                        "parameters of the type with OID {oid} are not supported in the binary format; send text"
                     ),
                 ));
             }

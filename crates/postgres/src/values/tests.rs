@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use super::parameters::{one, parameter};
-use super::{Clocks, cell, numeric};
+use super::{TimeFormat, cell, numeric};
 use crate::catalog::PgType;
 use crate::messages::Format;
 use arrow::datatypes::DataType;
@@ -11,15 +11,15 @@ use headwater_query::Zone;
 use headwater_query::datafusion::common::ScalarValue;
 use proptest::prelude::*;
 
-/// Clocks that show all digits.
-fn exact(zone: Zone) -> Clocks {
-    Clocks {
+/// TimeFormat that show all digits.
+fn exact(zone: Zone) -> TimeFormat {
+    TimeFormat {
         zone,
         nanoseconds: true,
     }
 }
 
-fn sent(scalar: &ScalarValue, format: Format) -> Option<Vec<u8>> {
+fn encoded(scalar: &ScalarValue, format: Format) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     cell(
         one(scalar).as_ref(),
@@ -33,7 +33,7 @@ fn sent(scalar: &ScalarValue, format: Format) -> Option<Vec<u8>> {
 }
 
 fn text(scalar: &ScalarValue) -> String {
-    String::from_utf8(sent(scalar, Format::Text).unwrap()).unwrap()
+    String::from_utf8(encoded(scalar, Format::Text).unwrap()).unwrap()
 }
 
 fn instant(ns: i64) -> ScalarValue {
@@ -104,8 +104,8 @@ fn values_are_written_as_postgresql_writes_them() {
     ] {
         assert_eq!(text(&scalar), wanted);
     }
-    assert_eq!(sent(&ScalarValue::Int64(None), Format::Text), None);
-    assert_eq!(sent(&ScalarValue::Null, Format::Binary), None);
+    assert_eq!(encoded(&ScalarValue::Int64(None), Format::Text), None);
+    assert_eq!(encoded(&ScalarValue::Null, Format::Binary), None);
     let tag = ScalarValue::Dictionary(DataType::Int32.into(), ScalarValue::from("x").into());
     assert_eq!(text(&tag), "x");
 }
@@ -164,10 +164,10 @@ fn instants_are_written_by_the_clocks_of_a_zone() {
 }
 
 /// Checks that a sent value reads back unchanged.
-fn comes_back(scalar: &ScalarValue) {
+fn check_round_trip(scalar: &ScalarValue) {
     let oid = PgType::oid_of(&scalar.data_type());
     for format in [Format::Text, Format::Binary] {
-        let bytes = sent(scalar, format);
+        let bytes = encoded(scalar, format);
         let read = parameter(bytes.as_deref(), oid, &scalar.data_type(), format).unwrap();
         let read = read.cast_to(&scalar.data_type()).unwrap();
         let same = match (&read, scalar) {
@@ -193,7 +193,7 @@ fn parameters_are_read_in_both_forms() {
         ScalarValue::Int64(None),
         ScalarValue::List(ScalarValue::new_list_nullable(&texts, &DataType::Utf8)),
     ] {
-        comes_back(&scalar);
+        check_round_trip(&scalar);
     }
     let read =
         |oid, text: &str| parameter(Some(text.as_bytes()), oid, &DataType::Utf8, Format::Text);
@@ -257,11 +257,11 @@ fn numerics_go_there_and_back() {
 proptest! {
     #[test]
     fn any_value_comes_back(int in any::<i64>(), float in any::<f64>(), unsigned in any::<u64>(), text in "[^\0]*", us in any::<i32>()) {
-        comes_back(&ScalarValue::from(int));
-        comes_back(&ScalarValue::from(float));
-        comes_back(&ScalarValue::from(unsigned));
-        comes_back(&ScalarValue::from(text.as_str()));
-        comes_back(&instant(i64::from(us) * 1_000_000_000 + 123_000));
+        check_round_trip(&ScalarValue::from(int));
+        check_round_trip(&ScalarValue::from(float));
+        check_round_trip(&ScalarValue::from(unsigned));
+        check_round_trip(&ScalarValue::from(text.as_str()));
+        check_round_trip(&instant(i64::from(us) * 1_000_000_000 + 123_000));
     }
 
     #[test]
@@ -281,7 +281,7 @@ fn times_have_six_digits_unless_nine_are_asked_for() {
             one(&scalar).as_ref(),
             0,
             Format::Text,
-            &Clocks::default(),
+            &TimeFormat::default(),
             &mut bytes,
         )
         .unwrap();

@@ -1,6 +1,6 @@
 //! Values as text.
 
-use super::{Clocks, Unsendable, cell, elements, nearest_us};
+use super::{TimeFormat, Unsendable, cell, elements, nearest_us};
 use crate::messages::Format;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{
@@ -15,7 +15,7 @@ use headwater_query::value_texts::{
 /// A value that is not null, on its own.
 pub(super) fn alone(array: &dyn Array, row: usize) -> Result<Vec<u8>, Unsendable> {
     let mut bytes = Vec::new();
-    put_value(array, row, &Clocks::default(), &mut bytes)?;
+    put_value(array, row, &TimeFormat::default(), &mut bytes)?;
     Ok(bytes)
 }
 
@@ -23,7 +23,7 @@ pub(super) fn alone(array: &dyn Array, row: usize) -> Result<Vec<u8>, Unsendable
 pub(super) fn put_value(
     array: &dyn Array,
     row: usize,
-    clocks: &Clocks,
+    time_format: &TimeFormat,
     bytes: &mut Vec<u8>,
 ) -> Result<(), Unsendable> {
     macro_rules! integer {
@@ -62,8 +62,8 @@ pub(super) fn put_value(
         DataType::BinaryView => put_hex(array.as_binary_view().value(row), bytes),
         DataType::FixedSizeBinary(_) => put_hex(array.as_fixed_size_binary().value(row), bytes),
         DataType::Timestamp(_, of) => {
-            let ns = clocks.shown(instant_ns(array, row).unwrap_or_default());
-            let offset = of.as_ref().map(|_| clocks.zone.offset_seconds(ns));
+            let ns = time_format.shown(instant_ns(array, row).unwrap_or_default());
+            let offset = of.as_ref().map(|_| time_format.zone.offset_seconds(ns));
             put_instant(ns, offset, bytes);
         }
         DataType::Date32 | DataType::Date64 => {
@@ -72,11 +72,12 @@ pub(super) fn put_value(
             }
         }
         DataType::Time32(_) | DataType::Time64(_) => {
-            put_time(clocks.shown(time_ns(array, row).unwrap_or_default()), bytes);
+            let ns = time_ns(array, row).unwrap_or_default();
+            put_time(time_format.shown(ns), bytes);
         }
         DataType::Interval(_) | DataType::Duration(_) => {
             if let Some(mut span) = span(array, row) {
-                if !clocks.nanoseconds {
+                if !time_format.nanoseconds {
                     span.ns = nearest_us(span.ns) * 1_000;
                 }
                 put_span(span, bytes);
@@ -84,7 +85,7 @@ pub(super) fn put_value(
         }
         DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..) => {
             if let Some(list) = elements(array, row) {
-                put_list(list.as_ref(), clocks, bytes)?;
+                put_list(list.as_ref(), time_format, bytes)?;
             }
         }
         // Numbers with a point, records and the like: as the planner writes them.
@@ -106,7 +107,11 @@ fn put_hex(value: &[u8], bytes: &mut Vec<u8>) {
 }
 
 /// `{1,2,NULL}`; elements are quoted where they must be.
-fn put_list(list: &dyn Array, clocks: &Clocks, bytes: &mut Vec<u8>) -> Result<(), Unsendable> {
+fn put_list(
+    list: &dyn Array,
+    time_format: &TimeFormat,
+    bytes: &mut Vec<u8>,
+) -> Result<(), Unsendable> {
     bytes.push(b'{');
     let mut element = Vec::new();
     for row in 0..list.len() {
@@ -114,7 +119,7 @@ fn put_list(list: &dyn Array, clocks: &Clocks, bytes: &mut Vec<u8>) -> Result<()
             bytes.push(b',');
         }
         element.clear();
-        if !cell(list, row, Format::Text, clocks, &mut element)? {
+        if !cell(list, row, Format::Text, time_format, &mut element)? {
             bytes.extend(b"NULL");
             continue;
         }

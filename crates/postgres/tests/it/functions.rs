@@ -6,7 +6,7 @@
 
 use crate::child::{Watched, lake, resident, resident_max, run};
 use crate::support::{block_on, rows};
-use headwater_postgres::catalog::{self, Listing, Shown, Variables};
+use headwater_postgres::catalog::{self, Listing, ShownTable, Variables};
 use headwater_query::datafusion;
 use headwater_query::datafusion::catalog::SchemaProvider;
 use headwater_query::datafusion::logical_expr::ScalarUDF;
@@ -281,10 +281,10 @@ impl Maker {
 
 /// What clients of PostgreSQL find, over no tables.
 #[derive(Debug)]
-struct Nothing;
+struct EmptyListing;
 
-impl Listing for Nothing {
-    fn tables(&self) -> datafusion::common::Result<Vec<Shown>> {
+impl Listing for EmptyListing {
+    fn tables(&self) -> datafusion::common::Result<Vec<ShownTable>> {
         Ok(Vec::new())
     }
     fn variables(&self) -> Variables {
@@ -324,7 +324,7 @@ fn no_function_with_any_arguments_ends_the_process() {
     run(NAME, || {
         block_on(async {
             let lake = lake(1_500);
-            let listing: Arc<dyn Listing> = Arc::new(Nothing);
+            let listing: Arc<dyn Listing> = Arc::new(EmptyListing);
             let own = Functions(catalog::functions(&listing));
             let session = lake
                 .query

@@ -1,9 +1,14 @@
 //! Decides which node or edge answers a query about a stream.
 //!
 //! First choice is a node that has the data: all rows from a level on and up to an instant (the
-//! base), or the requested tile (the filter). Otherwise the edge itself, at an address that the
-//! client can use, or the node with the edge's connection, which fetches the data. Access is
-//! checked before, by names.
+//! base), a stretch of which more is present (a span), or the requested tile (the filter).
+//! Otherwise the edge itself, at an address that the client can use, while a node that answers has
+//! the edge's connection; or that node, which fetches the data. Access is checked before, by names.
+//!
+//! Of several nodes with the data, each stream has a first: the one with the connection of its
+//! edge, whose rows are the newest, else the one that a hash of the stream and the nodes names; and
+//! a second, by that hash. The second answers while the first is much busier. So a stream stays at
+//! one node, whose caches are warm for it, and every dispatcher chooses the same node.
 //!
 //! Invariants: a pure function of tables and query. A query "at the edge" is never answered from a
 //! node's copy. Nodes and edges redirect no query, so no query is redirected in a circle. An
@@ -11,8 +16,9 @@
 //! Concurrency: none.
 
 use crate::dispatch::inventory::Database;
-use crate::dispatch::keys::{Reach, StreamKey};
-use crate::dispatch::tables::{Edge, Node, NodeIndex, Tables};
+use crate::dispatch::keys::{Reach, StreamKey, mix};
+use crate::dispatch::nodes::{Edge, Node, NodeIndex};
+use crate::dispatch::tables::Tables;
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::cmp::Reverse;
 
@@ -56,6 +62,8 @@ pub struct Client {
 pub enum Why {
     /// All tiles of that level and time are present at the node.
     Base,
+    /// A stretch with the requested data is present at the node.
+    Span,
     /// This tile is there, but for a false hit in a hundred.
     Filter,
     /// No node has the data: the edge does.
@@ -63,6 +71,9 @@ pub enum Why {
     /// The stream is unknown to the tables; a node may know it by now.
     Unknown,
 }
+
+/// Requests by which a node may be busier than twice another one before that one answers instead.
+const LOAD_SLACK: u32 = 8;
 
 /// Where a question is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,13 +126,34 @@ impl NodeMatch<'_> {
         let (reach, until) = self.edge.reach(stream);
         match question {
             Question::Tile { level, offset } => {
-                reach.has(level) && last_of_tile(level, offset) <= until
+                reach.has(level) && range_of_tile(level, offset).last <= until
             }
             Question::Rows => reach == Reach::Rows && until == Timestamp::MAX,
             // The newest rows of an edge are at the edge; a node has only the newest rows written
             // to it.
             Question::Live => self.edge.facts.is_own,
         }
+    }
+
+    fn has_span(&self, stream: StreamKey, question: Question) -> bool {
+        match question {
+            Question::Tile { level, offset } => {
+                let range = range_of_tile(level, offset);
+                self.edge.has_span(stream, range, |reach| reach.has(level))
+            }
+            // A query for rows does not tell their range here.
+            Question::Rows | Question::Live => false,
+        }
+    }
+
+    /// Whether this node is much busier than another one.
+    fn is_busier(&self, than: &NodeMatch<'_>) -> bool {
+        self.node.load > than.node.load.saturating_mul(2).saturating_add(LOAD_SLACK)
+    }
+
+    /// Place among the nodes with the data, the same at every dispatcher.
+    fn preference(&self, stream: StreamKey) -> Reverse<u64> {
+        Reverse(mix(stream.0 ^ mix(self.node.database.identity)))
     }
 
     fn at_node(&self, why: Why) -> Decision {
@@ -146,15 +178,35 @@ impl NodeMatch<'_> {
     }
 }
 
-/// Last instant of a tile; the last of all instants if the tile ends after it.
-fn last_of_tile(level: Level, offset: i64) -> Timestamp {
+/// Range of a tile; all of time for one beyond it.
+fn range_of_tile(level: Level, offset: i64) -> ClosedRange {
     let buckets = level.tile_buckets(offset);
-    let span = buckets.map_or(ClosedRange::ALL, |b| level.span(*b.start(), *b.end()));
-    span.last
+    buckets.map_or(ClosedRange::ALL, |b| level.span(*b.start(), *b.end()))
+}
+
+/// The node that answers, of the ones with the data: the first of the stream, or its second while
+/// the first is much busier.
+fn choice<'m, 't>(
+    stream: StreamKey,
+    having: impl Iterator<Item = &'m NodeMatch<'t>>,
+) -> Option<&'m NodeMatch<'t>> {
+    let mut having: Vec<&NodeMatch<'_>> = having.collect();
+    having.sort_by_key(|found| {
+        let (is_live, has_edge, index) = found.order();
+        (is_live, has_edge, found.preference(stream), index)
+    });
+    // The second is chosen by the hash alone, so that the load of a node is shared among all.
+    let (first, others) = having.split_first()?;
+    let others = others.iter();
+    let second = others.min_by_key(|found| (found.preference(stream), found.index));
+    match second.filter(|second| first.is_busier(second)) {
+        Some(second) => Some(second),
+        None => Some(first),
+    }
 }
 
 impl Tables {
-    fn found(&self, stream: StreamKey) -> Vec<NodeMatch<'_>> {
+    fn matches(&self, stream: StreamKey) -> Vec<NodeMatch<'_>> {
         let nodes = self.nodes.iter().enumerate();
         let mut all: Vec<NodeMatch<'_>> = nodes
             .filter_map(|(at, node)| {
@@ -169,45 +221,26 @@ impl Tables {
         all
     }
 
-    /// Answering node that knows the most edges, for queries that do not name a stream, and the
-    /// names of the edges that only other nodes know.
-    #[must_use]
-    pub fn widest(&self) -> Option<(NodeIndex, Vec<String>)> {
-        let nodes = self.nodes.iter().enumerate();
-        let live = nodes.filter(|(_, node)| node.is_live && node.has_told);
-        let (at, widest) = live.max_by_key(|(at, node)| (node.edges().count(), Reverse(*at)))?;
-        let names = |node: &Node| -> Vec<String> {
-            let edges = node.edges().filter(|edge| !edge.facts.is_own);
-            edges.map(|edge| edge.facts.name.clone()).collect()
-        };
-        let known = names(widest);
-        let others = self.nodes.iter().flat_map(names);
-        let mut elsewhere: Vec<String> = others.filter(|name| !known.contains(name)).collect();
-        elsewhere.sort_unstable();
-        elsewhere.dedup();
-        Some((NodeIndex(at), elsewhere))
-    }
-
     /// The nodes that answer, in the order of the list.
     pub fn live(&self) -> impl Iterator<Item = NodeIndex> {
         let nodes = self.nodes.iter().enumerate();
-        let live = nodes.filter(|(_, node)| node.is_live && node.has_told);
+        let live = nodes.filter(|(_, node)| node.is_live && node.has_reported);
         live.map(|(at, _)| NodeIndex(at))
     }
 
     /// Preferred node for a stream, if a node knows the stream.
     #[must_use]
     pub fn node_of(&self, stream: StreamKey) -> Option<NodeIndex> {
-        self.found(stream).first().map(|found| found.index)
+        self.matches(stream).first().map(|found| found.index)
     }
 
     /// Route of a query about a stream that no node has reported: to a node that may know it by
     /// now; nowhere while a node has not reported yet, since that node may have the stream.
     #[must_use]
     pub fn unknown(&self) -> Decision {
-        let all_have_told = self.nodes.iter().all(|node| node.has_told);
-        match self.widest().filter(|_| all_have_told) {
-            Some((node, _)) => Decision::Node {
+        let all_have_told = self.nodes.iter().all(|node| node.has_reported);
+        match self.coverage().node.filter(|_| all_have_told) {
+            Some(node) => Decision::Node {
                 node,
                 fetches: false,
                 why: Why::Unknown,
@@ -218,24 +251,42 @@ impl Tables {
 
     /// Where a question about a stream is answered.
     #[must_use]
-    pub fn place(&self, stream: StreamKey, question: Question, at: At, client: Client) -> Decision {
-        let found = self.found(stream);
+    pub fn decide(
+        &self,
+        stream: StreamKey,
+        question: Question,
+        at: At,
+        client: Client,
+    ) -> Decision {
+        let found = self.matches(stream);
         let Some(first) = found.first() else {
             return self.unknown();
         };
         let live = || found.iter().filter(|found| found.node.is_live);
         if at != At::Edge {
-            if let Some(has) = live().find(|found| found.has_base(stream, question)) {
+            let based = live().filter(|found| found.has_base(stream, question));
+            if let Some(has) = choice(stream, based) {
                 return has.at_node(Why::Base);
+            }
+            let spanned = live().filter(|found| found.has_span(stream, question));
+            if let Some(has) = choice(stream, spanned) {
+                return has.at_node(Why::Span);
             }
             if let Question::Tile { level, offset } = question {
                 let key = stream.tile(level, offset);
-                if let Some(has) = live().find(|found| found.node.tiles.has(key)) {
+                let having = live().filter(|found| found.node.tiles.contains(key));
+                if let Some(has) = choice(stream, having) {
                     return has.at_node(Why::Filter);
                 }
             }
         }
-        let itself = found.iter().find_map(|found| found.at_edge(client));
+        // An edge without a connection to any node that answers is taken to be away.
+        let is_there = |of: &NodeMatch<'_>| {
+            let same = |found: &NodeMatch<'_>| found.edge.facts.database == of.edge.facts.database;
+            live().any(|found| found.edge.facts.is_connected && same(found))
+        };
+        let there = found.iter().filter(|found| is_there(found));
+        let itself = there.into_iter().find_map(|found| found.at_edge(client));
         if let Some(place) = itself.filter(|_| at != At::Node) {
             return place;
         }

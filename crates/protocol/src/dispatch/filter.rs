@@ -73,7 +73,7 @@ impl Shape {
         }
     }
 
-    fn places(self) -> u64 {
+    fn slot_count(self) -> u64 {
         (self.segments + 2) << self.segment_bits
     }
 }
@@ -92,13 +92,13 @@ fn fraction(keys: u64) -> u64 {
 
 /// The three places of a hash, and its fingerprint.
 #[derive(Clone, Copy, Debug)]
-struct Places {
+struct Slots {
     at: [u64; 3],
     print: u8,
 }
 
 impl Shape {
-    fn places_of(self, hash: u64) -> Places {
+    fn slots_of(self, hash: u64) -> Slots {
         let span = self.segments << self.segment_bits;
         // The high half of the product is below `span`.
         let first = u64::try_from((u128::from(hash) * u128::from(span)) >> 64).unwrap_or(0);
@@ -106,7 +106,7 @@ impl Shape {
         let second = (first + length) ^ ((hash >> 18) & mask);
         let third = (first + 2 * length) ^ (hash & mask);
         let print = (hash ^ (hash >> 32)) & PRINT_MASK;
-        Places {
+        Slots {
             at: [first, second, third],
             print: u8::try_from(print).unwrap_or(0),
         }
@@ -142,14 +142,14 @@ struct Peeling {
 
 impl Peeling {
     fn begin(shape: Shape, hashes: impl Iterator<Item = u64>) -> Peeling {
-        let places = usize::try_from(shape.places()).unwrap_or(usize::MAX);
+        let places = usize::try_from(shape.slot_count()).unwrap_or(usize::MAX);
         let mut peeling = Peeling {
             counts: vec![0; places],
             hashes: vec![0; places],
             order: Vec::new(),
         };
         for hash in hashes {
-            for place in shape.places_of(hash).at {
+            for place in shape.slots_of(hash).at {
                 peeling.change(place, hash, u32::wrapping_add);
             }
         }
@@ -174,13 +174,13 @@ impl Peeling {
     }
 
     fn run(&mut self, shape: Shape) {
-        let mut open: Vec<u64> = (0..shape.places())
+        let mut open: Vec<u64> = (0..shape.slot_count())
             .filter(|place| self.alone(*place).is_some())
             .collect();
         while let Some(place) = open.pop() {
             if let Some(hash) = self.alone(place) {
                 self.order.push((hash, place));
-                for other in shape.places_of(hash).at {
+                for other in shape.slots_of(hash).at {
                     if self.change(other, hash, u32::wrapping_sub) == 1 {
                         open.push(other);
                     }
@@ -198,7 +198,7 @@ impl Filter {
     /// use headwater_protocol::dispatch::{Filter, TileKey};
     /// let keys: Vec<TileKey> = (0..10_000).map(|n| TileKey(n * 7919)).collect();
     /// let filter = Filter::of(&keys).unwrap();
-    /// assert!(keys.iter().all(|key| filter.has(*key)));
+    /// assert!(keys.iter().all(|key| filter.contains(*key)));
     /// ```
     #[must_use]
     pub fn of(keys: &[TileKey]) -> Option<Filter> {
@@ -228,8 +228,8 @@ impl Filter {
 
     /// Whether a key was inserted; false positives are one in 128.
     #[must_use]
-    pub fn has(&self, key: TileKey) -> bool {
-        let places = self.shape().places_of(mix(key.0 ^ self.seed));
+    pub fn contains(&self, key: TileKey) -> bool {
+        let places = self.shape().slots_of(mix(key.0 ^ self.seed));
         let found = places.at.iter().map(|place| get(&self.prints, *place));
         found.fold(0, |all, print| all ^ print) == places.print
     }
@@ -256,9 +256,9 @@ impl Filter {
 
     pub(crate) fn take(from: &mut Cursor<'_>) -> Result<Filter, DecodeError> {
         let seed = from.u64("the seed of a filter")?;
-        let keys = from.varint("how many keys a filter has")?;
+        let keys = from.varint("the number of keys of a filter")?;
         let bits = from.varint_up_to(u64::from(SEGMENT_BITS_MAX), "the size of a segment")?;
-        let segments = from.varint_up_to(SEGMENTS_MAX, "how many segments there are")?;
+        let segments = from.varint_up_to(SEGMENTS_MAX, "the number of segments")?;
         let shape = Shape {
             segment_bits: u32::try_from(bits).unwrap_or(SEGMENT_BITS_MAX),
             segments: u64::try_from(segments).unwrap_or(0).max(1),
@@ -266,7 +266,7 @@ impl Filter {
         let prints = from.prefixed("fingerprints")?;
         let wanted = bytes_of(shape);
         if segments == 0 || Ok(wanted) != u64::try_from(prints.len()) {
-            return Err(from.fail("as many fingerprints as the segments have places"));
+            return Err(from.expected("as many fingerprints as the segments have slots"));
         }
         Ok(Filter {
             seed,
@@ -280,7 +280,7 @@ impl Filter {
 
 /// Bytes of the fingerprints of all places, and one of zeros, so that two can always be read.
 fn bytes_of(shape: Shape) -> u64 {
-    (shape.places() * PRINT_BITS).div_ceil(8) + 1
+    (shape.slot_count() * PRINT_BITS).div_ceil(8) + 1
 }
 
 /// Assigns fingerprints in reverse order of removal: the slot that only one key had compensates for
@@ -288,7 +288,7 @@ fn bytes_of(shape: Shape) -> u64 {
 fn prints(shape: Shape, order: &[(u64, u64)]) -> Vec<u8> {
     let mut prints = vec![0; usize::try_from(bytes_of(shape)).unwrap_or(0)];
     for (hash, alone) in order.iter().rev() {
-        let places = shape.places_of(*hash);
+        let places = shape.slots_of(*hash);
         let others = places.at.iter().filter(|place| *place != alone);
         let all = others.fold(places.print, |all, place| all ^ get(&prints, *place));
         put(&mut prints, *alone, all);
@@ -309,9 +309,12 @@ mod tests {
     fn what_was_put_in_is_found_and_of_the_rest_a_hundredth_at_most() {
         for count in [1, 2, 3, 100, 1_000, 8_193, 10_000, 50_000, 131_072, 300_000] {
             let filter = Filter::of(&keys(count, 1)).unwrap();
-            assert!(keys(count, 1).iter().all(|key| filter.has(*key)), "{count}");
+            assert!(
+                keys(count, 1).iter().all(|key| filter.contains(*key)),
+                "{count}"
+            );
             let others = keys(200_000, 2);
-            let hits = others.iter().filter(|key| filter.has(**key)).count();
+            let hits = others.iter().filter(|key| filter.contains(**key)).count();
             assert!(hits <= 2_000, "{count}: {hits} of 200,000 are false hits");
         }
     }

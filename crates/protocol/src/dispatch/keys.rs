@@ -61,7 +61,7 @@ pub enum Reach {
     /// Ranges that tiles at this level and above need.
     Level(Level),
     /// No complete levels.
-    Nothing,
+    None,
 }
 
 impl Reach {
@@ -78,7 +78,7 @@ impl Reach {
         match self {
             Reach::Rows => true,
             Reach::Level(from) => from <= level,
-            Reach::Nothing => false,
+            Reach::None => false,
         }
     }
 }

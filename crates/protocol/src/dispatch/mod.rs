@@ -1,10 +1,10 @@
 //! Routing of queries about streams: the inventories that nodes report, and the decision.
 //!
 //! A node maintains a [`Registry`] of its inventory: edges, their streams, the level from which on
-//! and the instant up to which the streams are complete, and single tiles below that level. A
-//! dispatcher requests the changes since its known version, stores them in [`Tables`], and decides
-//! by the tables alone ([`Tables::place`]). No other state is stored: the whole inventory can be
-//! requested again.
+//! and the instant up to which the streams are complete, stretches of which more is present
+//! (spans), and single tiles below that level. A dispatcher requests the changes since its known
+//! version, stores them in [`Tables`], and decides by the tables alone ([`Tables::decide`]). No
+//! other state is stored: the whole inventory can be requested again.
 //!
 //! From bottom to top: `keys` the keys of streams and tiles, and reach; `filter` a static filter of
 //! keys; `tiles` the tiles of a node, as a dispatcher knows them; `inventory` the encoding of a
@@ -19,23 +19,27 @@
 //! sent. Concurrency: plain data, one owner each. Failure: malformed bytes are an error with the
 //! offset. Format: docs/format/held.md.
 
+mod coverage;
 mod decision;
 mod filter;
 mod inventory;
 mod keys;
+mod nodes;
 mod registry;
 mod tables;
 mod ticket;
 mod tiles;
 
+pub use coverage::{Coverage, Missing};
 pub use decision::{At, Client, Decision, Question, Why};
 pub use filter::Filter;
 pub use inventory::{
-    Address, Change, Database, EdgeFacts, Exception, FilterChange, InventoryReport, ShardChange,
-    decode, encode,
+    Address, Change, Database, EdgeFacts, Exception, FilterChange, InventoryReport, SPANS_MAX,
+    ShardChange, Span, decode, encode,
 };
 pub use keys::{Reach, StreamKey, TileKey};
+pub use nodes::{Applied, NodeIndex, NodeStats, Position};
 pub use registry::Registry;
-pub use tables::{Applied, NodeIndex, NodeStats, Position, Tables};
-pub use ticket::{SKEW_MAX, TICKET_HOLDS, TICKET_STREAMS_MAX, Ticket};
+pub use tables::Tables;
+pub use ticket::{SKEW_MAX, TICKET_STREAMS_MAX, TICKET_VALIDITY, Ticket};
 pub use tiles::{EXACT_MAX, TileSet};

@@ -6,7 +6,7 @@
 
 use crate::dispatch::filter::Filter;
 use crate::dispatch::inventory::{
-    Change, Database, EdgeFacts, FilterChange, InventoryReport, ShardChange,
+    Change, Database, EdgeFacts, FilterChange, InventoryReport, ShardChange, Span, in_order,
 };
 use crate::dispatch::keys::{SHARD_BITS_MAX, StreamKey, TileKey};
 use crate::dispatch::tiles::{EXACT_MAX, shard_of};
@@ -25,6 +25,8 @@ struct Entry {
     facts_version: u64,
     streams: Vec<StreamKey>,
     streams_version: u64,
+    spans: Vec<Span>,
+    spans_version: u64,
 }
 
 /// A part of the tiles.
@@ -37,7 +39,7 @@ struct Shard {
     /// Keys outside of the filter.
     outside: BTreeSet<TileKey>,
     /// Removed keys that the filter still has.
-    gone: usize,
+    stale_keys: usize,
     version: u64,
 }
 
@@ -49,7 +51,7 @@ impl Shard {
             .then(|| Filter::of(&keys))
             .flatten();
         self.filter_version = version;
-        self.gone = 0;
+        self.stale_keys = 0;
         self.outside = match self.filter {
             Some(_) => BTreeSet::new(),
             None => self.keys.clone(),
@@ -61,7 +63,7 @@ impl Shard {
             None => EXACT_MAX,
             Some(filter) => usize::try_from(filter.keys()).unwrap_or(0) / OUTSIDE,
         };
-        self.outside.len() > most || self.gone > most
+        self.outside.len() > most || self.stale_keys > most
     }
 }
 
@@ -74,7 +76,7 @@ pub struct Registry {
     edges: BTreeMap<u32, Entry>,
     numbers: HashMap<String, u32>,
     /// Removed edges, with the version of the removal.
-    gone: BTreeMap<u32, u64>,
+    removed_edges: BTreeMap<u32, u64>,
     next_number: u32,
     shards: Vec<Shard>,
     shard_bits: u8,
@@ -82,6 +84,7 @@ pub struct Registry {
     bits_version: u64,
     /// Tiles of all shards.
     tiles: usize,
+    load: u32,
 }
 
 impl Registry {
@@ -94,12 +97,13 @@ impl Registry {
             version: 1,
             edges: BTreeMap::new(),
             numbers: HashMap::new(),
-            gone: BTreeMap::new(),
+            removed_edges: BTreeMap::new(),
             next_number: 0,
             shards: vec![Shard::default()],
             shard_bits: 0,
             bits_version: 1,
             tiles: 0,
+            load: 0,
         }
     }
 
@@ -140,6 +144,8 @@ impl Registry {
                     facts_version: version,
                     streams: Vec::new(),
                     streams_version: version,
+                    spans: Vec::new(),
+                    spans_version: version,
                 };
                 let before = self.edges.insert(number, entry);
                 assert!(before.is_none(), "two edges with number {number}");
@@ -160,12 +166,30 @@ impl Registry {
         }
     }
 
+    /// Sets the spans of a registered edge; of each stream the finest are reported.
+    pub fn set_spans(&mut self, edge: &str, spans: Vec<Span>) {
+        let spans = in_order(spans);
+        let known = self.numbers.get(edge);
+        let entry = known.and_then(|number| self.edges.get_mut(number));
+        if let Some(entry) = entry.filter(|entry| entry.spans != spans) {
+            self.version += 1;
+            entry.spans = spans;
+            entry.spans_version = self.version;
+        }
+    }
+
+    /// Sets the number of requests that the node is working on. The number is part of each report,
+    /// and no change by itself.
+    pub fn set_load(&mut self, load: u32) {
+        self.load = load;
+    }
+
     /// Removes an edge.
     pub fn remove_edge(&mut self, edge: &str) {
         if let Some(number) = self.numbers.remove(edge) {
             self.edges.remove(&number);
             let version = self.next_version();
-            self.gone.insert(number, version);
+            self.removed_edges.insert(number, version);
         }
     }
 
@@ -212,7 +236,7 @@ impl Registry {
         }
         self.tiles -= 1;
         if !shard.outside.remove(&key) {
-            shard.gone += 1;
+            shard.stale_keys += 1;
         }
         shard.version = version;
         self.version = version;
@@ -259,13 +283,22 @@ impl Registry {
         let since = if known { version } else { 0 };
         let changed = self.edges.iter().filter_map(|(number, entry)| {
             let streams = (entry.streams_version > since).then(|| entry.streams.clone());
-            (streams.is_some() || entry.facts_version > since).then(|| {
-                let facts = entry.facts.clone();
-                (*number, Change::Is { facts, streams })
+            let spans = (entry.spans_version > since).then(|| entry.spans.clone());
+            let is_other = streams.is_some() || spans.is_some() || entry.facts_version > since;
+            is_other.then(|| {
+                let state = Change::State {
+                    facts: entry.facts.clone(),
+                    streams,
+                    spans,
+                };
+                (*number, state)
             })
         });
-        let gone = self.gone.iter().filter(|(_, at)| since > 0 && **at > since);
-        let gone = gone.map(|(number, _)| (*number, Change::Gone));
+        let gone = self
+            .removed_edges
+            .iter()
+            .filter(|(_, at)| since > 0 && **at > since);
+        let gone = gone.map(|(number, _)| (*number, Change::Removed));
         let mut edges: Vec<(u32, Change)> = changed.chain(gone).collect();
         edges.sort_by_key(|(number, _)| *number);
         let is_anew = self.bits_version > since;
@@ -274,8 +307,8 @@ impl Registry {
         let shards = shards.map(|(index, shard)| ShardChange {
             index,
             filter: match &shard.filter {
-                _ if !is_anew && shard.filter_version <= since => FilterChange::AsBefore,
-                Some(filter) => FilterChange::Is(filter.clone()),
+                _ if !is_anew && shard.filter_version <= since => FilterChange::Unchanged,
+                Some(filter) => FilterChange::Replaced(filter.clone()),
                 None => FilterChange::None,
             },
             exact: shard.outside.iter().copied().collect(),
@@ -285,6 +318,7 @@ impl Registry {
             epoch: self.epoch,
             since,
             version: self.version,
+            load: self.load,
             edges,
             shard_bits: self.shard_bits,
             shards: shards.collect(),

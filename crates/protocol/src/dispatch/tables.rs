@@ -1,242 +1,29 @@
 //! State of a dispatcher: applies the inventories that nodes report, and looks up streams.
 //!
-//! Invariants: the state of a node is its inventory at one version of one epoch. A message that
-//! does not follow that version changes nothing, so the whole inventory is requested again. A
-//! lookup returns the lowest-ranked of a node's edges with a stream, independent of the order of
-//! reports. Concurrency: plain data, one owner.
+//! Invariants: as [`crate::dispatch::nodes`] for each node; the coverage is that of the nodes as
+//! they are. Concurrency: plain data, one owner.
 
-use crate::dispatch::inventory::{Change, Database, EdgeFacts, InventoryReport};
-use crate::dispatch::keys::{Reach, StreamKey};
-use crate::dispatch::tiles::TileSet;
+use crate::dispatch::coverage::{Coverage, coverage};
+use crate::dispatch::inventory::{Database, InventoryReport};
+use crate::dispatch::nodes::{Applied, Node, NodeIndex, NodeStats, Position};
 use headwater_types::Timestamp;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, HashSet};
-
-/// A node, by its place in the dispatcher's list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeIndex(pub usize);
-
-/// Version up to which a node has reported its inventory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Position {
-    /// The epoch.
-    pub epoch: u64,
-    /// The version; 0 = no inventory yet.
-    pub version: u64,
-}
-
-/// Result of applying a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Applied {
-    /// The message was applied.
-    Taken,
-    /// The message does not follow the known version: it was ignored.
-    DoesNotFollow,
-}
-
-/// An edge of a node.
-#[derive(Debug)]
-pub(crate) struct Edge {
-    pub(crate) facts: EdgeFacts,
-    streams: Vec<StreamKey>,
-}
-
-impl Edge {
-    /// Reach of a stream: the level from which on and the instant up to which it is complete.
-    pub(crate) fn reach(&self, stream: StreamKey) -> (Reach, Timestamp) {
-        let facts = &self.facts;
-        let found = facts
-            .exceptions
-            .binary_search_by_key(&stream, |exception| exception.stream);
-        let exception = found.ok().and_then(|at| facts.exceptions.get(at));
-        exception.map_or((facts.reach, facts.until), |e| (e.reach, e.until))
-    }
-}
-
-/// A node with its edges and tiles.
-#[derive(Debug, Default)]
-pub(crate) struct Node {
-    pub(crate) position: Position,
-    pub(crate) database: Database,
-    pub(crate) is_live: bool,
-    /// The node has reported its inventory at least once.
-    pub(crate) has_told: bool,
-    edges: HashMap<u32, Edge>,
-    streams: HashMap<StreamKey, u32>,
-    /// Streams that several edges have.
-    shared: HashSet<StreamKey>,
-    pub(crate) tiles: TileSet,
-}
-
-/// Stats of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeStats {
-    /// The node answers.
-    pub is_live: bool,
-    /// Version up to which it has reported.
-    pub position: Position,
-    /// Number of edges with data on the node, its own streams included.
-    pub edges: usize,
-    /// Number of edges connected to the node.
-    pub connected: usize,
-    /// Streams of all of them.
-    pub streams: usize,
-    /// Single tiles.
-    pub tiles: u64,
-    /// Bytes of the filters and keys of single tiles.
-    pub tile_bytes: usize,
-}
-
-impl Node {
-    pub(crate) fn edge_of(&self, stream: StreamKey) -> Option<&Edge> {
-        let number = self.streams.get(&stream)?;
-        self.edges.get(number)
-    }
-
-    pub(crate) fn edges(&self) -> impl Iterator<Item = &Edge> {
-        self.edges.values()
-    }
-
-    fn rank(&self, number: u32) -> (u64, u32) {
-        let edge = self.edges.get(&number);
-        (edge.map_or(u64::MAX, |edge| edge.facts.rank), number)
-    }
-
-    /// An edge has a stream.
-    fn add(&mut self, stream: StreamKey, number: u32) {
-        let rank = self.rank(number);
-        let before = match self.streams.entry(stream) {
-            Entry::Vacant(place) => {
-                place.insert(number);
-                return;
-            }
-            Entry::Occupied(place) => *place.get(),
-        };
-        if before != number {
-            self.shared.insert(stream);
-            if rank < self.rank(before) {
-                self.streams.insert(stream, number);
-            }
-        }
-    }
-
-    /// Removes a stream of an edge; the next edge with the stream replaces it.
-    fn remove(&mut self, stream: StreamKey, number: u32) {
-        if !self.shared.contains(&stream) {
-            self.streams.remove(&stream);
-            return;
-        }
-        let others: Vec<u32> = self
-            .edges
-            .iter()
-            .filter(|(other, edge)| {
-                **other != number && edge.streams.binary_search(&stream).is_ok()
-            })
-            .map(|(other, _)| *other)
-            .collect();
-        if others.len() < 2 {
-            self.shared.remove(&stream);
-        }
-        match others.into_iter().min_by_key(|other| self.rank(*other)) {
-            Some(next) => self.streams.insert(stream, next),
-            None => self.streams.remove(&stream),
-        };
-    }
-
-    /// Removes an edge with its streams.
-    fn remove_edge(&mut self, number: u32) {
-        if let Some(edge) = self.edges.remove(&number) {
-            for stream in edge.streams {
-                self.remove(stream, number);
-            }
-        }
-    }
-
-    fn set_edge(&mut self, number: u32, facts: EdgeFacts, streams: Option<Vec<StreamKey>>) {
-        let before = self.edges.get(&number);
-        let is_rank_other = before.is_some_and(|edge| edge.facts.rank != facts.rank);
-        if streams.is_none()
-            && !is_rank_other
-            && let Some(edge) = self.edges.get_mut(&number)
-        {
-            edge.facts = facts;
-            return;
-        }
-        let before = self.edges.get(&number);
-        let kept = before.map(|edge| edge.streams.clone()).unwrap_or_default();
-        let streams = streams.unwrap_or_else(|| kept.clone());
-        // Remaining streams need no lookup, unless they may belong to another edge now.
-        let stays: BTreeSet<StreamKey> = match is_rank_other {
-            true => BTreeSet::new(),
-            false => {
-                let is_kept = |stream: &StreamKey| kept.binary_search(stream).is_ok();
-                streams.iter().copied().filter(is_kept).collect()
-            }
-        };
-        self.edges.insert(
-            number,
-            Edge {
-                facts,
-                streams: streams.clone(),
-            },
-        );
-        for stream in kept.into_iter().filter(|stream| !stays.contains(stream)) {
-            self.remove(stream, number);
-        }
-        for stream in streams.into_iter().filter(|stream| !stays.contains(stream)) {
-            self.add(stream, number);
-        }
-    }
-
-    fn apply(&mut self, held: InventoryReport) -> Applied {
-        let follows = held.since == 0
-            || (held.epoch == self.position.epoch && held.since == self.position.version);
-        if !follows || held.version < held.since {
-            return Applied::DoesNotFollow;
-        }
-        if held.since == 0 {
-            let fresh = Node {
-                is_live: self.is_live,
-                has_told: true,
-                ..Node::default()
-            };
-            let before = std::mem::replace(self, fresh);
-            if !self.tiles.change(held.shard_bits, held.shards) {
-                *self = before;
-                return Applied::DoesNotFollow;
-            }
-        } else if !self.tiles.change(held.shard_bits, held.shards) {
-            return Applied::DoesNotFollow;
-        }
-        for (number, change) in held.edges {
-            match change {
-                Change::Gone => self.remove_edge(number),
-                Change::Is { facts, streams } => self.set_edge(number, facts, streams),
-            }
-        }
-        let before = self.position.version;
-        assert!(before <= held.version, "a version before {before}");
-        self.database = held.database;
-        self.position = Position {
-            epoch: held.epoch,
-            version: held.version,
-        };
-        Applied::Taken
-    }
-}
+use std::sync::Arc;
 
 /// State of a dispatcher's nodes.
 #[derive(Debug)]
 pub struct Tables {
     pub(crate) nodes: Vec<Node>,
+    coverage: Arc<Coverage>,
 }
 
 impl Tables {
     /// Creates empty tables of `nodes` nodes.
     #[must_use]
     pub fn new(nodes: usize) -> Tables {
+        let nodes: Vec<Node> = (0..nodes).map(|_| Node::default()).collect();
         Tables {
-            nodes: (0..nodes).map(|_| Node::default()).collect(),
+            coverage: Arc::new(coverage(&nodes)),
+            nodes,
         }
     }
 
@@ -259,35 +46,47 @@ impl Tables {
             // The state is unchanged, and the whole inventory is requested again.
             node.position = Position::default();
         }
+        self.coverage = Arc::new(coverage(&self.nodes));
         applied
     }
 
     /// Records that a node does not answer. Its state is unchanged.
-    pub fn lost(&mut self, node: NodeIndex) {
-        if let Some(node) = self.nodes.get_mut(node.0) {
-            node.is_live = false;
+    pub fn lost(&mut self, node: NodeIndex, now: Timestamp) {
+        let is_new = self
+            .nodes
+            .get_mut(node.0)
+            .is_some_and(|node| node.lose(now));
+        if is_new {
+            self.coverage = Arc::new(coverage(&self.nodes));
         }
+    }
+
+    /// Coverage of queries about everything, as of the last report or loss.
+    #[must_use]
+    pub fn coverage(&self) -> &Arc<Coverage> {
+        &self.coverage
     }
 
     /// A node's own database, once it has reported.
     #[must_use]
     pub fn database(&self, node: NodeIndex) -> Option<Database> {
         let node = self.nodes.get(node.0)?;
-        node.has_told.then_some(node.database)
+        node.has_reported.then_some(node.database)
+    }
+
+    /// True when two of these nodes have a stream of the same name.
+    #[must_use]
+    pub fn share_streams(&self, nodes: &[NodeIndex]) -> bool {
+        let known: Vec<&Node> = nodes.iter().filter_map(|at| self.nodes.get(at.0)).collect();
+        let pairs = known.iter().enumerate();
+        let mut pairs =
+            pairs.flat_map(|(at, one)| known.iter().skip(at + 1).map(move |b| (one, b)));
+        pairs.any(|(one, other)| one.shares_streams_with(other))
     }
 
     /// Stats of a node.
     #[must_use]
-    pub fn figures(&self, node: NodeIndex) -> Option<NodeStats> {
-        let node = self.nodes.get(node.0)?;
-        Some(NodeStats {
-            is_live: node.is_live,
-            position: node.position,
-            edges: node.edges.len(),
-            connected: node.edges().filter(|e| e.facts.is_connected).count(),
-            streams: node.streams.len(),
-            tiles: node.tiles.len(),
-            tile_bytes: node.tiles.bytes(),
-        })
+    pub fn stats(&self, node: NodeIndex) -> Option<NodeStats> {
+        self.nodes.get(node.0).map(Node::stats)
     }
 }

@@ -9,7 +9,7 @@ use headwater_types::{StreamName, Timestamp};
 use std::time::Duration;
 
 /// Validity of a ticket.
-pub const TICKET_HOLDS: Duration = Duration::from_secs(300);
+pub const TICKET_VALIDITY: Duration = Duration::from_secs(300);
 /// Tolerated difference between the clocks of two nodes.
 pub const SKEW_MAX: Duration = Duration::from_secs(120);
 /// Most streams that a ticket names.
@@ -70,13 +70,13 @@ impl Ticket {
     pub fn decode(body: &[u8]) -> Result<Ticket, DecodeError> {
         let mut from = Cursor::new(body);
         if from.u8("a version")? != VERSION {
-            return Err(from.fail("version 1"));
+            return Err(from.expected("version 1"));
         }
-        if from.u8("what it allows")? != READ {
-            return Err(from.fail("1, which is reading"));
+        if from.u8("the right of a ticket")? != READ {
+            return Err(from.expected("right 1, which is reading"));
         }
-        let issued_ns = from.i64("when it was made")?;
-        let ends_ns = from.i64("until when it holds")?;
+        let issued_ns = from.i64("the creation time")?;
+        let ends_ns = from.i64("the expiry")?;
         let audience = Database {
             identity: from.u64("a database")?,
             incarnation: from.u64("its incarnation")?,
@@ -84,17 +84,17 @@ impl Ticket {
         let list = from.varint("the version of a list")?;
         let route = from.text("a route")?.to_owned();
         let subject = from.text("a subject")?.to_owned();
-        let count = from.varint_up_to(PATTERNS_MAX, "how many patterns there are")?;
+        let count = from.varint_up_to(PATTERNS_MAX, "the number of patterns")?;
         let mut patterns = Vec::new();
         for _ in 0..count {
             patterns.push(from.text("a pattern")?.to_owned());
         }
         let most = u64::try_from(TICKET_STREAMS_MAX).unwrap_or(0);
-        let count = from.varint_up_to(most, "how many streams there are")?;
+        let count = from.varint_up_to(most, "the number of streams")?;
         let mut streams = Vec::new();
         for _ in 0..count {
             let name = StreamName::parse(from.text("a stream")?);
-            streams.push(name.ok_or_else(|| from.fail("the name of a stream"))?);
+            streams.push(name.ok_or_else(|| from.expected("the name of a stream"))?);
         }
         from.finish()?;
         Ok(Ticket {
@@ -112,11 +112,11 @@ impl Ticket {
     /// Whether the ticket is valid by a clock that may be off by [`SKEW_MAX`], and its lifetime is
     /// not longer than allowed.
     #[must_use]
-    pub fn holds_at(&self, now: Timestamp) -> bool {
+    pub fn is_valid_at(&self, now: Timestamp) -> bool {
         let skew = nanos(SKEW_MAX);
         let now = now.as_nanos();
         let lasts = self.ends_ns.saturating_sub(self.issued_ns);
-        (0..=nanos(TICKET_HOLDS)).contains(&lasts)
+        (0..=nanos(TICKET_VALIDITY)).contains(&lasts)
             && now >= self.issued_ns.saturating_sub(skew)
             && now <= self.ends_ns.saturating_add(skew)
     }

@@ -35,12 +35,15 @@ pub struct TileSet {
 impl TileSet {
     /// True when a tile is present, and for at most a hundredth of the others.
     #[must_use]
-    pub fn has(&self, key: TileKey) -> bool {
+    pub fn contains(&self, key: TileKey) -> bool {
         self.shards
             .get(shard_of(key, self.bits))
             .is_some_and(|shard| {
                 shard.exact.binary_search(&key).is_ok()
-                    || shard.filter.as_ref().is_some_and(|filter| filter.has(key))
+                    || shard
+                        .filter
+                        .as_ref()
+                        .is_some_and(|filter| filter.contains(key))
             })
     }
 
@@ -74,7 +77,7 @@ impl TileSet {
         let count = 1usize << bits.min(SHARD_BITS_MAX);
         let is_anew = bits != self.bits || self.shards.len() != count;
         let fits = |change: &ShardChange| {
-            change.index < count && !(is_anew && change.filter == FilterChange::AsBefore)
+            change.index < count && !(is_anew && change.filter == FilterChange::Unchanged)
         };
         if !changes.iter().all(fits) {
             return false;
@@ -86,9 +89,9 @@ impl TileSet {
         for change in changes {
             if let Some(shard) = self.shards.get_mut(change.index) {
                 match change.filter {
-                    FilterChange::AsBefore => {}
+                    FilterChange::Unchanged => {}
                     FilterChange::None => shard.filter = None,
-                    FilterChange::Is(filter) => shard.filter = Some(filter),
+                    FilterChange::Replaced(filter) => shard.filter = Some(filter),
                 }
                 shard.exact = change.exact;
             }

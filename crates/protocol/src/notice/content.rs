@@ -14,19 +14,19 @@ const VERSION: u16 = 1;
 
 /// Kind of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NoticeKind {
     /// The node's inventory has a newer version.
     Changed,
     /// The node's connection to the broker has ended. The notice was signed when the connection
     /// began, and the broker sends it.
-    Gone,
+    Disconnected,
 }
 
 /// Content of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Kind of the notice.
-    pub kind: Kind,
+    pub kind: NoticeKind,
     /// The node's database.
     pub identity: u64,
     /// Changes when the database is restored or repaired.
@@ -46,8 +46,8 @@ impl Notice {
         let mut out = MAGIC.to_vec();
         out.put_u16(VERSION);
         out.put_u8(match self.kind {
-            Kind::Changed => 0,
-            Kind::Gone => 1,
+            NoticeKind::Changed => 0,
+            NoticeKind::Disconnected => 1,
         });
         out.put_u64(self.identity);
         out.put_u64(self.incarnation);
@@ -64,15 +64,15 @@ impl Notice {
     pub fn decode(body: &[u8]) -> Result<Notice, DecodeError> {
         let mut from = Cursor::new(body);
         if from.take(MAGIC.len(), "HWNOTE")? != MAGIC {
-            return Err(from.fail("HWNOTE"));
+            return Err(from.expected("HWNOTE"));
         }
         if from.u16("a version")? != VERSION {
-            return Err(from.fail("version 1"));
+            return Err(from.expected("version 1"));
         }
-        let kind = match from.u8("what a notice says")? {
-            0 => Kind::Changed,
-            1 => Kind::Gone,
-            _ => return Err(from.fail("what a notice says: 0 or 1")),
+        let kind = match from.u8("the kind of a notice")? {
+            0 => NoticeKind::Changed,
+            1 => NoticeKind::Disconnected,
+            _ => return Err(from.expected("the kind of a notice: 0 or 1")),
         };
         let notice = Notice {
             kind,
@@ -80,7 +80,7 @@ impl Notice {
             incarnation: from.u64("its incarnation")?,
             epoch: from.u64("an epoch")?,
             number: from.varint("the number of a notice")?,
-            version: from.varint("a version of what is held")?,
+            version: from.varint("a version of an inventory")?,
         };
         from.finish()?;
         Ok(notice)

@@ -6,7 +6,7 @@
 //! notice. If the bus has no link, or the node does not publish there, the follower uses waiting
 //! queries at the node instead. Concurrency: plain data, one owner.
 
-use crate::notice::content::{Kind, Notice};
+use crate::notice::content::{Notice, NoticeKind};
 use crate::notice::seal::Sealed;
 use crate::signature::PublicKey;
 use std::collections::VecDeque;
@@ -32,31 +32,31 @@ pub struct NodeVersion {
 
 /// Result of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum NoticeOutcome {
     /// The notice announces a new version.
     News {
         /// Number of notices missed between this notice and the previous one.
         missed: u64,
     },
     /// The notice was repeated, or announces a known version.
-    Known,
+    AlreadyKnown,
     /// A newer one arrived before it, or its epoch has ended.
     Late,
     /// The node has not signed it.
     Forged,
     /// The notice is not about this node, by the current state.
-    Other,
+    NotThisNode,
 }
 
 /// Reason to query the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum QueryReason {
     /// No version is known yet, or the last query was not answered.
     Unknown,
     /// A notice announced a new version.
     News,
     /// The broker reported that the node's connection ended.
-    Gone,
+    Disconnected,
     /// The link was down for a while.
     Gap,
     /// No notice arrived for `check`.
@@ -67,7 +67,7 @@ pub enum Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Query now; the node answers at once.
-    Now(Why),
+    Now(QueryReason),
     /// Query now; without notices, the node may delay the answer until its version changes.
     Waiting,
     /// Then, unless something is heard before.
@@ -78,20 +78,20 @@ pub enum Due {
 #[derive(Debug)]
 pub struct Follower {
     check: Duration,
-    told: Option<NodeVersion>,
+    reported: Option<NodeVersion>,
     is_linked: bool,
     /// Reason to query the node, if any.
-    wants: Option<Why>,
+    query_reason: Option<QueryReason>,
     /// When it answered last.
     answered: Duration,
     /// Number of the last notice of this epoch.
     number: u64,
     /// Number of the last notice that the node has disconnected.
-    gone: u64,
+    last_disconnect: u64,
     /// The newest version that was heard of, with its epoch.
     noticed: Option<(u64, u64)>,
     /// The version announced before the current query.
-    asked_after: Option<(u64, u64)>,
+    announced_before_query: Option<(u64, u64)>,
     /// Epochs that have ended.
     old: VecDeque<u64>,
 }
@@ -102,20 +102,20 @@ impl Follower {
     pub fn new(check: Duration) -> Follower {
         Follower {
             check,
-            told: None,
+            reported: None,
             is_linked: false,
-            wants: Some(Why::Unknown),
+            query_reason: Some(QueryReason::Unknown),
             answered: Duration::ZERO,
             number: 0,
-            gone: 0,
+            last_disconnect: 0,
             noticed: None,
-            asked_after: None,
+            announced_before_query: None,
             old: VecDeque::new(),
         }
     }
 
-    fn want(&mut self, why: Why) {
-        self.wants = Some(self.wants.map_or(why, |before| before.min(why)));
+    fn set_query_reason(&mut self, why: QueryReason) {
+        self.query_reason = Some(self.query_reason.map_or(why, |before| before.min(why)));
     }
 
     /// Records whether the bus has a link.
@@ -123,52 +123,52 @@ impl Follower {
         if self.is_linked != is_linked {
             self.is_linked = is_linked;
             // Either way a change may have happened without a notice.
-            self.want(Why::Gap);
+            self.set_query_reason(QueryReason::Gap);
         }
     }
 
     /// Whether the follower waits for notices of the node. If not, it waits at the node.
     #[must_use]
     pub fn goes_by_notices(&self) -> bool {
-        self.is_linked && self.told.is_some_and(|told| told.key.is_some())
+        self.is_linked && self.reported.is_some_and(|told| told.key.is_some())
     }
 
     /// Time of the next query.
     #[must_use]
     pub fn due(&self, now: Duration) -> Due {
         let next = self.answered.saturating_add(self.check);
-        match self.wants {
+        match self.query_reason {
             Some(why) => Due::Now(why),
             None if !self.goes_by_notices() => Due::Waiting,
-            None if now >= next => Due::Now(Why::Check),
+            None if now >= next => Due::Now(QueryReason::Check),
             None => Due::At(next),
         }
     }
 
     /// Records that a query is sent: notices received from now on may be newer than its answer.
-    pub fn asks(&mut self) {
-        self.asked_after = self.noticed;
-        self.wants = None;
+    pub fn begin_query(&mut self) {
+        self.announced_before_query = self.noticed;
+        self.query_reason = None;
     }
 
     /// The node has not answered.
     pub fn failed(&mut self) {
-        self.want(Why::Unknown);
+        self.set_query_reason(QueryReason::Unknown);
     }
 
     /// The node has answered.
     pub fn answered(&mut self, now: Duration, told: NodeVersion) {
         self.answered = now;
-        let before = self.told.replace(told);
+        let before = self.reported.replace(told);
         if before.is_none_or(|b| (b.identity, b.epoch) != (told.identity, told.epoch)) {
-            (self.number, self.gone) = (0, 0);
+            (self.number, self.last_disconnect) = (0, 0);
             if let Some(before) = before {
                 self.has_ended(before.epoch);
             }
         }
         // An epoch that was announced before the query, and differs from the answer's epoch, has
         // ended.
-        if let Some((epoch, _)) = self.asked_after.take()
+        if let Some((epoch, _)) = self.announced_before_query.take()
             && epoch != told.epoch
         {
             self.has_ended(epoch);
@@ -180,7 +180,7 @@ impl Follower {
         };
         self.noticed = self.noticed.filter(|noticed| is_open(*noticed));
         if self.noticed.is_some() {
-            self.want(Why::News);
+            self.set_query_reason(QueryReason::News);
         }
     }
 
@@ -194,37 +194,37 @@ impl Follower {
     }
 
     /// Processes a received notice.
-    pub fn hear(&mut self, sealed: &Sealed) -> Heard {
-        let Some(told) = self.told else {
-            return Heard::Other;
+    pub fn receive(&mut self, sealed: &Sealed) -> NoticeOutcome {
+        let Some(told) = self.reported else {
+            return NoticeOutcome::NotThisNode;
         };
         if sealed.claims_identity() != told.identity {
-            return Heard::Other;
+            return NoticeOutcome::NotThisNode;
         }
         let Some(key) = told.key else {
-            return Heard::Other;
+            return NoticeOutcome::NotThisNode;
         };
         let Some(notice) = sealed.proven_by(&key) else {
-            return Heard::Forged;
+            return NoticeOutcome::Forged;
         };
         if notice.epoch != told.epoch {
-            return self.hear_of_other_epoch(*notice);
+            return self.receive_other_epoch(*notice);
         }
         match notice.kind {
-            Kind::Changed => self.hear_of_change(*notice, told),
-            Kind::Gone => {
-                let heard = order(self.gone, notice.number);
+            NoticeKind::Changed => self.receive_change(*notice, told),
+            NoticeKind::Disconnected => {
+                let heard = order(self.last_disconnect, notice.number);
                 if heard.is_some() {
-                    return heard.unwrap_or(Heard::Late);
+                    return heard.unwrap_or(NoticeOutcome::Late);
                 }
-                self.gone = notice.number;
-                self.want(Why::Gone);
-                Heard::News { missed: 0 }
+                self.last_disconnect = notice.number;
+                self.set_query_reason(QueryReason::Disconnected);
+                NoticeOutcome::News { missed: 0 }
             }
         }
     }
 
-    fn hear_of_change(&mut self, notice: Notice, told: NodeVersion) -> Heard {
+    fn receive_change(&mut self, notice: Notice, told: NodeVersion) -> NoticeOutcome {
         if let Some(heard) = order(self.number, notice.number) {
             return heard;
         }
@@ -241,32 +241,32 @@ impl Follower {
             _ => told.version,
         };
         if notice.version <= noticed {
-            return Heard::Known;
+            return NoticeOutcome::AlreadyKnown;
         }
         self.noticed = Some((notice.epoch, notice.version));
-        self.want(Why::News);
-        Heard::News { missed }
+        self.set_query_reason(QueryReason::News);
+        NoticeOutcome::News { missed }
     }
 
     /// The node has restarted, or the notice is older than its state.
-    fn hear_of_other_epoch(&mut self, notice: Notice) -> Heard {
+    fn receive_other_epoch(&mut self, notice: Notice) -> NoticeOutcome {
         if self.old.contains(&notice.epoch) {
-            return Heard::Late;
+            return NoticeOutcome::Late;
         }
         if self.noticed.is_some_and(|(epoch, _)| epoch == notice.epoch) {
-            return Heard::Known;
+            return NoticeOutcome::AlreadyKnown;
         }
         self.noticed = Some((notice.epoch, notice.version));
-        self.want(Why::News);
-        Heard::News { missed: 0 }
+        self.set_query_reason(QueryReason::News);
+        NoticeOutcome::News { missed: 0 }
     }
 }
 
 /// Classifies a notice by its number, where it is not the newest.
-fn order(last: u64, number: u64) -> Option<Heard> {
+fn order(last: u64, number: u64) -> Option<NoticeOutcome> {
     match number.cmp(&last) {
-        std::cmp::Ordering::Equal => Some(Heard::Known),
-        std::cmp::Ordering::Less => Some(Heard::Late),
+        std::cmp::Ordering::Equal => Some(NoticeOutcome::AlreadyKnown),
+        std::cmp::Ordering::Less => Some(NoticeOutcome::Late),
         std::cmp::Ordering::Greater => None,
     }
 }

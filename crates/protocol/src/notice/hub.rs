@@ -35,7 +35,7 @@ struct Inner {
     /// The newest of each topic, with its place in the order of all.
     newest: BTreeMap<Arc<str>, (u64, Arc<[u8]>)>,
     /// The place of the newest of all.
-    place: u64,
+    position: u64,
     is_linked: bool,
     /// Number of changes of the link, so that a short loss is reported too.
     links: u64,
@@ -53,9 +53,9 @@ pub struct Hub {
 pub struct Subscription {
     inner: Arc<Mutex<Inner>>,
     /// Position of the last received notice.
-    seen: u64,
+    position: u64,
     /// Number of changes of the link, and its state, when it was last reported.
-    told: Option<(u64, bool)>,
+    reported_link: Option<(u64, bool)>,
 }
 
 impl Hub {
@@ -65,7 +65,7 @@ impl Hub {
         Hub {
             inner: Arc::new(Mutex::new(Inner {
                 newest: BTreeMap::new(),
-                place: 0,
+                position: 0,
                 is_linked,
                 links: 0,
                 waiting: Vec::new(),
@@ -98,8 +98,8 @@ impl Hub {
             if inner.newest.len() >= TOPICS_MAX && !inner.newest.contains_key(topic) {
                 return;
             }
-            inner.place += 1;
-            let place = inner.place;
+            inner.position += 1;
+            let place = inner.position;
             inner.newest.insert(topic.into(), (place, notice.into()));
             assert!(inner.newest.len() <= TOPICS_MAX, "too many topics");
             std::mem::take(&mut inner.waiting)
@@ -112,8 +112,8 @@ impl Hub {
     pub fn subscribe(&self) -> Subscription {
         Subscription {
             inner: Arc::clone(&self.inner),
-            seen: 0,
-            told: None,
+            position: 0,
+            reported_link: None,
         }
     }
 
@@ -129,13 +129,13 @@ impl Subscription {
     /// their arrival. A link that was lost and made again is reported as lost first.
     pub fn next_now(&mut self) -> Option<Event> {
         let inner = self.inner.lock();
-        Self::next_of(&mut self.seen, &mut self.told, &inner)
+        Self::next_of(&mut self.position, &mut self.reported_link, &inner)
     }
 
     /// As [`Subscription::next_now`]; without an event, the caller is woken when there may be one.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Event> {
         let mut inner = self.inner.lock();
-        if let Some(event) = Self::next_of(&mut self.seen, &mut self.told, &inner) {
+        if let Some(event) = Self::next_of(&mut self.position, &mut self.reported_link, &inner) {
             return Poll::Ready(event);
         }
         let is_known = |waker: &Waker| waker.will_wake(context.waker());

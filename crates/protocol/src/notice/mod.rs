@@ -24,11 +24,11 @@ mod seal;
 
 pub use crate::signature::PublicKey;
 pub use access::{
-    AccessError, Lists, May, Subject, TABLE, Topics, is_node_name, mosquitto, whitelist_text,
-    whitelists,
+    AccessError, Lists, Subject, TABLE, TopicRight, Topics, is_node_name, mosquitto,
+    whitelist_text, whitelists,
 };
 pub use bus::Bus;
-pub use content::{Kind, NOTICE_BYTES_MAX, Notice};
-pub use follower::{Due, Follower, Heard, NodeVersion, Why};
+pub use content::{NOTICE_BYTES_MAX, Notice, NoticeKind};
+pub use follower::{Due, Follower, NodeVersion, NoticeOutcome, QueryReason};
 pub use hub::{Event, Hub, Subscription, TOPICS_MAX};
 pub use seal::{NoticeError, NoticeKey, Sealed};

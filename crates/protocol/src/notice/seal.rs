@@ -18,10 +18,10 @@ pub enum NoticeError {
     #[error("a notice of {0} bytes: expected at most {NOTICE_BYTES_MAX}")]
     Long(usize),
     /// Too short for a signature.
-    #[error("a notice of {0} bytes: expected {SIGNATURE_BYTES} of a signature at its end")]
+    #[error("the notice has {0} bytes, fewer than the {SIGNATURE_BYTES} of its signature")]
     Short(usize),
     /// The signed bytes are not a valid notice.
-    #[error("this is no notice: {0}")]
+    #[error("not a valid notice: {0}")]
     Garbled(#[from] DecodeError),
 }
 
@@ -45,10 +45,10 @@ impl NoticeKey {
     /// The bytes of a notice with its signature.
     ///
     /// ```
-    /// use headwater_protocol::notice::{Kind, Notice, NoticeKey, Sealed};
+    /// use headwater_protocol::notice::{NoticeKind, Notice, NoticeKey, Sealed};
     /// let key = NoticeKey::of_seed(&[7; 32]).unwrap();
     /// let (identity, incarnation, epoch) = (1, 2, 3);
-    /// let (kind, number, version) = (Kind::Changed, 4, 5);
+    /// let (kind, number, version) = (NoticeKind::Changed, 4, 5);
     /// let notice = Notice { kind, identity, incarnation, epoch, number, version };
     /// let sealed = Sealed::decode(&key.seal(&notice)).unwrap();
     /// assert_eq!(sealed.proven_by(&key.public()), Some(&notice));

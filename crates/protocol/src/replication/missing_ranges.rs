@@ -14,19 +14,19 @@ pub enum Outlook {
     /// The source fetches it on request.
     OnRequest,
     /// The source subscribes to it, and reports when it has it.
-    Comes,
+    Subscribed,
 }
 
 /// A missing range in a segment of a source that is a copy itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LackingPart {
+pub struct MissingRange {
     /// The missing bytes, at least one.
     pub range: ByteRange,
     /// Prospect of the range.
     pub outlook: Outlook,
 }
 
-pub(crate) fn put(segment: u64, stretch: ByteRange, holes: &[LackingPart], out: &mut Vec<u8>) {
+pub(crate) fn put(segment: u64, stretch: ByteRange, holes: &[MissingRange], out: &mut Vec<u8>) {
     out.put_varint(segment);
     out.put_varint(stretch.start());
     out.put_varint(stretch.end());
@@ -37,38 +37,40 @@ pub(crate) fn put(segment: u64, stretch: ByteRange, holes: &[LackingPart], out: 
         out.put_u8(match hole.outlook {
             Outlook::Never => 0,
             Outlook::OnRequest => 1,
-            Outlook::Comes => 2,
+            Outlook::Subscribed => 2,
         });
     }
 }
 
 /// A segment, a range of it, and its missing ranges.
-type Read = (u64, ByteRange, Vec<LackingPart>);
+type Read = (u64, ByteRange, Vec<MissingRange>);
 
 pub(crate) fn read(cursor: &mut Cursor<'_>) -> Result<Read, DecodeError> {
     let segment = cursor.varint("segment")?;
-    let from = cursor.varint("where a stretch begins")?;
-    let until = cursor.varint("where a stretch ends")?;
+    let from = cursor.varint("the start of a span")?;
+    let until = cursor.varint("the end of a span")?;
     let Some(stretch) = ByteRange::checked(from, until) else {
-        return Err(cursor.fail("a stretch that begins no later than it ends"));
+        return Err(cursor.expected("a span that starts no later than it ends"));
     };
-    let count = cursor.varint_up_to(wide(cursor.remaining()), "number of holes")?;
+    let count = cursor.varint_up_to(wide(cursor.remaining()), "number of missing ranges")?;
     let (mut holes, mut at) = (Vec::new(), stretch.start());
     for _ in 0..count {
-        let from = cursor.varint("where a hole begins")?;
-        let until = cursor.varint("where a hole ends")?;
-        let outlook = match cursor.u8("what becomes of a hole")? {
+        let from = cursor.varint("the start of a missing range")?;
+        let until = cursor.varint("the end of a missing range")?;
+        let outlook = match cursor.u8("the fate of a missing range")? {
             0 => Outlook::Never,
             1 => Outlook::OnRequest,
-            2 => Outlook::Comes,
-            _ => return Err(cursor.fail("a number from 0 to 2")),
+            2 => Outlook::Subscribed,
+            _ => return Err(cursor.expected("a number from 0 to 2")),
         };
         let range = ByteRange::checked(from, until).filter(|range| !range.is_empty());
         let Some(range) = range.filter(|r| at <= r.start() && r.end() <= stretch.end()) else {
-            return Err(cursor.fail("holes that rise, apart, within their stretch"));
+            return Err(
+                cursor.expected("missing ranges in ascending order, disjoint, within their span")
+            );
         };
         at = range.end();
-        holes.push(LackingPart { range, outlook });
+        holes.push(MissingRange { range, outlook });
     }
     Ok((segment, stretch, holes))
 }

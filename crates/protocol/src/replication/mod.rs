@@ -10,37 +10,22 @@
 //! time. Concurrency: plain data, one owner each. Failure: a failure of the device is an error of
 //! the call; a message of the other side never is.
 
-mod agent;
-mod allowance;
-mod budget;
-mod fill;
+mod copy;
+mod digest;
 mod message;
 mod missing_ranges;
-mod missing_reports;
-mod planner;
-mod policy;
-mod proof;
 mod ranges;
-mod score;
-mod shares;
 mod source;
-mod source_missing;
-mod spent;
-mod stats;
-mod tail;
-mod verify;
-mod window;
 
-pub use agent::{Agent, Confirmed};
-pub use budget::{Budget, BudgetLimits, QuietHours};
+pub use copy::{
+    ExplainedSegment, Planner, PlannerLimits, PlannerStats, Policy, ProvenStats, RequestedRange,
+    ScoreBy, ShareStats, TrafficShare, Verified, Weights, score,
+};
+pub use digest::challenge_digest;
 pub use headwater_types::Now;
-pub use message::{Digest, Message, REFUSED_HISTORY, SegmentRange, decode, encode};
-pub use missing_ranges::{LackingPart, Outlook};
-pub use planner::{Planner, PlannerLimits};
-pub use policy::Policy;
-pub use score::{ScoreBy, score};
-pub use shares::{Share, Weights};
-pub use source::Source;
-pub use spent::{Period, Spent};
-pub use stats::{Asking, PlannerStats, ShareStats};
-pub use verify::{ProvenStats, Verified};
+pub use message::{Digest, Message, Nonce, REFUSED_HISTORY, SegmentRange, decode, encode};
+pub use missing_ranges::{MissingRange, Outlook};
+pub use source::{
+    Agent, Budget, BudgetLimits, ChallengeStats, Confirmed, LiveTimes, Pause, PauseCause, Period,
+    QuietHours, SendQueue, Source, Spent,
+};

@@ -33,6 +33,17 @@ pub(crate) fn is_char(c: char) -> bool {
     matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
+/// Whether XML can carry a text unchanged.
+///
+/// ```
+/// use headwater_protocol::xmpp::is_xml_text;
+/// assert!(is_xml_text("a < b\n") && !is_xml_text("\u{7}"));
+/// ```
+#[must_use]
+pub fn is_xml_text(text: &str) -> bool {
+    text.chars().all(is_char)
+}
+
 fn escape(text: &str, out: &mut String) {
     for c in text.chars().filter(|c| is_char(*c)) {
         match c {
@@ -71,7 +82,7 @@ impl Element {
 
     /// Appends a child element.
     #[must_use]
-    pub fn holding(mut self, child: Element) -> Element {
+    pub fn with_child(mut self, child: Element) -> Element {
         self.children.push(Node::Element(child));
         self
     }

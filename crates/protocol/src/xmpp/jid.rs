@@ -11,7 +11,7 @@ const PART_MAX: usize = 255;
 /// Reason why a text is not a valid address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no address of XMPP: expected NAME@DOMAIN, the name and the domain of letters a to z, digits, dots, dashes and underscores"
+    "{0:?} is not an XMPP address: expected NAME@DOMAIN, the name and the domain of letters a to z, digits, dots, dashes and underscores"
 )]
 pub struct JidError(String);
 

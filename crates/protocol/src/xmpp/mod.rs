@@ -18,8 +18,8 @@ mod reader;
 mod scram;
 mod session;
 
-pub use element::{Element, Node};
+pub use element::{Element, Node, is_xml_text};
 pub use jid::{Jid, JidError};
 pub use reader::{Limits, Read, Reader, XmlError};
 pub use scram::{Hash, Scram, ScramError};
-pub use session::{Happened, Kind, Login, Refusal, Session, XmppError};
+pub use session::{Happened, IqKind, Login, Refusal, Session, XmppError};

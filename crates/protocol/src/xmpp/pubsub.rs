@@ -79,7 +79,11 @@ fn form(kind: &str) -> Element {
     let all = std::iter::once(("FORM_TYPE", kind.as_str())).chain(SETTINGS);
     for (name, value) in all {
         let value = Element::new(FORM, "value").saying(value);
-        form = form.holding(Element::new(FORM, "field").with("var", name).holding(value));
+        form = form.with_child(
+            Element::new(FORM, "field")
+                .with("var", name)
+                .with_child(value),
+        );
     }
     form
 }
@@ -88,24 +92,24 @@ fn form(kind: &str) -> Element {
 #[must_use]
 pub fn create(node: &str) -> Element {
     let create = Element::new(PUBSUB, "create").with("node", node);
-    let configure = Element::new(PUBSUB, "configure").holding(form("node_config"));
+    let configure = Element::new(PUBSUB, "configure").with_child(form("node_config"));
     Element::new(PUBSUB, "pubsub")
-        .holding(create)
-        .holding(configure)
+        .with_child(create)
+        .with_child(configure)
 }
 
 /// Sets a node that is there as a new one would be.
 #[must_use]
 pub fn configure(node: &str) -> Element {
     let configure = Element::new(OWNER, "configure").with("node", node);
-    Element::new(OWNER, "pubsub").holding(configure.holding(form("node_config")))
+    Element::new(OWNER, "pubsub").with_child(configure.with_child(form("node_config")))
 }
 
 /// Requests the configuration of a node.
 #[must_use]
 pub fn configuration(node: &str) -> Element {
     let configure = Element::new(OWNER, "configure").with("node", node);
-    Element::new(OWNER, "pubsub").holding(configure)
+    Element::new(OWNER, "pubsub").with_child(configure)
 }
 
 /// Settings of a node that differ from the required ones, as `NAME = VALUE`. Settings that decide
@@ -117,7 +121,7 @@ pub fn differences(answer: &Element) -> Vec<String> {
         .and_then(|pubsub| pubsub.child(OWNER, "configure"))
         .and_then(|configure| configure.child(FORM, "x"));
     let fields = form.into_iter().flat_map(Element::elements);
-    let told: BTreeMap<String, String> = fields
+    let settings: BTreeMap<String, String> = fields
         .filter_map(|field| {
             let name = field.attribute("var")?;
             let value = field
@@ -129,7 +133,7 @@ pub fn differences(answer: &Element) -> Vec<String> {
     let mut found = Vec::new();
     for (name, wanted) in SETTINGS {
         let must_be = matches!(name, "pubsub#access_model" | "pubsub#publish_model");
-        match told.get(name).map(String::as_str) {
+        match settings.get(name).map(String::as_str) {
             None if must_be => found.push(format!("{name} is missing")),
             Some(value)
                 if value != wanted
@@ -149,20 +153,20 @@ pub fn differences(answer: &Element) -> Vec<String> {
 pub fn affiliate(node: &str, who: &BTreeMap<Jid, Affiliation>) -> Element {
     let mut all = Element::new(OWNER, "affiliations").with("node", node);
     for (jid, may) in who {
-        all = all.holding(
+        all = all.with_child(
             Element::new(OWNER, "affiliation")
                 .with("jid", &jid.to_string())
                 .with("affiliation", may.name()),
         );
     }
-    Element::new(OWNER, "pubsub").holding(all)
+    Element::new(OWNER, "pubsub").with_child(all)
 }
 
 /// Requests the rights at a node.
 #[must_use]
 pub fn affiliations(node: &str) -> Element {
     let all = Element::new(OWNER, "affiliations").with("node", node);
-    Element::new(OWNER, "pubsub").holding(all)
+    Element::new(OWNER, "pubsub").with_child(all)
 }
 
 /// Rights at a node, from the answer; `None` = malformed.
@@ -187,7 +191,7 @@ pub fn affiliated(answer: &Element) -> Option<BTreeMap<Jid, Affiliation>> {
 #[must_use]
 pub fn subscriptions(node: &str) -> Element {
     let all = Element::new(OWNER, "subscriptions").with("node", node);
-    Element::new(OWNER, "pubsub").holding(all)
+    Element::new(OWNER, "pubsub").with_child(all)
 }
 
 /// Subscribers of a node, from the answer; `None` = malformed.
@@ -208,13 +212,13 @@ pub fn subscribed(answer: &Element) -> Option<Vec<Jid>> {
 pub fn unsubscribe(node: &str, who: &[Jid]) -> Element {
     let mut all = Element::new(OWNER, "subscriptions").with("node", node);
     for jid in who {
-        all = all.holding(
+        all = all.with_child(
             Element::new(OWNER, "subscription")
                 .with("jid", &jid.to_string())
                 .with("subscription", "none"),
         );
     }
-    Element::new(OWNER, "pubsub").holding(all)
+    Element::new(OWNER, "pubsub").with_child(all)
 }
 
 /// Publishes at a node, replacing the current item.
@@ -222,18 +226,26 @@ pub fn unsubscribe(node: &str, who: &[Jid]) -> Element {
 pub fn publish(node: &str, payload: Element) -> Element {
     let item = Element::new(PUBSUB, "item")
         .with("id", NEWEST)
-        .holding(payload);
+        .with_child(payload);
     let publish = Element::new(PUBSUB, "publish")
         .with("node", node)
-        .holding(item);
-    Element::new(PUBSUB, "pubsub").holding(publish)
+        .with_child(item);
+    Element::new(PUBSUB, "pubsub").with_child(publish)
+}
+
+/// Removes the item that a node retains, without a message to its subscribers.
+#[must_use]
+pub fn retract(node: &str) -> Element {
+    let item = Element::new(PUBSUB, "item").with("id", NEWEST);
+    let retract = Element::new(PUBSUB, "retract").with("node", node);
+    Element::new(PUBSUB, "pubsub").with_child(retract.with_child(item))
 }
 
 /// Subscribes an account to a node.
 #[must_use]
 pub fn subscribe(node: &str, account: &Jid) -> Element {
     let subscribe = Element::new(PUBSUB, "subscribe").with("node", node);
-    Element::new(PUBSUB, "pubsub").holding(subscribe.with("jid", &account.bare().to_string()))
+    Element::new(PUBSUB, "pubsub").with_child(subscribe.with("jid", &account.bare().to_string()))
 }
 
 /// Requests the retained items of a node.
@@ -242,7 +254,7 @@ pub fn items(node: &str) -> Element {
     let items = Element::new(PUBSUB, "items")
         .with("node", node)
         .with("max_items", "1");
-    Element::new(PUBSUB, "pubsub").holding(items)
+    Element::new(PUBSUB, "pubsub").with_child(items)
 }
 
 /// Requests the list of nodes.
@@ -276,21 +288,12 @@ fn published_in(around: Option<&Element>) -> Vec<Published<'_>> {
 
 /// The items in an answer to [`items`].
 #[must_use]
-pub fn kept(answer: &Element) -> Vec<Published<'_>> {
+pub fn items_of_answer(answer: &Element) -> Vec<Published<'_>> {
     published_in(answer.child(PUBSUB, "pubsub"))
 }
 
 /// The items that a message publishes.
 #[must_use]
-pub fn told(message: &Element) -> Vec<Published<'_>> {
+pub fn items_of_message(message: &Element) -> Vec<Published<'_>> {
     published_in(message.child(EVENT, "event"))
-}
-
-/// True when a message reports that nodes were created or deleted, or that their settings or rights
-/// have changed.
-#[must_use]
-pub fn is_of_nodes(message: &Element) -> bool {
-    let event = message.child(EVENT, "event");
-    let is_item = |part: &Element| part.name == "items";
-    event.is_some_and(|event| event.elements().any(|part| !is_item(part)))
 }

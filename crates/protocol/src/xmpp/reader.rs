@@ -36,19 +36,19 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum XmlError {
     /// A stanza is too large.
-    #[error("a piece of the stream is larger than is allowed")]
+    #[error("an element of the stream is too large")]
     Bytes,
     /// A stanza is too deep.
-    #[error("elements lie deeper inside one another than is allowed")]
+    #[error("elements are nested too deeply")]
     Depth,
     /// An element has too many attributes.
-    #[error("an element has more attributes than are allowed")]
+    #[error("an element has too many attributes")]
     Attributes,
     /// XMPP forbids it.
-    #[error("XMPP allows no {0} in a stream")]
+    #[error("an XMPP stream must not contain {0}")]
     Forbidden(&'static str),
     /// The bytes are not XML.
-    #[error("this is no XML: expected {0}")]
+    #[error("not valid XML: expected {0}")]
     Expected(&'static str),
 }
 
@@ -56,7 +56,7 @@ pub enum XmlError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
     /// Start of the stream: its root element with attributes, without content.
-    Opened(Element),
+    StreamStart(Element),
     /// A stanza as a whole.
     Stanza(Element),
     /// The stream has ended.
@@ -91,7 +91,7 @@ pub struct Reader {
     open: Vec<Open>,
     /// Bytes of the stanza so far.
     spent: usize,
-    has_begun: bool,
+    has_root: bool,
     has_ended: bool,
     failed: Option<XmlError>,
 }
@@ -155,7 +155,7 @@ impl Reader {
                 return Ok(None);
             }
             if self.has_ended {
-                return Err(XmlError::Expected("nothing behind the end of the stream"));
+                return Err(XmlError::Expected("nothing after the end of the stream"));
             }
             let Some((token, length)) = self.find_end()? else {
                 let is_over = self.spent + self.rest().len() > self.limits.bytes;
@@ -195,7 +195,7 @@ impl Reader {
         let rest = self.rest();
         if rest.first() != Some(&b'<') {
             if self.open.len() < 2 {
-                return Err(XmlError::Expected("< between the pieces of a stream"));
+                return Err(XmlError::Expected("< between the elements of a stream"));
             }
             let found = self.find(|byte| byte == b'<');
             return Ok(found.map(|at| (Token::Text, at)));
@@ -203,7 +203,7 @@ impl Reader {
         match rest.get(1) {
             None => return Ok(None),
             Some(b'!') => return self.find_cdata(),
-            Some(b'?') if self.has_begun => return Err(XmlError::Forbidden("instructions")),
+            Some(b'?') if self.has_root => return Err(XmlError::Forbidden("instructions")),
             Some(b'?') => {
                 let found = self.find(|byte| byte == b'>');
                 return Ok(found.map(|at| (Token::Declaration, at + 1)));
@@ -257,7 +257,9 @@ impl Reader {
             return Ok(None);
         }
         if self.open.len() < 2 {
-            return Err(XmlError::Expected("no text between the pieces of a stream"));
+            return Err(XmlError::Expected(
+                "no text between the elements of a stream",
+            ));
         }
         let from = self.looked.max(BEGIN.len());
         let unseen = rest.get(from..).unwrap_or(&[]);
@@ -272,7 +274,7 @@ impl Reader {
     fn take(&mut self, token: Token, text: &str) -> Result<Option<Read>, XmlError> {
         match token {
             Token::Declaration => {
-                self.has_begun = true;
+                self.has_root = true;
                 let is_one = text.starts_with("<?xml ") && text.ends_with("?>");
                 let expected = XmlError::Expected("the declaration of XML, or the stream");
                 is_one.then_some(None).ok_or(expected)
@@ -292,7 +294,7 @@ impl Reader {
                 Ok(None)
             }
             Token::Tag => {
-                self.has_begun = true;
+                self.has_root = true;
                 let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or("");
                 match inner.strip_prefix('/') {
                     Some(name) => self.end(name.trim_end_matches(is_blank)),
@@ -340,7 +342,10 @@ impl Reader {
         let element = Element {
             ns: self.namespace(prefix)?.to_owned(),
             name: name.to_owned(),
-            attributes: all.into_iter().filter(|(name, _)| is_kept(name)).collect(),
+            attributes: all
+                .into_iter()
+                .filter(|(name, _)| is_retained_attribute(name))
+                .collect(),
             children: Vec::new(),
         };
         self.open.push(Open {
@@ -356,7 +361,7 @@ impl Reader {
             }
             return self.end(written);
         }
-        Ok(opened.map(Read::Opened))
+        Ok(opened.map(Read::StreamStart))
     }
 
     fn namespace(&self, prefix: &str) -> Result<&str, XmlError> {
@@ -367,12 +372,12 @@ impl Reader {
         match found {
             Some((_, ns)) => Ok(ns),
             None if prefix.is_empty() => Ok(""),
-            None => Err(XmlError::Expected("a prefix that was declared")),
+            None => Err(XmlError::Expected("a declared prefix")),
         }
     }
 
     fn end(&mut self, written: &str) -> Result<Option<Read>, XmlError> {
-        let unexpected = XmlError::Expected("the end of the element that was begun last");
+        let unexpected = XmlError::Expected("the end tag of the innermost element");
         let open = self.open.pop().ok_or(unexpected)?;
         if open.written != written {
             return Err(unexpected);
@@ -398,7 +403,7 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
-fn is_kept(name: &str) -> bool {
+fn is_retained_attribute(name: &str) -> bool {
     name != "xmlns" && (!name.contains(':') || name == "xml:lang")
 }
 
@@ -425,7 +430,7 @@ fn attributes(text: &str, most: usize) -> Result<Vec<(String, String)>, XmlError
             return Ok(all);
         }
         if trimmed.len() == rest.len() {
-            return Err(XmlError::Expected("a blank before an attribute"));
+            return Err(XmlError::Expected("a space before an attribute"));
         }
         if all.len() >= most {
             return Err(XmlError::Attributes);
@@ -468,7 +473,7 @@ fn unescape(text: &str, is_attribute: bool) -> Result<String, XmlError> {
     };
     while let Some((before, behind)) = rest.split_once('&') {
         plain(before, &mut out)?;
-        let expected = XmlError::Expected("; behind the name of a character");
+        let expected = XmlError::Expected("; after the name of an entity");
         let (name, behind) = behind.split_once(';').ok_or(expected)?;
         out.push(character(name)?);
         rest = behind;
@@ -486,7 +491,7 @@ fn character(name: &str) -> Result<char, XmlError> {
         "quot" => return Ok('"'),
         _ => name.strip_prefix('#'),
     };
-    let number = number.ok_or(XmlError::Forbidden("entities of one's own"))?;
+    let number = number.ok_or(XmlError::Forbidden("entity declarations"))?;
     let (digits, radix) = match number.strip_prefix('x') {
         Some(digits) => (digits, 16),
         None => (number, 10),

@@ -21,22 +21,22 @@ const CHANNEL: &str = "n,,";
 #[non_exhaustive]
 pub enum ScramError {
     /// The message is malformed.
-    #[error("the server's message is no part of SCRAM: expected {0}")]
+    #[error("not a valid SCRAM message: expected {0}")]
     Message(&'static str),
     /// Too few or too many rounds.
-    #[error("the server asks for {0} rounds: expected {ROUNDS_MIN} to {ROUNDS_MAX}")]
+    #[error("the server requires {0} iterations: expected {ROUNDS_MIN} to {ROUNDS_MAX}")]
     Rounds(u32),
     /// The nonce is not made from ours.
-    #[error("the server's nonce does not go on from ours")]
+    #[error("the server's nonce does not begin with the client's")]
     Nonce,
     /// The server has not proven knowledge of the password.
     #[error("the server has not proven that it knows the password")]
     Server,
     /// The server refused the login.
-    #[error("the server does not take the proof: {0}")]
+    #[error("the server rejects the proof: {0}")]
     Refused(String),
     /// The name or the password would need a preparation that there is not here.
-    #[error("a name or password with other characters than those of ASCII cannot be used for XMPP")]
+    #[error("names and passwords for XMPP must be ASCII")]
     Characters,
 }
 
@@ -88,7 +88,7 @@ pub struct Scram {
     nonce: String,
     first: String,
     /// The expected signature of the server, once the proof was made.
-    wanted: Option<hmac::Tag>,
+    expected_signature: Option<hmac::Tag>,
 }
 
 impl std::fmt::Debug for Scram {
@@ -119,7 +119,7 @@ impl Scram {
             password: password.to_owned(),
             nonce: nonce.to_owned(),
             first: format!("n={user},r={nonce}"),
-            wanted: None,
+            expected_signature: None,
         })
     }
 
@@ -134,7 +134,7 @@ impl Scram {
     /// # Errors
     /// If the challenge is malformed, or must not be answered.
     pub fn answer(&mut self, challenge: &str) -> Result<String, ScramError> {
-        if self.wanted.is_some() {
+        if self.expected_signature.is_some() {
             return Err(ScramError::Message("one challenge"));
         }
         if challenge.len() > MESSAGE_MAX {
@@ -147,7 +147,7 @@ impl Scram {
         };
         let nonce = part("r=", "a nonce")?;
         let salt = part("s=", "salt")?;
-        let rounds = part("i=", "a number of rounds")?;
+        let rounds = part("i=", "a number of iterations")?;
         if nonce.len() <= self.nonce.len() || !nonce.starts_with(&self.nonce) {
             return Err(ScramError::Nonce);
         }
@@ -155,7 +155,7 @@ impl Scram {
         let salt = salt.map_err(|_| ScramError::Message("salt in base64"))?;
         let rounds: u32 = rounds
             .parse()
-            .map_err(|_| ScramError::Message("a number of rounds"))?;
+            .map_err(|_| ScramError::Message("a number of iterations"))?;
         let count =
             NonZeroU32::new(rounds).filter(|n| (ROUNDS_MIN..=ROUNDS_MAX).contains(&n.get()));
         let count = count.ok_or(ScramError::Rounds(rounds))?;
@@ -179,7 +179,7 @@ impl Scram {
         let proof: Vec<u8> = both.map(|(a, b)| a ^ b).collect();
         let server = hmac::sign(&salted, b"Server Key");
         let server = hmac::Key::new(self.hash.of_mac(), server.as_ref());
-        self.wanted = Some(hmac::sign(&server, signed.as_bytes()));
+        self.expected_signature = Some(hmac::sign(&server, signed.as_bytes()));
         Ok(format!("{last},p={}", BASE64.encode(&proof)))
     }
 
@@ -189,7 +189,7 @@ impl Scram {
     /// Unless the server proves knowledge of the password.
     pub fn finish(&self, last: &str) -> Result<(), ScramError> {
         let wanted = self
-            .wanted
+            .expected_signature
             .as_ref()
             .ok_or(ScramError::Message("a challenge first"))?;
         if let Some(why) = last.strip_prefix("e=") {

@@ -39,10 +39,10 @@ pub enum XmppError {
     #[error("the server ends the stream: {0}")]
     Stream(String),
     /// The server offers no TLS.
-    #[error("the server offers no TLS, and without it nothing is sent beyond this machine")]
+    #[error("the server offers no TLS, which is required for servers on other machines")]
     NoTls,
     /// The server does not offer a supported mechanism of login.
-    #[error("the server offers no way to log in that can be used here: {0}")]
+    #[error("the server offers no supported login mechanism: {0}")]
     NoMechanism(String),
     /// The server does not let us in.
     #[error("the server refuses the login: {0}")]
@@ -54,10 +54,12 @@ pub enum XmppError {
     #[error("the server sends {0:?}: expected {1}")]
     Unexpected(String, &'static str),
     /// The server did not assign an address.
-    #[error("the server gives no address: {0}")]
+    #[error("the server assigns no address: {0}")]
     NoAddress(String),
     /// More questions than are answered.
-    #[error("{QUESTIONS_MAX} questions wait for answers of the server")]
+    #[error(
+        "too many requests wait for answers of the server; at most {QUESTIONS_MAX} are allowed"
+    )]
     Questions,
 }
 
@@ -98,7 +100,7 @@ pub struct Refusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happened {
     /// The following bytes need TLS: negotiate it, and then call [`Session::secured`].
-    WantsTls,
+    NeedsTls,
     /// Logged in.
     Ready,
     /// A question was answered.
@@ -143,7 +145,7 @@ pub struct Session {
     happened: VecDeque<Happened>,
     number: u64,
     /// Requests without an answer, and the address of each.
-    asked: BTreeMap<u64, Option<Jid>>,
+    pending: BTreeMap<u64, Option<Jid>>,
 }
 
 fn condition(of: &Element, ns: &str) -> String {
@@ -170,7 +172,7 @@ impl Session {
             out: String::new(),
             happened: VecDeque::new(),
             number: 0,
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
         };
         session.open();
         session
@@ -210,7 +212,7 @@ impl Session {
     /// Questions that wait for answers.
     #[must_use]
     pub fn waits_for(&self) -> usize {
-        self.asked.len()
+        self.pending.len()
     }
 
     /// The bytes go over TLS from now on.
@@ -236,8 +238,13 @@ impl Session {
     ///
     /// # Errors
     /// When too many questions wait.
-    pub fn ask(&mut self, kind: Kind, of: Option<&Jid>, what: Element) -> Result<u64, XmppError> {
-        if self.asked.len() >= QUESTIONS_MAX {
+    pub fn request(
+        &mut self,
+        kind: IqKind,
+        of: Option<&Jid>,
+        what: Element,
+    ) -> Result<u64, XmppError> {
+        if self.pending.len() >= QUESTIONS_MAX {
             return Err(XmppError::Questions);
         }
         self.number += 1;
@@ -247,8 +254,8 @@ impl Session {
         if let Some(of) = of {
             question = question.with("to", &of.to_string());
         }
-        self.send(&question.holding(what));
-        self.asked.insert(self.number, of.cloned());
+        self.send(&question.with_child(what));
+        self.pending.insert(self.number, of.cloned());
         Ok(self.number)
     }
 
@@ -258,7 +265,7 @@ impl Session {
     /// When too many questions wait.
     pub fn ping(&mut self) -> Result<u64, XmppError> {
         let domain: Option<Jid> = self.login.account.domain().parse().ok();
-        self.ask(Kind::Get, domain.as_ref(), Element::new(PING, "ping"))
+        self.request(IqKind::Get, domain.as_ref(), Element::new(PING, "ping"))
     }
 
     /// Processes received bytes.
@@ -267,13 +274,16 @@ impl Session {
     /// When the session is over.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), XmppError> {
         if matches!(self.stage, Stage::Securing) {
-            return Err(XmppError::Unexpected("bytes in clear".to_owned(), "TLS"));
+            return Err(XmppError::Unexpected(
+                "no unencrypted bytes".to_owned(),
+                "TLS",
+            ));
         }
         self.reader.push(bytes);
         while let Some(read) = self.reader.next()? {
             match read {
-                Read::Opened(stream) => self.opened(&stream)?,
-                Read::Stanza(stanza) => self.take(stanza)?,
+                Read::StreamStart(stream) => self.accept_stream(&stream)?,
+                Read::Stanza(stanza) => self.receive(stanza)?,
                 Read::Closed => {
                     self.stage = Stage::Ended;
                     self.happened.push_back(Happened::Closed);
@@ -283,7 +293,7 @@ impl Session {
         Ok(())
     }
 
-    fn opened(&mut self, stream: &Element) -> Result<(), XmppError> {
+    fn accept_stream(&mut self, stream: &Element) -> Result<(), XmppError> {
         let is_new = stream.is(STREAMS, "stream") && !self.has_opened;
         let version = stream.attribute("version").unwrap_or("0.9");
         if !is_new || !version.starts_with("1.") {
@@ -294,7 +304,7 @@ impl Session {
         Ok(())
     }
 
-    fn take(&mut self, stanza: Element) -> Result<(), XmppError> {
+    fn receive(&mut self, stanza: Element) -> Result<(), XmppError> {
         if stanza.is(STREAMS, "error") {
             return Err(XmppError::Stream(condition(&stanza, STREAM_ERRORS)));
         }
@@ -302,10 +312,13 @@ impl Session {
             Stage::Offers if stanza.is(STREAMS, "features") => self.choose(&stanza),
             Stage::Tls if stanza.is(TLS, "proceed") => {
                 if self.reader.has_rest() {
-                    return Err(XmppError::Unexpected("bytes in clear".to_owned(), "TLS"));
+                    return Err(XmppError::Unexpected(
+                        "no unencrypted bytes".to_owned(),
+                        "TLS",
+                    ));
                 }
                 self.stage = Stage::Securing;
-                self.happened.push_back(Happened::WantsTls);
+                self.happened.push_back(Happened::NeedsTls);
                 Ok(())
             }
             Stage::Tls if stanza.is(TLS, "failure") => Err(XmppError::NoTls),
@@ -341,10 +354,10 @@ impl Session {
             }
             let resource = Element::new(BIND, "resource").saying(&self.login.resource);
             self.stage = Stage::Binding;
-            self.ask(
-                Kind::Set,
+            self.request(
+                IqKind::Set,
                 None,
-                Element::new(BIND, "bind").holding(resource),
+                Element::new(BIND, "bind").with_child(resource),
             )?;
             return Ok(());
         }
@@ -411,7 +424,7 @@ impl Session {
             let why = why.map_or_else(String::new, |error| condition(error, STANZAS));
             return Err(XmppError::NoAddress(why));
         }
-        self.asked.clear();
+        self.pending.clear();
         self.stage = Stage::Ready;
         self.happened.push_back(Happened::Ready);
         Ok(())
@@ -443,7 +456,7 @@ impl Session {
             return;
         };
         let from: Option<Jid> = stanza.attribute("from").and_then(|from| from.parse().ok());
-        let is_from_asked = match (self.asked.get(&number), &from) {
+        let is_from_asked = match (self.pending.get(&number), &from) {
             (None, _) => return,
             (Some(Some(asked)), Some(from)) => asked == from,
             (Some(None), Some(from)) => from.bare() == self.login.account.bare(),
@@ -454,7 +467,7 @@ impl Session {
         if !is_from_asked {
             return;
         }
-        self.asked.remove(&number);
+        self.pending.remove(&number);
         let answer = match stanza.attribute("type") {
             Some("result") => Ok(stanza),
             _ => {
@@ -484,7 +497,7 @@ impl Session {
         if !is_ping {
             let condition = Element::new(STANZAS, "service-unavailable");
             let error = Element::new(CLIENT, "error").with("type", "cancel");
-            answer = answer.holding(error.holding(condition));
+            answer = answer.with_child(error.with_child(condition));
         }
         self.send(&answer);
     }
@@ -492,18 +505,18 @@ impl Session {
 
 /// Which question it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum IqKind {
     /// A request.
     Get,
     /// Something is to be done.
     Set,
 }
 
-impl Kind {
+impl IqKind {
     fn name(self) -> &'static str {
         match self {
-            Kind::Get => "get",
-            Kind::Set => "set",
+            IqKind::Get => "get",
+            IqKind::Set => "set",
         }
     }
 }

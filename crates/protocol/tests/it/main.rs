@@ -8,6 +8,8 @@
 )]
 
 mod dispatch;
+mod live;
 mod notice;
 mod replication;
+mod rights;
 mod xmpp;

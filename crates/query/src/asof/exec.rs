@@ -199,7 +199,7 @@ struct Reading {
     input: SendableRecordBatchStream,
     by: Vec<Arc<dyn PhysicalExpr>>,
     /// Converter for all keys, in the order of the rows, and converter for the equality keys.
-    places: RowConverter,
+    row_converter: RowConverter,
     groups: Option<RowConverter>,
     /// Number of batches that were read.
     pages: u64,
@@ -209,7 +209,7 @@ struct Reading {
 #[derive(Clone)]
 struct Page {
     batch: RecordBatch,
-    places: Arc<Rows>,
+    row_keys: Arc<Rows>,
     groups: Option<Arc<Rows>>,
     number: u64,
     /// Whether all keys of a row are present.
@@ -234,7 +234,7 @@ impl Reading {
         Ok(Reading {
             input,
             by: side.by.clone(),
-            places: RowConverter::new(fields)?,
+            row_converter: RowConverter::new(fields)?,
             groups,
             pages: 0,
         })
@@ -271,7 +271,7 @@ impl Reading {
         self.pages += 1;
         Ok(Page {
             number: self.pages,
-            places: Arc::new(self.places.convert_columns(&values)?),
+            row_keys: Arc::new(self.row_converter.convert_columns(&values)?),
             groups,
             whole,
             batch,
@@ -362,7 +362,7 @@ impl Joining {
                     }
                 },
             };
-            let order = right.places.row(*next).cmp(&page.places.row(row));
+            let order = right.row_keys.row(*next).cmp(&page.row_keys.row(row));
             if order.is_gt() || (self.strict && order.is_eq()) {
                 return Ok(());
             }

@@ -57,7 +57,7 @@ fn wrong(what: &str) -> datafusion::common::DataFusionError {
 }
 
 /// Both operands of a condition, the left table's first, and whether they were swapped.
-fn sides(left: Expr, right: Expr, join: &Join) -> Result<(Expr, Expr, bool)> {
+fn operands(left: Expr, right: Expr, join: &Join) -> Result<(Expr, Expr, bool)> {
     let of = |expr: &Expr, schema: &DFSchemaRef| {
         let columns = expr.column_refs();
         !columns.is_empty() && columns.iter().all(|column| schema.has_column(column))
@@ -69,7 +69,7 @@ fn sides(left: Expr, right: Expr, join: &Join) -> Result<(Expr, Expr, bool)> {
         Ok((right, left, true))
     } else {
         Err(wrong(
-            "each condition compares a column of one side with one of the other",
+            "each condition must compare a column of one side with one of the other",
         ))
     }
 }
@@ -78,7 +78,7 @@ fn node_of(join: Join) -> Result<LogicalPlan> {
     let outer = match join.join_type {
         JoinType::Left => true,
         JoinType::Inner => false,
-        _ => return Err(wrong("it is an inner or a left join")),
+        _ => return Err(wrong("it must be an inner or a left join")),
     };
     let (mut left_by, mut right_by): (Vec<Expr>, Vec<Expr>) = join.on.iter().cloned().unzip();
     let mut nearest = None;
@@ -98,13 +98,13 @@ fn node_of(join: Join) -> Result<LogicalPlan> {
                 op: Operator::Eq,
                 right,
             }) => {
-                let (left, right, _) = sides(*left, *right, &join)?;
+                let (left, right, _) = operands(*left, *right, &join)?;
                 left_by.push(left);
                 right_by.push(right);
             }
             _ => {
                 return Err(wrong(
-                    "beside equal columns it has one comparison by >=, >, <= or <",
+                    "besides equalities it needs exactly one comparison by >=, >, <= or <",
                 ));
             }
         }
@@ -132,16 +132,16 @@ fn node_of(join: Join) -> Result<LogicalPlan> {
 /// excluded.
 fn comparison(marked: Option<Expr>, join: &Join) -> Result<(Expr, Expr, bool, bool)> {
     let Some(Expr::BinaryExpr(BinaryExpr { left, op, right })) = marked else {
-        return Err(wrong("it has one comparison by >=, >, <= or <"));
+        return Err(wrong("it needs exactly one comparison by >=, >, <= or <"));
     };
-    let (left, right, swapped) = sides(*left, *right, join)?;
+    let (left, right, swapped) = operands(*left, *right, join)?;
     let op = if swapped { op.swap() } else { Some(op) };
     let (forward, strict) = match op {
         Some(Operator::GtEq) => (false, false),
         Some(Operator::Gt) => (false, true),
         Some(Operator::LtEq) => (true, false),
         Some(Operator::Lt) => (true, true),
-        _ => return Err(wrong("it has one comparison by >=, >, <= or <")),
+        _ => return Err(wrong("it needs exactly one comparison by >=, >, <= or <")),
     };
     Ok((left, right, forward, strict))
 }

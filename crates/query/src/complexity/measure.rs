@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-/// Maximum tables and sub-queries, each counted once per read.
+/// Maximum tables and subqueries, each counted once per read.
 const RELATIONS_MAX: u64 = 2_000;
 /// Maximum columns of all steps of a statement together.
 const COLUMNS_MAX: u64 = 200_000;
@@ -105,7 +105,7 @@ fn of_statement(statement: &Statement, width: &dyn Fn(&str) -> Option<u64>) -> R
 
 fn too_large(what: String) -> Error {
     Error::too_large(what).with_hint(
-        "what WITH names is computed wherever it is named: ask less in one statement, or store a part of it in a table",
+        "a query named by WITH is computed at each reference: split the statement, or store a part of it in a table",
     )
 }
 
@@ -131,17 +131,18 @@ impl Measure<'_> {
     fn check(&self, size: &Size) -> ControlFlow<Error> {
         let most = EXPRESSIONS.max(self.written.saturating_mul(EXPRESSIONS_GROWTH));
         let why = if size.relations > RELATIONS_MAX {
-            format!("the statement reads more than {RELATIONS_MAX} tables and sub-queries")
+            format!(
+                "the statement reads {} tables and subqueries, at most {RELATIONS_MAX} are allowed: split it, or store an intermediate result",
+                size.relations
+            )
         } else if size.depth > DEPTH_MAX {
             format!(
-                "the statement has more than {DEPTH_MAX} joins, sub-queries and windows, one on top of the other"
+                "the statement nests more than {DEPTH_MAX} joins, subqueries and windows: split it, or store an intermediate result"
             )
         } else if size.columns > COLUMNS_MAX {
-            format!(
-                "the tables that the statement joins and names have more than {COLUMNS_MAX} columns together"
-            )
+            format!("the tables of the statement have more than {COLUMNS_MAX} columns in total")
         } else if size.expressions > most {
-            format!("the statement has more than {most} parts of expressions")
+            format!("the expressions of the statement have more than {most} parts")
         } else {
             return ControlFlow::Continue(());
         };
@@ -239,7 +240,7 @@ impl Visitor for Measure<'_> {
         let sets = groupings(&select.group_by);
         if sets > GROUPINGS_MAX {
             let error = Error::too_large(format!(
-                "GROUP BY with CUBE, ROLLUP and GROUPING SETS makes {sets} sets of columns, at most {GROUPINGS_MAX} are computed at once"
+                "GROUP BY with CUBE, ROLLUP and GROUPING SETS makes {sets} sets of columns; at most {GROUPINGS_MAX} are allowed"
             ));
             let hint = "name the sets that are needed in GROUPING SETS";
             return ControlFlow::Break(error.with_hint(hint));
@@ -343,9 +344,7 @@ fn types_in_text(expr: &Expr) -> ControlFlow<Error> {
             _ => None,
         };
         let Some(text) = text else {
-            let error = Error::invalid_value(
-                "the type to convert to is a text that stands in the statement",
-            );
+            let error = Error::invalid_value("the type to convert to must be a string literal");
             return ControlFlow::Break(error);
         };
         if text.matches(['(', '<', '[', '{']).count() > TYPE_BRACKETS_MAX {

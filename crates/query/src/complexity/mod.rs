@@ -22,7 +22,7 @@ use crate::planner;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
-/// Maximum nesting depth of brackets, sub-queries and `CASE`.
+/// Maximum nesting depth of brackets, subqueries and `CASE`.
 pub(crate) const DEPTH_MAX: usize = 50;
 /// Maximum length of a chain of operators: a chain becomes a tree as deep as it is long, in
 /// addition to the depth of the brackets within it. Comparisons count between connectives.
@@ -34,7 +34,7 @@ const LONG_CHAIN: usize = 100;
 /// Statements with more tokens are planned as large ones.
 const MANY_TOKENS: usize = 20_000;
 /// Parsed statements with more tokens are not cached.
-const KEPT_TOKENS: usize = 500;
+const CACHED_TOKENS_MAX: usize = 500;
 /// Approximate bytes of memory per token after parsing.
 const TOKEN_BYTES: usize = 512;
 /// A longer text is tokenized as a large statement.
@@ -54,7 +54,7 @@ pub(crate) struct Weight {
 impl Weight {
     /// Whether the parsed statement takes too much memory to be cached.
     pub(crate) fn is_much(self) -> bool {
-        self.tokens > KEPT_TOKENS
+        self.tokens > CACHED_TOKENS_MAX
     }
 
     /// Memory of the parsed statement, approximately.
@@ -82,11 +82,11 @@ pub(crate) fn tokens(sql: &str) -> Result<Vec<TokenWithSpan>> {
         .tokenize_with_location()
         .map_err(|error| {
             let at = error.location;
-            Error::syntax(error.message).located(place(at.line, at.column))
+            Error::syntax(error.message).located(position(at.line, at.column))
         })
 }
 
-fn place(line: u64, column: u64) -> Option<(u32, u32)> {
+fn position(line: u64, column: u64) -> Option<(u32, u32)> {
     let number = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0);
     number(line).zip(number(column))
 }
@@ -255,7 +255,7 @@ pub(crate) fn weigh_tokens(sql: &str, tokens: &[TokenWithSpan]) -> Result<Weight
             continue;
         }
         count += 1;
-        let at = || place(token.span.start.line, token.span.start.column);
+        let at = || position(token.span.start.line, token.span.start.column);
         if link == Link::Indexes
             && let Some(frame) = frames.last_mut()
         {
@@ -265,12 +265,10 @@ pub(crate) fn weigh_tokens(sql: &str, tokens: &[TokenWithSpan]) -> Result<Weight
             Link::Opens | Link::Indexes | Link::Case => {
                 if frames.len() > DEPTH_MAX {
                     let error = Error::too_large(format!(
-                        "brackets, sub-queries or CASE are nested more than {DEPTH_MAX} deep"
+                        "brackets, subqueries or CASE are nested more than {DEPTH_MAX} deep"
                     ));
                     return Err(error
-                        .with_hint(
-                            "name a part of it by WITH, or compute it by a statement of its own",
-                        )
+                        .with_hint("move a part of it into WITH, or into a statement of its own")
                         .located(at()));
                 }
                 frames.push(Frame {
@@ -305,7 +303,7 @@ pub(crate) fn weigh_tokens(sql: &str, tokens: &[TokenWithSpan]) -> Result<Weight
         longest = longest.max(frame.chain());
         if longest > CHAIN_MAX {
             let error = Error::too_large(format!(
-                "more than {CHAIN_MAX} operators follow each other or stand within each other"
+                "more than {CHAIN_MAX} operators are chained or nested"
             ));
             return Err(error
                 .with_hint("write a long list of alternatives as IN (…)")

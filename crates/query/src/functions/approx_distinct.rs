@@ -122,7 +122,7 @@ impl AggregateUDFImpl for ApproxDistinct {
     fn accumulator(&self, given: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         let fields = fields(given.expr_fields);
         let inner = self.library().accumulator(args(&given, &fields))?;
-        Ok(Box::new(One(inner)))
+        Ok(Box::new(ApproxRows(inner)))
     }
 
     fn groups_accumulator_supported(&self, given: AccumulatorArgs<'_>) -> bool {
@@ -139,7 +139,7 @@ impl AggregateUDFImpl for ApproxDistinct {
         let inner = self
             .library()
             .create_groups_accumulator(args(&given, &fields))?;
-        Ok(Box::new(Many(inner)))
+        Ok(Box::new(ApproxGroups(inner)))
     }
 
     fn documentation(&self) -> Option<&Documentation> {
@@ -149,9 +149,9 @@ impl AggregateUDFImpl for ApproxDistinct {
 
 /// Accumulator for all rows.
 #[derive(Debug)]
-struct One(Box<dyn Accumulator>);
+struct ApproxRows(Box<dyn Accumulator>);
 
-impl Accumulator for One {
+impl Accumulator for ApproxRows {
     fn update_batch(&mut self, given: &[ArrayRef]) -> Result<()> {
         self.0.update_batch(&values(given)?)
     }
@@ -174,9 +174,9 @@ impl Accumulator for One {
 }
 
 /// Accumulator for groups.
-struct Many(Box<dyn GroupsAccumulator>);
+struct ApproxGroups(Box<dyn GroupsAccumulator>);
 
-impl GroupsAccumulator for Many {
+impl GroupsAccumulator for ApproxGroups {
     fn update_batch(
         &mut self,
         given: &[ArrayRef],

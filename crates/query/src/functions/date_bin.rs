@@ -83,15 +83,15 @@ impl ScalarUDFImpl for DateBin {
             DataType::Interval(_) | DataType::Duration(_) | DataType::Null
         ) || width.is_string();
         if !is_width {
-            return Err(wrong("the width is an interval", width).into());
+            return Err(wrong("the width must be an interval", width).into());
         }
         let Some(time) = instant(time) else {
-            return Err(wrong("the second argument is a timestamp", time).into());
+            return Err(wrong("the second argument must be a timestamp", time).into());
         };
         let mut taken = vec![INTERVAL, time.clone()];
         if let Some(origin) = origin {
             if instant(origin).is_none() {
-                return Err(wrong("the origin is a timestamp", origin).into());
+                return Err(wrong("the origin must be a timestamp", origin).into());
             }
             taken.push(time);
         }
@@ -165,7 +165,7 @@ impl ScalarUDFImpl for DateBin {
 }
 
 fn not_positive() -> Error {
-    Error::invalid_value("date_bin: the width must be longer than nothing")
+    Error::invalid_value("date_bin: the width must be greater than zero")
 }
 
 fn width_ns(width: IntervalMonthDayNano) -> Result<i128> {

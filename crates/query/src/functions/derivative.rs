@@ -63,7 +63,9 @@ impl WindowUDFImpl for Derivative {
             Some(unit) => match unit.downcast_ref::<Literal>() {
                 Some(unit) => unit_seconds(unit.value())?,
                 None => {
-                    return Err(Error::invalid_value("derivative: the unit is a constant").into());
+                    return Err(
+                        Error::invalid_value("derivative: the unit must be a constant").into(),
+                    );
                 }
             },
         };

@@ -7,6 +7,7 @@
 //! rows ([`ANY`]), or uses this implementation, which is the default. Floats are canonical here: a
 //! rule of the planner makes them so.
 
+use crate::aggregates::{self, aggregate};
 use crate::error::Error;
 use arrow::array::{ArrayRef, AsArray, BinaryArray, BooleanArray};
 use arrow::compute::filter;
@@ -19,24 +20,12 @@ use datafusion::logical_expr::{Accumulator, AggregateUDFImpl};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Aggregates that implement `DISTINCT` themselves.
-#[rustfmt::skip]
-const OWN: [&str; 10] = [
-    "array_agg", "avg", "bit_xor", "count", "mean", "median", "percentile_cont", "quantile_cont",
-    "string_agg", "sum",
-];
-/// Aggregates whose result does not depend on repeated rows.
-#[rustfmt::skip]
-const ANY: [&str; 12] = [
-    "approx_distinct", "bit_and", "bit_or", "bool_and", "bool_or", "first", "first_value",
-    "grouping", "last", "last_value", "max", "min",
-];
 /// Approximate memory of an entry of the set besides its bytes.
 const ENTRY_BYTES: usize = 48;
 
 /// Whether a call passes on each distinct row once.
 pub(super) fn is_own(name: &str, is_distinct: bool) -> bool {
-    is_distinct && OWN.binary_search(&name).is_err() && ANY.binary_search(&name).is_err()
+    is_distinct && aggregate(name).is_none_or(|facts| facts.distinct == aggregates::Distinct::Rows)
 }
 
 /// Fields of the state of a call that [`is_own`]: rows, as bytes.
@@ -69,7 +58,7 @@ pub(super) fn accumulator(
     Ok(Box::new(Distinct {
         inner: function.accumulator(every_row)?,
         rows: RowConverter::new(fields)?,
-        seen: HashSet::new(),
+        counted: HashSet::new(),
         bytes: 0,
     }))
 }
@@ -79,7 +68,7 @@ pub(super) fn accumulator(
 struct Distinct {
     inner: Box<dyn Accumulator>,
     rows: RowConverter,
-    seen: HashSet<Box<[u8]>>,
+    counted: HashSet<Box<[u8]>>,
     /// Bytes of the rows in the set.
     bytes: usize,
 }
@@ -87,11 +76,11 @@ struct Distinct {
 impl Distinct {
     /// Whether the row is new.
     fn is_new(&mut self, row: &[u8]) -> bool {
-        if self.seen.contains(row) {
+        if self.counted.contains(row) {
             return false;
         }
         self.bytes += row.len();
-        self.seen.insert(row.into())
+        self.counted.insert(row.into())
     }
 }
 
@@ -127,7 +116,7 @@ impl Accumulator for Distinct {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let rows: ArrayRef = Arc::new(BinaryArray::from_iter_values(&self.seen));
+        let rows: ArrayRef = Arc::new(BinaryArray::from_iter_values(&self.counted));
         let list = SingleRowListArrayBuilder::new(rows).build_list_array();
         Ok(vec![ScalarValue::List(Arc::new(list))])
     }
@@ -137,17 +126,7 @@ impl Accumulator for Distinct {
     }
 
     fn size(&self) -> usize {
-        let set = self.seen.capacity() * ENTRY_BYTES + self.bytes;
+        let set = self.counted.capacity() * ENTRY_BYTES + self.bytes;
         size_of::<Distinct>() + self.inner.size() + self.rows.size() + set
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_are_sorted() {
-        assert!(OWN.is_sorted() && ANY.is_sorted());
     }
 }

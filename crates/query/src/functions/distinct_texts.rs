@@ -34,7 +34,7 @@ pub(super) fn accumulator(args: &AccumulatorArgs<'_>) -> Option<Box<dyn Accumula
     let of = args.expr_fields.first()?.data_type().clone();
     Some(Box::new(Distinct {
         of,
-        seen: HashSet::new(),
+        counted: HashSet::new(),
         bytes: 0,
     }))
 }
@@ -43,7 +43,7 @@ pub(super) fn accumulator(args: &AccumulatorArgs<'_>) -> Option<Box<dyn Accumula
 #[derive(Debug)]
 struct Distinct {
     of: DataType,
-    seen: HashSet<Box<[u8]>>,
+    counted: HashSet<Box<[u8]>>,
     /// Bytes of the values in the set.
     bytes: usize,
 }
@@ -52,9 +52,9 @@ impl Distinct {
     fn take(&mut self, values: &dyn Array) -> Result<()> {
         let bytes = cast(values, &DataType::Binary)?;
         for value in bytes.as_binary::<i32>().iter().flatten() {
-            if !self.seen.contains(value) {
+            if !self.counted.contains(value) {
                 self.bytes += value.len();
-                self.seen.insert(value.into());
+                self.counted.insert(value.into());
             }
         }
         Ok(())
@@ -79,9 +79,11 @@ impl Accumulator for Distinct {
         let values: ArrayRef = match self.of.is_string() {
             // The inputs were texts.
             true => Arc::new(StringArray::from_iter_values(
-                self.seen.iter().map(|value| String::from_utf8_lossy(value)),
+                self.counted
+                    .iter()
+                    .map(|value| String::from_utf8_lossy(value)),
             )),
-            false => Arc::new(BinaryArray::from_iter_values(&self.seen)),
+            false => Arc::new(BinaryArray::from_iter_values(&self.counted)),
         };
         let values = cast(&values, &self.of)?;
         let list = SingleRowListArrayBuilder::new(values).build_list_array();
@@ -89,11 +91,11 @@ impl Accumulator for Distinct {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let count = i64::try_from(self.seen.len()).unwrap_or(i64::MAX);
+        let count = i64::try_from(self.counted.len()).unwrap_or(i64::MAX);
         Ok(ScalarValue::Int64(Some(count)))
     }
 
     fn size(&self) -> usize {
-        size_of::<Distinct>() + self.seen.capacity() * ENTRY_BYTES + self.bytes
+        size_of::<Distinct>() + self.counted.capacity() * ENTRY_BYTES + self.bytes
     }
 }

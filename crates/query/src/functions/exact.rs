@@ -48,13 +48,13 @@ impl Exact {
     }
 
     /// The computation for values of a type; `None` = the library's own.
-    fn means(&self, of: &DataType) -> Option<Means> {
+    fn wider_type(&self, of: &DataType) -> Option<WiderType> {
         let by = match (self.sums, of) {
             (true, DataType::Int64 | DataType::UInt64) => WIDE,
             (false, DataType::Float16 | DataType::Float32 | DataType::Float64) => DataType::Int64,
             _ => return None,
         };
-        Some(Means { of: of.clone(), by })
+        Some(WiderType { of: of.clone(), by })
     }
 
     fn library(&self) -> &dyn AggregateUDFImpl {
@@ -64,7 +64,7 @@ impl Exact {
 
 /// The types that replace the values during the computation.
 #[derive(Clone, Debug)]
-struct Means {
+struct WiderType {
     of: DataType,
     by: DataType,
 }
@@ -86,7 +86,7 @@ fn float(key: i64) -> f64 {
     f64::from_bits(bits.cast_unsigned())
 }
 
-impl Means {
+impl WiderType {
     fn values(&self, values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
         values.iter().map(|values| self.value(values)).collect()
     }
@@ -165,17 +165,17 @@ impl AggregateUDFImpl for Exact {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        match self.means(args.return_type()) {
+        match self.wider_type(args.return_type()) {
             None => self.library().accumulator(args),
-            Some(means) => {
-                let inner = self.library().accumulator(means.args(&args))?;
-                Ok(Box::new(One { means, inner }))
+            Some(widening) => {
+                let inner = self.library().accumulator(widening.args(&args))?;
+                Ok(Box::new(ExactRows { widening, inner }))
             }
         }
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        match self.means(args.return_type()) {
+        match self.wider_type(args.return_type()) {
             None => self.library().state_fields(args),
             Some(means) => self.library().state_fields(StateFieldsArgs {
                 return_field: means.field(&args.return_field),
@@ -185,7 +185,7 @@ impl AggregateUDFImpl for Exact {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        match self.means(args.return_type()) {
+        match self.wider_type(args.return_type()) {
             None => self.library().groups_accumulator_supported(args),
             Some(means) => self
                 .library()
@@ -197,13 +197,13 @@ impl AggregateUDFImpl for Exact {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn GroupsAccumulator>> {
-        match self.means(args.return_type()) {
+        match self.wider_type(args.return_type()) {
             None => self.library().create_groups_accumulator(args),
-            Some(means) => {
+            Some(widening) => {
                 let inner = self
                     .library()
-                    .create_groups_accumulator(means.args(&args))?;
-                Ok(Box::new(Many { means, inner }))
+                    .create_groups_accumulator(widening.args(&args))?;
+                Ok(Box::new(ExactGroups { widening, inner }))
             }
         }
     }
@@ -212,16 +212,16 @@ impl AggregateUDFImpl for Exact {
         &self,
         args: AccumulatorArgs<'_>,
     ) -> Result<Box<dyn Accumulator>> {
-        match self.means(args.return_type()) {
+        match self.wider_type(args.return_type()) {
             // The library's sum wraps around.
             Some(means) if args.is_distinct && self.sums => {
                 Ok(Box::new(DistinctSum::new(means.of, means.by)))
             }
-            Some(means) if !args.is_distinct => {
+            Some(widening) if !args.is_distinct => {
                 let inner = self
                     .library()
-                    .create_sliding_accumulator(means.args(&args))?;
-                Ok(Box::new(One { means, inner }))
+                    .create_sliding_accumulator(widening.args(&args))?;
+                Ok(Box::new(ExactRows { widening, inner }))
             }
             _ => self.library().create_sliding_accumulator(args),
         }
@@ -262,23 +262,23 @@ impl AggregateUDFImpl for Exact {
 
 /// Accumulator for all rows, or for a window.
 #[derive(Debug)]
-struct One {
-    means: Means,
+struct ExactRows {
+    widening: WiderType,
     inner: Box<dyn Accumulator>,
 }
 
-impl Accumulator for One {
+impl Accumulator for ExactRows {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.update_batch(&self.means.values(values)?)
+        self.inner.update_batch(&self.widening.values(values)?)
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let value = self.inner.evaluate()?.to_array()?;
-        ScalarValue::try_from_array(&self.means.back(&value)?, 0)
+        ScalarValue::try_from_array(&self.widening.back(&value)?, 0)
     }
 
     fn size(&self) -> usize {
-        size_of::<Means>() + self.inner.size()
+        size_of::<WiderType>() + self.inner.size()
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
@@ -290,7 +290,7 @@ impl Accumulator for One {
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.inner.retract_batch(&self.means.values(values)?)
+        self.inner.retract_batch(&self.widening.values(values)?)
     }
 
     fn supports_retract_batch(&self) -> bool {
@@ -299,12 +299,12 @@ impl Accumulator for One {
 }
 
 /// Accumulator for groups.
-struct Many {
-    means: Means,
+struct ExactGroups {
+    widening: WiderType,
     inner: Box<dyn GroupsAccumulator>,
 }
 
-impl GroupsAccumulator for Many {
+impl GroupsAccumulator for ExactGroups {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -312,13 +312,13 @@ impl GroupsAccumulator for Many {
         filter: Option<&BooleanArray>,
         total: usize,
     ) -> Result<()> {
-        let values = self.means.values(values)?;
+        let values = self.widening.values(values)?;
         self.inner.update_batch(&values, groups, filter, total)
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
         let values = self.inner.evaluate(emit)?;
-        self.means.back(&values)
+        self.widening.back(&values)
     }
 
     fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
@@ -335,7 +335,7 @@ impl GroupsAccumulator for Many {
         filter: Option<&BooleanArray>,
     ) -> Result<Vec<ArrayRef>> {
         self.inner
-            .convert_to_state(&self.means.values(values)?, filter)
+            .convert_to_state(&self.widening.values(values)?, filter)
     }
 
     fn size(&self) -> usize {

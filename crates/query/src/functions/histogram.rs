@@ -37,7 +37,7 @@ fn bound(value: &ScalarValue) -> Result<f64> {
     match value.cast_to(&DataType::Float64)? {
         ScalarValue::Float64(Some(bound)) if bound.is_finite() => Ok(bound),
         _ => Err(Error::invalid_value(format!(
-            "histogram: min and max are finite numbers, found {value}"
+            "histogram: min and max must be finite numbers, found {value}"
         ))
         .into()),
     }
@@ -129,7 +129,7 @@ impl Counts {
     }
 
     /// The index of the count for a value: the number of edges that are not above it.
-    fn place(&self, value: f64) -> usize {
+    fn bucket_index(&self, value: f64) -> usize {
         let (mut from, mut to) = (0, self.buckets + 1);
         while from < to {
             let middle = from + (to - from) / 2;
@@ -161,7 +161,7 @@ impl Accumulator for Counts {
             self.begin();
             let place = match value.is_nan() {
                 true => self.buckets + 1,
-                false => self.place(value),
+                false => self.bucket_index(value),
             };
             if let Some(count) = self.counts.get_mut(place) {
                 *count += 1;

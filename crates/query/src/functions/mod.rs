@@ -1,5 +1,7 @@
 //! Functions of time series that the SQL library does not have, and functions that it implements
-//! differently from PostgreSQL.
+//! differently from PostgreSQL. `session` registers those that need its other modules:
+//! `time_bucket`, `timezone`, gap filling and `nearest`. Each function also has a line in
+//! `guards::cost`: one without a cost is not registered, and a test reports it.
 
 mod approx_distinct;
 mod correlation;
@@ -28,7 +30,7 @@ pub(crate) use date_bin::date_bin;
 pub(crate) use date_part::date_part;
 pub(crate) use series::seconds;
 pub(crate) use text_forms::{has_text_form, text_form};
-pub(crate) use time_bucket::{Clocks, time_bucket, width as bucket_width};
+pub(crate) use time_bucket::{ZoneFunctions, time_bucket, width as bucket_width};
 pub(crate) use to_char::check_pattern;
 pub(crate) use window_sum::too_large as sum_too_large;
 
@@ -75,7 +77,7 @@ pub(crate) fn sliding_state(
 ) -> Result<Box<dyn Accumulator>> {
     if distinct_rows::is_own(function.name(), args.is_distinct) {
         let name = function.name();
-        let what = format!("{name}: DISTINCT over a window that slides is not supported");
+        let what = format!("{name}: DISTINCT over a sliding window is not supported");
         return Err(Error::unsupported(what).into());
     }
     function.create_sliding_accumulator(args)

@@ -247,10 +247,10 @@ impl OfNumbers {
     fn two(&self, left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef> {
         let beyond = |error: arrow::error::ArrowError| match error {
             arrow::error::ArrowError::ArithmeticOverflow(_) => Error::out_of_range(format!(
-                "the result of `{}` is beyond the 64 bits of an integer",
+                "the result of `{}` is out of range for a 64-bit integer",
                 self.name()
             ))
-            .with_hint("compute in floats: CAST(x AS DOUBLE)")
+            .with_hint("use floats: CAST(x AS DOUBLE)")
             .into(),
             other => datafusion::common::DataFusionError::from(other),
         };

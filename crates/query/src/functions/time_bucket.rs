@@ -26,9 +26,9 @@ use std::sync::{Arc, LazyLock};
 const WALL: DataType = DataType::Timestamp(TimeUnit::Nanosecond, None);
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// Functions over the clocks of a zone.
+/// Functions of a time zone.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clocks {
+pub(crate) struct ZoneFunctions {
     /// The local time of an instant.
     pub(crate) shown: fn(&Zone, Expr) -> Expr,
     /// The beginning of an instant's interval, with a width and an origin.
@@ -41,7 +41,7 @@ pub(crate) struct Clocks {
 #[derive(Debug)]
 pub(super) struct TimeBucket {
     signature: Signature,
-    clocks: Clocks,
+    zone_functions: ZoneFunctions,
 }
 
 impl PartialEq for TimeBucket {
@@ -59,14 +59,14 @@ impl std::hash::Hash for TimeBucket {
 }
 
 /// The function, with the functions for time zones.
-pub(crate) fn time_bucket(clocks: Clocks) -> Arc<ScalarUDF> {
+pub(crate) fn time_bucket(zone_functions: ZoneFunctions) -> Arc<ScalarUDF> {
     static FUNCTION: LazyLock<Signature> = LazyLock::new(|| {
         let counts = (2..=5).map(TypeSignature::Any);
         Signature::one_of(counts.collect(), Volatility::Immutable)
     });
     Arc::new(ScalarUDF::new_from_impl(TimeBucket {
         signature: FUNCTION.clone(),
-        clocks,
+        zone_functions,
     }))
 }
 
@@ -114,7 +114,9 @@ impl More {
         let mut more = More::default();
         for (place, expr) in rest.iter().enumerate() {
             let Expr::Literal(value, _) = expr else {
-                return Err(wrong("the zone, the origin and the offset are constants"));
+                return Err(wrong(
+                    "the zone, the origin and the offset must be constants",
+                ));
             };
             if !value.is_null() {
                 more.add(value, (rest.len() == 3).then_some(place))?;
@@ -220,12 +222,14 @@ impl TimeBucket {
             Some(origin) => Some(origin.cast_to(&WALL)?),
         };
         if let Some((width_ns, origin_ns)) = on_clocks(&width, origin.as_ref(), more.offset)? {
-            return Ok((self.clocks.begin)(&zone, width_ns, origin_ns, time));
+            return Ok((self.zone_functions.begin)(
+                &zone, width_ns, origin_ns, time,
+            ));
         }
-        let shown = (self.clocks.shown)(&zone, time);
+        let shown = (self.zone_functions.shown)(&zone, time);
         let width = Expr::Literal(width, None);
         let begin = self.moved(width, shown, origin, more.offset, fixed)?;
-        Ok((self.clocks.first)(&zone, begin))
+        Ok((self.zone_functions.first)(&zone, begin))
     }
 
     /// Bins that are moved by an offset. An offset of fixed length moves the origin, so that the
@@ -275,14 +279,14 @@ impl ScalarUDFImpl for TimeBucket {
     fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
         match arguments.get(1) {
             Some(time @ DataType::Timestamp(TimeUnit::Nanosecond, _)) => Ok(time.clone()),
-            _ => Err(wrong("the second argument is a timestamp")),
+            _ => Err(wrong("the second argument must be a timestamp")),
         }
     }
 
     fn simplify(&self, args: Vec<Expr>, _: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let mut own = args.into_iter();
         let (Some(Expr::Literal(first, _)), Some(time)) = (own.next(), own.next()) else {
-            return Err(wrong("the width is a constant"));
+            return Err(wrong("the width must be a constant"));
         };
         let rest: Vec<Expr> = own.collect();
         let bin = self.bin(width(&first)?, time, More::of(&rest)?)?;
@@ -290,6 +294,6 @@ impl ScalarUDFImpl for TimeBucket {
     }
 
     fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        Err(wrong("the width and the origin are constants"))
+        Err(wrong("the width and the origin must be constants"))
     }
 }

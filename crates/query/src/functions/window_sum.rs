@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 /// Error for a sum of integers that exceeds 64 bits.
 pub(crate) fn too_large() -> Error {
-    Error::out_of_range("a sum of integers is beyond 64 bits")
+    Error::out_of_range("the sum of integers is out of range for 64 bits")
         .with_hint("sum(CAST(x AS DECIMAL(38, 0))) is exact, sum(CAST(x AS DOUBLE)) has no bound")
 }
 

@@ -64,7 +64,7 @@ impl GapFillExec {
         zone: Option<Zone>,
     ) -> Result<GapFillExec> {
         let Some(step) = Step::new(node.width, zone) else {
-            let what = "time_bucket_gapfill: the width must be longer than nothing";
+            let what = "time_bucket_gapfill: the width must be greater than zero";
             return Err(Error::invalid_value(what).into());
         };
         let Some(bucket) = node.bucket() else {
@@ -131,7 +131,7 @@ fn value(expr: &Arc<dyn PhysicalExpr>) -> Result<i64> {
     match value {
         ScalarValue::TimestampNanosecond(Some(ns), _) => Ok(ns),
         found => Err(Error::invalid_value(format!(
-            "time_bucket_gapfill: a bound of the range is no instant, found {found}"
+            "time_bucket_gapfill: a bound of the range is not an instant, found {found}"
         ))
         .with_hint("WHERE time >= … AND time < … with instants, or start => and finish =>")
         .into()),
@@ -248,7 +248,7 @@ struct Filling {
 struct Group {
     rows: RecordBatch,
     /// The buckets of the rows.
-    known: VecDeque<i64>,
+    row_buckets: VecDeque<i64>,
     passed: usize,
     range: Peekable<Steps>,
     columns: Vec<Source>,
@@ -299,13 +299,13 @@ impl Filling {
         let buckets = rows.column(self.bucket);
         let buckets = cast(buckets, &self.schema.field(self.bucket).data_type().clone())?;
         let buckets = buckets.as_primitive::<TimestampNanosecondType>();
-        let known: VecDeque<i64> = buckets.values().iter().copied().collect();
+        let row_buckets: VecDeque<i64> = buckets.values().iter().copied().collect();
         let columns = self.fills.iter().zip(rows.columns());
-        let columns = columns.map(|(fill, column)| source(*fill, column, &known));
+        let columns = columns.map(|(fill, column)| source(*fill, column, &row_buckets));
         Ok(Group {
             columns: columns.collect::<Result<_>>()?,
             rows,
-            known,
+            row_buckets,
             passed: 0,
             range: self.range.clone().peekable(),
         })
@@ -347,14 +347,14 @@ impl Group {
     fn slots(&mut self, most: usize) -> Vec<Slot> {
         let mut slots = Vec::new();
         while slots.len() < most {
-            let (row, ns) = match (self.known.front(), self.range.peek()) {
+            let (row, ns) = match (self.row_buckets.front(), self.range.peek()) {
                 (None, None) => break,
                 (Some(known), Some(made)) if made < known => (None, *made),
                 (None, Some(made)) => (None, *made),
                 (Some(known), _) => (Some(self.passed), *known),
             };
             if row.is_some() {
-                self.known.pop_front();
+                self.row_buckets.pop_front();
                 self.passed += 1;
             }
             // Skips the generated bucket of an existing row.

@@ -35,11 +35,11 @@ pub(crate) fn all() -> [Arc<ScalarUDF>; 3] {
 /// Error for a function in an invalid position.
 pub(super) fn misplaced(name: &str) -> Error {
     match name {
-        GAPFILL => Error::invalid("time_bucket_gapfill stands in GROUP BY, by itself").with_hint(
+        GAPFILL => Error::invalid("time_bucket_gapfill must be an expression of its own in GROUP BY").with_hint(
             "SELECT time_bucket_gapfill('1h', time) AS t, avg(temp) … WHERE time >= … AND time < … GROUP BY t",
         ),
         name => Error::invalid(format!(
-            "{name} stands in the SELECT of a query that groups by time_bucket_gapfill"
+            "{name} is allowed only in the SELECT of a query that groups by time_bucket_gapfill"
         ))
         .with_hint(format!(
             "SELECT time_bucket_gapfill('1h', time) AS t, {name}(avg(temp)) … GROUP BY t"
@@ -61,7 +61,7 @@ impl ScalarUDFImpl for GapFunction {
             GAPFILL => match types.get(1) {
                 Some(DataType::Timestamp(TimeUnit::Nanosecond, Some(_))) => types.get(1),
                 _ => {
-                    let what = "time_bucket_gapfill: the second argument is a timestamp";
+                    let what = "time_bucket_gapfill: the second argument must be a timestamp";
                     return Err(Error::invalid_value(what)
                         .with_hint("for example: time_bucket_gapfill('1h', time)")
                         .into());
@@ -71,7 +71,7 @@ impl ScalarUDFImpl for GapFunction {
         };
         if self.name == INTERPOLATE && !of.is_some_and(|of| of.is_numeric() || of.is_null()) {
             return Err(Error::type_mismatch("interpolate: expected a number")
-                .with_hint("locf carries values of any type on")
+                .with_hint("locf accepts values of any type")
                 .into());
         }
         of.cloned().ok_or_else(|| misplaced(self.name).into())

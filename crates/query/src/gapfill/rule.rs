@@ -82,7 +82,9 @@ impl FillGaps {
             return Ok(LogicalPlan::Aggregate(aggregate));
         };
         if found.next().is_some() {
-            return Err(Error::unsupported("time_bucket_gapfill stands in GROUP BY once").into());
+            return Err(
+                Error::unsupported("time_bucket_gapfill is allowed only once in GROUP BY").into(),
+            );
         }
         let request = GapfillRequest::of(call, &aggregate.input)?;
         let mut args = vec![request.width_expr.clone(), request.time.clone()];
@@ -222,9 +224,9 @@ fn fill_of(call: &ScalarFunction) -> Result<Fill> {
     if extra(1).is_some() {
         let name = call.func.name();
         return Err(Error::unsupported(format!(
-            "{name} takes no values from before or behind the range"
+            "{name} does not accept values from before or after the range"
         ))
-        .with_hint("begin the range earlier, and leave the first buckets out around this query")
+        .with_hint("begin the range earlier, and filter the first buckets out in an outer query")
         .into());
     }
     Ok(match call.func.name() {
@@ -233,7 +235,7 @@ fn fill_of(call: &ScalarFunction) -> Result<Fill> {
                 None => false,
                 Some(Expr::Literal(ScalarValue::Boolean(Some(over)), _)) => *over,
                 Some(_) => {
-                    let what = "locf: treat_null_as_missing is true or false";
+                    let what = "locf: treat_null_as_missing must be true or false";
                     return Err(Error::invalid_value(what).into());
                 }
             },
@@ -297,7 +299,7 @@ impl GapfillRequest {
         };
         let Expr::Literal(width, _) = width_expr else {
             return Err(
-                Error::invalid_value("time_bucket_gapfill: the width is a constant").into(),
+                Error::invalid_value("time_bucket_gapfill: the width must be a constant").into(),
             );
         };
         // NULL is a parameter without a value yet; a NULL width is refused when the statement runs.
@@ -324,7 +326,7 @@ impl GapfillRequest {
         for (what, condition, bounds) in [("start", ">=", &starts), ("finish", "<", &finishes)] {
             if bounds.is_empty() {
                 return Err(Error::invalid(format!(
-                    "time_bucket_gapfill: where the {what} of the range lies is not told"
+                    "time_bucket_gapfill: the {what} of the range is not given"
                 ))
                 .with_hint(format!(
                     "write WHERE time {condition} …, or name it: time_bucket_gapfill('1h', time, {what} => …)"
@@ -372,7 +374,7 @@ fn rest(args: &[Expr]) -> (Option<String>, Option<Expr>, Option<Expr>) {
 /// A bound, cast to the type of the time column.
 fn instant(expr: Expr) -> Result<Expr> {
     if !expr.column_refs().is_empty() {
-        let what = "time_bucket_gapfill: start and finish are constants";
+        let what = "time_bucket_gapfill: start and finish must be constants";
         return Err(Error::invalid_value(what).into());
     }
     let of = expr.get_type(&DFSchema::empty())?;

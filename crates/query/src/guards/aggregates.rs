@@ -211,7 +211,7 @@ impl Accumulator for Watched {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let value = self.0.evaluate()?;
-        given(&value)?;
+        check_value(&value)?;
         Ok(value)
     }
 
@@ -221,7 +221,7 @@ impl Accumulator for Watched {
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let state = self.0.state()?;
-        state.iter().try_for_each(given)?;
+        state.iter().try_for_each(check_value)?;
         Ok(state)
     }
 
@@ -240,7 +240,7 @@ impl Accumulator for Watched {
 }
 
 /// Checks after a value for a row or for a group.
-pub(super) fn given(value: &ScalarValue) -> Result<()> {
-    statement::given(of_scalar(value))?;
+pub(super) fn check_value(value: &ScalarValue) -> Result<()> {
+    statement::record_window_value(of_scalar(value))?;
     statement::checkpoint()
 }

@@ -13,7 +13,7 @@ use std::cell::Cell;
 
 thread_local! {
     /// Must never allocate: it is used during allocations.
-    static TAKEN: Cell<i64> = const { Cell::new(0) };
+    static ALLOCATED: Cell<i64> = const { Cell::new(0) };
 }
 
 /// An allocator, for example the system's, with a counter for each thread. A program that serves
@@ -36,7 +36,8 @@ fn count(bytes: usize, sign: i64) {
     // No allocation is larger than `isize::MAX`.
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     // A thread that ends may no longer have the counter; these bytes are not counted.
-    let _ = TAKEN.try_with(|taken| taken.set(taken.get().wrapping_add(bytes.wrapping_mul(sign))));
+    let _ =
+        ALLOCATED.try_with(|taken| taken.set(taken.get().wrapping_add(bytes.wrapping_mul(sign))));
 }
 
 // SAFETY: every call goes to the allocator within with the arguments that came, and its answer is
@@ -79,6 +80,6 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
 }
 
 /// Bytes that this thread has allocated and not freed; zero if the allocator does not count.
-pub(super) fn taken() -> i64 {
-    TAKEN.try_with(Cell::get).unwrap_or(0)
+pub(super) fn allocated() -> i64 {
+    ALLOCATED.try_with(Cell::get).unwrap_or(0)
 }

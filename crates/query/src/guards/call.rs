@@ -5,7 +5,7 @@
 //! long on a single row. Calls that take long on many rows are split into parts, between which the
 //! statement can be ended.
 
-use super::cost::{self, Kind};
+use super::cost::{self, GrowthKind};
 use super::extent::{of_scalar, of_value};
 use super::statement;
 use crate::error::Error;
@@ -41,8 +41,8 @@ pub(super) fn guarded_call(
         args.number_rows = 1;
     }
     let rows = args.number_rows;
-    let kind = Kind::of(name);
-    if kind == Kind::Pad
+    let kind = GrowthKind::of(name);
+    if kind == GrowthKind::Pad
         && let Some(length) = args.args.get_mut(1)
     {
         not_negative(length);
@@ -74,7 +74,7 @@ pub(super) fn guarded_call(
         // The value is expanded to all rows.
         statement::check_memory(of_scalar(value).saturating_mul(all_rows), name)?;
     }
-    statement::made(bytes);
+    statement::record_built(bytes);
     Ok(made)
 }
 

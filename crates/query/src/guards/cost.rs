@@ -58,7 +58,7 @@ const PLAIN: [&str; 162] = [
 
 /// Kinds of functions by the growth of their results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum GrowthKind {
     /// At most a few times its arguments.
     Plain,
     /// The concatenated arguments.
@@ -83,44 +83,46 @@ pub(super) enum Kind {
     Find,
 }
 
-impl Kind {
+impl GrowthKind {
     /// The kind of a function; functions that only rules put into plans have no entry, and are
     /// plain: they compute a value from a value.
-    pub(super) fn of(name: &str) -> Kind {
-        Kind::known(name).unwrap_or(Kind::Plain)
+    pub(super) fn of(name: &str) -> GrowthKind {
+        GrowthKind::listed(name).unwrap_or(GrowthKind::Plain)
     }
 
     /// The kind of a listed function; `None` = not listed.
-    pub(super) fn known(name: &str) -> Option<Kind> {
+    pub(super) fn listed(name: &str) -> Option<GrowthKind> {
         Some(match name {
-            "repeat" => Kind::Repeat,
-            "lpad" | "rpad" => Kind::Pad,
-            "replace" => Kind::Replace,
-            "regexp_replace" => Kind::RegexReplace,
-            "regexp_match" => Kind::RegexMatch,
-            "regexp_count" | "regexp_instr" | "regexp_like" | "~" => Kind::Regex,
-            "concat_ws" => Kind::Join,
-            "string_to_array" | "string_to_list" => Kind::SplitText,
-            "to_char" | "date_format" | "to_timestamp" | "to_date" | "to_time" => Kind::DatePattern,
-            "array_to_string" | "list_to_string" => Kind::JoinList,
-            "range" | "generate_series" | "gen_series" => Kind::Range,
-            "array_repeat" | "list_repeat" => Kind::RepeatList,
-            "array_resize" | "list_resize" => Kind::ResizeList,
-            "array_replace" | "array_replace_n" | "array_replace_all" => Kind::ReplaceInList,
-            "arrays_zip" | "list_zip" => Kind::Zip,
+            "repeat" => GrowthKind::Repeat,
+            "lpad" | "rpad" => GrowthKind::Pad,
+            "replace" => GrowthKind::Replace,
+            "regexp_replace" => GrowthKind::RegexReplace,
+            "regexp_match" => GrowthKind::RegexMatch,
+            "regexp_count" | "regexp_instr" | "regexp_like" | "~" => GrowthKind::Regex,
+            "concat_ws" => GrowthKind::Join,
+            "string_to_array" | "string_to_list" => GrowthKind::SplitText,
+            "to_char" | "date_format" | "to_timestamp" | "to_date" | "to_time" => {
+                GrowthKind::DatePattern
+            }
+            "array_to_string" | "list_to_string" => GrowthKind::JoinList,
+            "range" | "generate_series" | "gen_series" => GrowthKind::Range,
+            "array_repeat" | "list_repeat" => GrowthKind::RepeatList,
+            "array_resize" | "list_resize" => GrowthKind::ResizeList,
+            "array_replace" | "array_replace_n" | "array_replace_all" => GrowthKind::ReplaceInList,
+            "arrays_zip" | "list_zip" => GrowthKind::Zip,
             "array_has_all" | "array_has_any" | "array_except" | "array_intersect"
-            | "array_union" | "array_distinct" => Kind::Pairs,
-            "levenshtein" => Kind::Levenshtein,
-            "strpos" | "find_in_set" | "substr_index" | "contains" => Kind::Find,
-            "make_array" | "make_list" | "struct" | "row" | "named_struct" => Kind::Gather,
-            name if PLAIN.binary_search(&name).is_ok() => Kind::Plain,
+            | "array_union" | "array_distinct" => GrowthKind::Pairs,
+            "levenshtein" => GrowthKind::Levenshtein,
+            "strpos" | "find_in_set" | "substr_index" | "contains" => GrowthKind::Find,
+            "make_array" | "make_list" | "struct" | "row" | "named_struct" => GrowthKind::Gather,
+            name if PLAIN.binary_search(&name).is_ok() => GrowthKind::Plain,
             _ => return None,
         })
     }
 
     /// True for functions whose result can be much larger than their arguments.
     pub(super) fn grows(self) -> bool {
-        !matches!(self, Kind::Plain | Kind::Gather)
+        !matches!(self, GrowthKind::Plain | GrowthKind::Gather)
     }
 }
 
@@ -330,14 +332,14 @@ fn range(args: &[ColumnarValue], row: usize, first: &Numbers, second: &Numbers) 
 }
 
 /// Cost of a call for a number of rows.
-pub(super) fn cost(kind: Kind, args: &[ColumnarValue], rows: usize) -> Cost {
+pub(super) fn cost(kind: GrowthKind, args: &[ColumnarValue], rows: usize) -> Cost {
     let mut cost = Cost::default();
     let scalars = args
         .iter()
         .all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
     let rows = if scalars { 1 } else { rows };
     if !kind.grows() {
-        let times = if kind == Kind::Plain { GROWS } else { 1 };
+        let times = if kind == GrowthKind::Plain { GROWS } else { 1 };
         return plain(args, rows, times);
     }
     let [a, b, c] = [lengths(args, 0), lengths(args, 1), lengths(args, 2)];
@@ -354,7 +356,7 @@ pub(super) fn cost(kind: Kind, args: &[ColumnarValue], rows: usize) -> Cost {
             c: c.at(row),
             count: n.count(row),
             range: match kind {
-                Kind::Range => range(args, row, &m, &n),
+                GrowthKind::Range => range(args, row, &m, &n),
                 _ => 0,
             },
             constant,
@@ -399,26 +401,26 @@ impl RowArgs<'_> {
 }
 
 /// Bytes and work of a call that returns text; `None` for one that returns a list.
-fn of_texts(kind: Kind, of: &RowArgs<'_>) -> Option<(usize, usize)> {
+fn of_texts(kind: GrowthKind, of: &RowArgs<'_>) -> Option<(usize, usize)> {
     let (a, b, c, all) = (of.a, of.b, of.c, of.all());
     Some(match kind {
-        Kind::Plain | Kind::Gather => (all, all),
-        Kind::Repeat => {
+        GrowthKind::Plain | GrowthKind::Gather => (all, all),
+        GrowthKind::Repeat => {
             let made = a.saturating_mul(of.count);
             (made, made)
         }
-        Kind::Pad => {
+        GrowthKind::Pad => {
             // Memory for the longest letters, and for the positions of the fill letters.
             let fill = if c <= 1 { 4 } else { 12 };
             let made = a.saturating_add(of.count.saturating_mul(fill));
             (made, made)
         }
-        Kind::Replace => {
+        GrowthKind::Replace => {
             let places = a / b.max(1) + 1;
             let made = a.saturating_add(places.saturating_mul(c));
             (made, made.saturating_add(all))
         }
-        Kind::RegexReplace => {
+        GrowthKind::RegexReplace => {
             let parts = text(of.args, 2, of.row).bytes();
             let parts = parts.filter(|byte| matches!(byte, b'$' | b'\\')).count();
             let made = a
@@ -432,7 +434,7 @@ fn of_texts(kind: Kind, of: &RowArgs<'_>) -> Option<(usize, usize)> {
                     .saturating_add(made),
             )
         }
-        Kind::RegexMatch => {
+        GrowthKind::RegexMatch => {
             let groups = text(of.args, 1, of.row)
                 .bytes()
                 .filter(|byte| *byte == b'(')
@@ -446,65 +448,65 @@ fn of_texts(kind: Kind, of: &RowArgs<'_>) -> Option<(usize, usize)> {
                     .saturating_add(made),
             )
         }
-        Kind::Regex => {
+        GrowthKind::Regex => {
             let (states, making) = of.pattern();
             (16, a.saturating_mul(states).saturating_add(making))
         }
-        Kind::Join => {
+        GrowthKind::Join => {
             let parts = of.args.len().saturating_sub(1);
             let others = (1..of.args.len()).map(|at| lengths(of.args, at).at(of.row));
             let sum = others.fold(0usize, usize::saturating_add);
             let made = sum.saturating_add(a.saturating_mul(parts));
             (made, made)
         }
-        Kind::SplitText => {
+        GrowthKind::SplitText => {
             let made = a
                 .saturating_mul(8)
                 .saturating_add(c.saturating_mul(a / b.max(1) + 1));
             (made, made)
         }
-        Kind::DatePattern => {
+        GrowthKind::DatePattern => {
             let others = (1..of.args.len()).map(|at| lengths(of.args, at).at(of.row));
             let patterns = others.fold(0usize, usize::saturating_add);
             let made = patterns.saturating_mul(DATE_GROWS).saturating_add(64);
             (made, made.saturating_mul(4).saturating_add(a))
         }
-        Kind::Levenshtein => (8, a.saturating_mul(b.max(1)).saturating_mul(2)),
+        GrowthKind::Levenshtein => (8, a.saturating_mul(b.max(1)).saturating_mul(2)),
         _ => return None,
     })
 }
 
 /// Bytes and work of a call that returns or reads a list.
-fn of_lists(kind: Kind, of: &RowArgs<'_>) -> (usize, usize) {
+fn of_lists(kind: GrowthKind, of: &RowArgs<'_>) -> (usize, usize) {
     let (a, b, c, all) = (of.a, of.b, of.c, of.all());
     match kind {
-        Kind::JoinList => {
+        GrowthKind::JoinList => {
             let count = elements(of.args, 0, of.row).max(a / 8 + 1);
             let each = b.saturating_add(c).saturating_add(24);
             let made = a.saturating_add(count.saturating_mul(each));
             (made, made)
         }
-        Kind::Range => {
+        GrowthKind::Range => {
             let made = of.range.saturating_mul(8);
             (made, made)
         }
-        Kind::RepeatList => {
+        GrowthKind::RepeatList => {
             let made = of.count.saturating_mul(a.saturating_add(8));
             (made, made)
         }
-        Kind::ResizeList => {
+        GrowthKind::ResizeList => {
             let made = of
                 .count
                 .saturating_mul(c.saturating_add(16))
                 .saturating_add(a);
             (made, made)
         }
-        Kind::ReplaceInList => {
+        GrowthKind::ReplaceInList => {
             let count = elements(of.args, 0, of.row);
             let made = a.saturating_add(count.saturating_mul(c.saturating_add(8)));
             (made, made)
         }
-        Kind::Zip => {
+        GrowthKind::Zip => {
             let counts = (0..of.args.len()).map(|at| elements(of.args, at, of.row));
             let most = counts.max().unwrap_or(0);
             let sizes = (0..of.args.len()).map(|at| lengths(of.args, at).at(of.row));
@@ -512,7 +514,7 @@ fn of_lists(kind: Kind, of: &RowArgs<'_>) -> (usize, usize) {
             let made = sum.saturating_add(most.saturating_mul(of.args.len() * 16));
             (made, made)
         }
-        Kind::Pairs => {
+        GrowthKind::Pairs => {
             let pairs =
                 elements(of.args, 0, of.row).saturating_mul(elements(of.args, 1, of.row).max(1));
             let made = all.saturating_mul(2);
@@ -523,7 +525,7 @@ fn of_lists(kind: Kind, of: &RowArgs<'_>) -> (usize, usize) {
                     .saturating_add(made.saturating_mul(8)),
             )
         }
-        Kind::Find => {
+        GrowthKind::Find => {
             let deep = a.saturating_mul(b / 16 + 1);
             (a, deep.saturating_add(b))
         }
@@ -567,7 +569,7 @@ mod tests {
 
     #[test]
     fn what_grows_is_known_before_it_is_made() {
-        let cost = |name: &str, args: &[ColumnarValue]| cost(Kind::of(name), args, 1).bytes;
+        let cost = |name: &str, args: &[ColumnarValue]| cost(GrowthKind::of(name), args, 1).bytes;
         assert!(cost("repeat", &[words("ab"), number(1 << 40)]) >= 2 << 40);
         assert_eq!(cost("repeat", &[words("ab"), number(-5)]), ROW_BYTES);
         assert!(cost("lpad", &[words("ab"), number(i64::MAX), words("y")]) > 1 << 62);

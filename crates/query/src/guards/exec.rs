@@ -369,10 +369,10 @@ impl Guarded {
             }
             if bytes(rows) > ROW_BYTES_MAX {
                 return Err(Error::too_large(format!(
-                    "a row of the answer has more than {} MiB",
+                    "a row of the result is larger than {} MiB",
                     ROW_BYTES_MAX >> 20
                 ))
-                .with_hint("take a part of its values, or ask for them one by one")
+                .with_hint("select fewer columns, or a part of each value")
                 .into());
             }
         }
@@ -403,9 +403,9 @@ impl Guarded {
             let found = widest(&batch, most);
             if found > most {
                 return Err(Error::too_large(format!(
-                    "values of {found} bytes are too long to be joined or unnested, at most {most} are allowed"
+                    "values of {found} bytes are too long to be joined or unnested; at most {most} bytes are allowed"
                 ))
-                .with_hint("join first, and make or choose long values from what it gives")
+                .with_hint("join first, then compute or select long values from the result")
                 .into());
             }
         }

@@ -120,7 +120,7 @@ fn of_types(name: &str, types: &[DataType], what: &str) -> Error {
     let types: Vec<&str> = types.iter().map(headwater_columnar::type_name).collect();
     let what = what.lines().next().unwrap_or_default();
     Error::type_mismatch(format!(
-        "`{name}` takes no arguments of these types: {name}({}); it says: {what}",
+        "`{name}` does not accept arguments of these types: {name}({}): {what}",
         types.join(", ")
     ))
     .with_hint("convert them with CAST, for example CAST(x AS DOUBLE)")
@@ -166,7 +166,7 @@ impl ScalarUDFImpl for Guarded {
             && texts.any(|text| text.try_as_str().flatten().is_some_and(is_deep_type))
         {
             return Err(Error::too_large(format!(
-                "{}: more than {TYPES_MAX} types lie within each other",
+                "{}: types are nested more than {TYPES_MAX} deep",
                 self.name()
             ))
             .into());

@@ -44,7 +44,7 @@ use std::sync::Arc;
 /// Adds guards to all functions and planners of a state; call after all other registrations.
 pub(crate) fn register(builder: &mut SessionStateBuilder) {
     if let Some(functions) = builder.scalar_functions() {
-        functions.retain(|function| cost::Kind::known(function.name()).is_some());
+        functions.retain(|function| cost::GrowthKind::listed(function.name()).is_some());
         for function in functions.iter_mut() {
             *function = guarded(Arc::clone(function));
         }
@@ -87,7 +87,7 @@ pub(crate) fn batch_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::cost::Kind;
+    use super::cost::GrowthKind;
     use datafusion::execution::session_state::SessionStateBuilder;
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
         let unknown: Vec<&str> = functions
             .iter()
             .map(|function| function.name())
-            .filter(|name| Kind::known(name).is_none())
+            .filter(|name| GrowthKind::listed(name).is_none())
             .collect();
         assert!(
             unknown.is_empty(),

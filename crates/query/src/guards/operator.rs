@@ -25,7 +25,7 @@ const STATES_SIMPLE: usize = 64;
 
 /// Operation between two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Means {
+enum OperationKind {
     Binary(Operator),
     Like { negated: bool, any_case: bool },
 }
@@ -33,14 +33,14 @@ enum Means {
 /// An operator as a function; `||` has two or more operands.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Operation {
-    means: Means,
+    kind: OperationKind,
     signature: Signature,
 }
 
 impl Operation {
-    fn of(means: Means, left: Expr, right: Expr) -> Expr {
+    fn of(kind: OperationKind, left: Expr, right: Expr) -> Expr {
         let operation = Operation {
-            means,
+            kind,
             signature: Signature::user_defined(Volatility::Immutable),
         };
         let func = Arc::new(ScalarUDF::new_from_impl(operation));
@@ -51,13 +51,13 @@ impl Operation {
     }
 
     fn symbol(&self) -> &'static str {
-        match self.means {
-            Means::Binary(Operator::StringConcat) => "||",
-            Means::Binary(Operator::RegexIMatch) => "~*",
-            Means::Binary(Operator::RegexNotMatch) => "!~",
-            Means::Binary(Operator::RegexNotIMatch) => "!~*",
-            Means::Binary(_) => "~",
-            Means::Like { negated, any_case } => match (negated, any_case) {
+        match self.kind {
+            OperationKind::Binary(Operator::StringConcat) => "||",
+            OperationKind::Binary(Operator::RegexIMatch) => "~*",
+            OperationKind::Binary(Operator::RegexNotMatch) => "!~",
+            OperationKind::Binary(Operator::RegexNotIMatch) => "!~*",
+            OperationKind::Binary(_) => "~",
+            OperationKind::Like { negated, any_case } => match (negated, any_case) {
                 (false, false) => "LIKE",
                 (true, false) => "NOT LIKE",
                 (false, true) => "ILIKE",
@@ -88,14 +88,14 @@ impl Operation {
         let schema = Arc::new(Schema::new(fields));
         let options = RecordBatchOptions::new().with_row_count(Some(args.number_rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?;
-        let expr = match self.means {
-            Means::Binary(op) => {
+        let expr = match self.kind {
+            OperationKind::Binary(op) => {
                 let first = expressions::binary(left, op, right, &schema)?;
                 sides.try_fold(first, |left, right| {
                     expressions::binary(left, op, right, &schema)
                 })?
             }
-            Means::Like { negated, any_case } => {
+            OperationKind::Like { negated, any_case } => {
                 expressions::like(negated, any_case, left, right, &schema)?
             }
         };
@@ -118,12 +118,12 @@ impl ScalarUDFImpl for Operation {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        match (self.means, types) {
-            (Means::Binary(op), [left, right]) => {
+        match (self.kind, types) {
+            (OperationKind::Binary(op), [left, right]) => {
                 let (left, right) = BinaryTypeCoercer::new(left, &op, right).get_input_types()?;
                 Ok(vec![left, right])
             }
-            (Means::Binary(op), [_, _, _, ..]) => {
+            (OperationKind::Binary(op), [_, _, _, ..]) => {
                 let all = self.return_type(types)?;
                 let types = types.iter().map(|of| {
                     let (_, right) = BinaryTypeCoercer::new(&all, &op, of).get_input_types()?;
@@ -137,8 +137,8 @@ impl ScalarUDFImpl for Operation {
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        match (self.means, types) {
-            (Means::Binary(op), [left, rest @ ..]) => {
+        match (self.kind, types) {
+            (OperationKind::Binary(op), [left, rest @ ..]) => {
                 rest.iter().try_fold(left.clone(), |left, right| {
                     BinaryTypeCoercer::new(&left, &op, right).get_result_type()
                 })
@@ -166,8 +166,8 @@ impl ScalarUDFImpl for Operation {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let cost_of = match self.means {
-            Means::Binary(Operator::StringConcat) => "||",
+        let cost_of = match self.kind {
+            OperationKind::Binary(Operator::StringConcat) => "||",
             _ => "~",
         };
         let volatility = self.signature.volatility;
@@ -177,13 +177,13 @@ impl ScalarUDFImpl for Operation {
 
 /// `left || right` between texts, as a function without a guard.
 pub(super) fn concatenation(left: Expr, right: Expr) -> Expr {
-    Operation::of(Means::Binary(Operator::StringConcat), left, right)
+    Operation::of(OperationKind::Binary(Operator::StringConcat), left, right)
 }
 
 /// Whether a function without its guard is `||` between texts.
 pub(super) fn is_concatenation(function: &ScalarUDF) -> bool {
     let own = function.inner().downcast_ref::<Operation>();
-    own.is_some_and(|own| own.means == Means::Binary(Operator::StringConcat))
+    own.is_some_and(|own| own.kind == OperationKind::Binary(Operator::StringConcat))
 }
 
 fn is_simple(pattern: &Expr) -> bool {
@@ -225,7 +225,7 @@ pub(super) fn needs_guard(expr: &Expr) -> bool {
 pub(super) fn guard(expr: Expr) -> Expr {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            Operation::of(Means::Binary(op), *left, *right)
+            Operation::of(OperationKind::Binary(op), *left, *right)
         }
         Expr::Like(Like {
             negated,
@@ -233,7 +233,7 @@ pub(super) fn guard(expr: Expr) -> Expr {
             pattern,
             case_insensitive: any_case,
             ..
-        }) => Operation::of(Means::Like { negated, any_case }, *expr, *pattern),
+        }) => Operation::of(OperationKind::Like { negated, any_case }, *expr, *pattern),
         Expr::SimilarTo(Like {
             negated,
             expr,
@@ -247,7 +247,7 @@ pub(super) fn guard(expr: Expr) -> Expr {
                 (true, false) => Operator::RegexNotMatch,
                 (true, true) => Operator::RegexNotIMatch,
             };
-            Operation::of(Means::Binary(op), *expr, *pattern)
+            Operation::of(OperationKind::Binary(op), *expr, *pattern)
         }
         other => other,
     }

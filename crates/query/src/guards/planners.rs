@@ -163,11 +163,11 @@ impl TableFunctionImpl for GuardedTable {
         };
         if let Some((at, _)) = all.find(|(_, arg)| !is_constant(arg)) {
             return Err(Error::too_large(format!(
-                "{}: argument {} is no constant, or needs too much memory to become one",
+                "{}: argument {} is not a constant, or needs too much memory to be evaluated as one",
                 self.name,
                 at + 1
             ))
-            .with_hint("write its value")
+            .with_hint("write its value as a literal")
             .into());
         }
         self.inner.call_with_args(args)
@@ -195,9 +195,9 @@ impl TypePlanner for Sizes {
         }
         if elements > SIZED_MAX {
             return Err(Error::too_large(format!(
-                "the type {sql} has {elements} elements, at most {SIZED_MAX} are allowed"
+                "the type {sql} has {elements} elements; at most {SIZED_MAX} are allowed"
             ))
-            .with_hint("leave the size away: a list takes what it is given")
+            .with_hint("leave the size out: a list has any number of elements")
             .into());
         }
         Ok(None)

@@ -43,9 +43,9 @@ pub(super) fn check_type(data_type: &DataType) -> Result<()> {
     let bytes = type_bytes(data_type, 0)?;
     if bytes > TYPE_BYTES_MAX {
         return Err(Error::too_large(format!(
-            "every value of this type would have {bytes} bytes, at most {TYPE_BYTES_MAX} are allowed"
+            "every value of this type would have {bytes} bytes; at most {TYPE_BYTES_MAX} are allowed"
         ))
-        .with_hint("take a list without a fixed size")
+        .with_hint("use a list without a fixed size")
         .into());
     }
     Ok(())
@@ -53,10 +53,9 @@ pub(super) fn check_type(data_type: &DataType) -> Result<()> {
 
 fn type_bytes(data_type: &DataType, depth: usize) -> Result<usize> {
     if depth > TYPE_DEPTH_MAX {
-        return Err(Error::too_large(format!(
-            "more than {TYPE_DEPTH_MAX} types lie within each other"
-        ))
-        .into());
+        return Err(
+            Error::too_large(format!("types are nested more than {TYPE_DEPTH_MAX} deep")).into(),
+        );
     }
     let of = |inner: &DataType| type_bytes(inner, depth + 1);
     let times = |size: i32| usize::try_from(size).unwrap_or(0);

@@ -43,7 +43,7 @@ thread_local! {
     /// passed on.
     static RETURNED: Cell<usize> = const { Cell::new(0) };
     /// Bytes of values that a window has returned since the last batch was passed on.
-    static GIVEN: Cell<usize> = const { Cell::new(0) };
+    static WINDOW_BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 #[derive(Clone)]
@@ -58,16 +58,16 @@ pub(crate) struct Statement {
     deadline: Option<(Instant, Duration)>,
     /// Bytes that its operators may reserve.
     memory: usize,
-    held: AtomicI64,
+    allocated: AtomicI64,
     folded: AtomicUsize,
-    all: Arc<AllMemory>,
+    all_memory: Arc<AllMemory>,
 }
 
 impl fmt::Debug for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Statement")
             .field("deadline", &self.deadline)
-            .field("held", &self.held)
+            .field("held", &self.allocated)
             .finish_non_exhaustive()
     }
 }
@@ -80,16 +80,16 @@ impl Statement {
     pub(crate) fn new(
         deadline: Option<(Instant, Duration)>,
         memory: usize,
-        all: Arc<AllMemory>,
+        all_memory: Arc<AllMemory>,
     ) -> Arc<Statement> {
-        all.begin();
+        all_memory.begin();
         Arc::new(Statement {
             cancel: CancelToken::of_task(),
             deadline,
             memory,
-            held: AtomicI64::new(0),
+            allocated: AtomicI64::new(0),
             folded: AtomicUsize::new(0),
-            all,
+            all_memory,
         })
     }
 
@@ -156,17 +156,17 @@ impl Statement {
     }
 
     fn add(&self, bytes: i64) {
-        let mut before = self.held.load(Ordering::Relaxed);
+        let mut before = self.allocated.load(Ordering::Relaxed);
         loop {
             // Memory that was allocated elsewhere is sometimes freed here.
             let after = before.saturating_add(bytes).max(0);
-            match self.held.compare_exchange_weak(
+            match self.allocated.compare_exchange_weak(
                 before,
                 after,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return self.all.hold(after - before),
+                Ok(_) => return self.all_memory.add_allocated(after - before),
                 Err(now) => before = now,
             }
         }
@@ -174,14 +174,14 @@ impl Statement {
 
     /// Adds memory that another thread has allocated.
     pub(super) fn take_over(&self, bytes: usize) {
-        if allocator::taken() != 0 {
+        if allocator::allocated() != 0 {
             self.add(signed(bytes));
         }
     }
 
     /// Subtracts memory that another thread will free.
     pub(super) fn hand_over(&self, bytes: usize) {
-        if allocator::taken() != 0 {
+        if allocator::allocated() != 0 {
             self.add(-signed(bytes));
         }
     }
@@ -189,37 +189,39 @@ impl Statement {
     /// Checks whether the statement may continue.
     pub(crate) fn check(&self) -> Result<()> {
         if self.cancel.is_set() {
-            return Err(Error::time_limit("nobody waits for the statement any more").into());
+            return Err(
+                Error::time_limit("the statement was cancelled: the client disconnected").into(),
+            );
         }
         if let Some((at, limit)) = self.deadline
             && Instant::now() >= at
         {
             return Err(too_slow(limit).into());
         }
-        self.check_memory(0, "what it has made so far")
+        self.check_memory(0, "its result so far")
     }
 
     /// Checks that the statement may use `bytes` more.
     pub(super) fn check_memory(&self, bytes: usize, what: &str) -> Result<()> {
-        let held = self.held.load(Ordering::Relaxed);
+        let held = self.allocated.load(Ordering::Relaxed);
         let held = usize::try_from(held).unwrap_or(0);
         let wanted = held.saturating_add(bytes);
         let refused = |whose: &str, limit: usize| {
             let error = Error::memory_limit(format!(
-                "{whose} would need more than the {} MiB allowed ({what} needs {bytes} bytes, {held} are held)",
+                "{whose} would need more than the {} MiB allowed ({what} needs {bytes} bytes, {held} are in use)",
                 limit >> 20
             ));
-            error.with_hint("make smaller values, or read a shorter range or fewer columns")
+            error.with_hint("compute smaller values, or read a shorter range or fewer columns")
         };
         if wanted > self.memory.saturating_add(UNDER_WAY) {
             return Err(refused("the statement", self.memory).into());
         }
         // Large statements end first: at least one running statement uses as much as the average.
-        let (all, running) = self.all.held();
-        if all.saturating_add(bytes) > self.all.limit().saturating_add(UNDER_WAY)
+        let (all, running) = self.all_memory.allocated();
+        if all.saturating_add(bytes) > self.all_memory.limit().saturating_add(UNDER_WAY)
             && wanted >= all / running.max(1)
         {
-            return Err(refused("all statements together", self.all.limit()).into());
+            return Err(refused("all statements together", self.all_memory.limit()).into());
         }
         Ok(())
     }
@@ -227,8 +229,9 @@ impl Statement {
 
 impl Drop for Statement {
     fn drop(&mut self) {
-        self.all.hold(-self.held.load(Ordering::Relaxed));
-        self.all.end();
+        self.all_memory
+            .add_allocated(-self.allocated.load(Ordering::Relaxed));
+        self.all_memory.end();
     }
 }
 
@@ -250,7 +253,7 @@ impl Drop for Inside {
 
 /// Adds the memory that this thread has allocated since the last call to an account.
 fn settle(current: Option<&Current>) {
-    let taken = allocator::taken();
+    let taken = allocator::allocated();
     let grown = taken.wrapping_sub(SETTLED.replace(taken));
     if grown != 0
         && let Some(current) = current
@@ -296,7 +299,7 @@ pub(super) fn check_fold(bytes: usize, grows: bool, what: &str) -> Result<()> {
     let most = if grows { GROWN_MAX } else { FOLDED_MAX };
     if bytes > most || folded.saturating_add(bytes) > ALL_FOLDED_MAX {
         return Err(Error::memory_limit(format!(
-            "{what} needs {bytes} bytes, a constant may have {most}, all of a statement {ALL_FOLDED_MAX}"
+            "{what} needs {bytes} bytes; a constant may have {most}, and all constants of a statement {ALL_FOLDED_MAX}"
         ))
         .into());
     }
@@ -304,12 +307,12 @@ pub(super) fn check_fold(bytes: usize, grows: bool, what: &str) -> Result<()> {
 }
 
 /// Records that a value of `bytes` was built.
-pub(super) fn made(bytes: usize) {
+pub(super) fn record_built(bytes: usize) {
     CURRENT.with_borrow(|current| {
         let Some(now) = current else { return };
         if now.planning {
             now.statement.folded.fetch_add(bytes, Ordering::Relaxed);
-        } else if allocator::taken() == 0 {
+        } else if allocator::allocated() == 0 {
             RETURNED.set(RETURNED.get().saturating_add(bytes));
         }
     });
@@ -317,15 +320,15 @@ pub(super) fn made(bytes: usize) {
 
 /// Records that a window returned a value of `bytes`. At the end of a batch all values are
 /// concatenated, and memory is doubled for a while, or more if the buffer grows.
-pub(super) fn given(bytes: usize) -> Result<()> {
-    made(bytes);
-    let all = GIVEN.get().saturating_add(bytes);
-    GIVEN.set(all);
+pub(super) fn record_window_value(bytes: usize) -> Result<()> {
+    record_built(bytes);
+    let all = WINDOW_BYTES.get().saturating_add(bytes);
+    WINDOW_BYTES.set(all);
     check_memory(all.saturating_mul(2), "a window")
 }
 
 /// Records that a batch was passed on: it includes all values built before, or they were dropped.
 pub(super) fn handed_on() {
     RETURNED.set(0);
-    GIVEN.set(0);
+    WINDOW_BYTES.set(0);
 }

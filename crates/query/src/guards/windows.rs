@@ -6,7 +6,7 @@
 //!
 //! Invariant: a guarded window function is transparent to all queries of the planner.
 
-use super::aggregates::{self, given};
+use super::aggregates::{self, check_value};
 use super::extent::extent;
 use super::statement;
 use crate::error::Error;
@@ -103,10 +103,10 @@ impl WindowUDFImpl for Window {
     ) -> Result<Box<dyn PartitionEvaluator>> {
         if args.ignore_nulls() && looks_over_gaps(self.name(), args.input_exprs()) {
             return Err(Error::unsupported(format!(
-                "{}(value, n) IGNORE NULLS with n beyond 1 is not supported",
+                "{}(value, n) IGNORE NULLS with n greater than 1 is not supported",
                 self.name()
             ))
-            .with_hint("leave out NULL by WHERE in a query within this one")
+            .with_hint("filter NULL out with WHERE in a subquery")
             .into());
         }
         Ok(Box::new(Evaluator(
@@ -181,7 +181,7 @@ impl PartitionEvaluator for Evaluator {
 
     fn evaluate(&mut self, values: &[ArrayRef], range: &Range<usize>) -> Result<ScalarValue> {
         let value = self.0.evaluate(values, range)?;
-        given(&value)?;
+        check_value(&value)?;
         Ok(value)
     }
 

@@ -163,7 +163,7 @@ fn slot_cells(
             }
         }
         Some(Slot::Tally {
-            what,
+            tally: what,
             of: rows,
             whole,
             ..

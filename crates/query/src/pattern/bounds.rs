@@ -50,7 +50,7 @@ pub(super) fn narrowed(node: &Pattern, of: &Computation<'_>) -> Result<Option<Na
     let is_plain = node.tracked.is_none()
         && !spec.answers.unmatched
         && !spec.program.may_be_empty()
-        && !spec.regex.asks_for_ends()
+        && !spec.regex.refers_to_ends()
         && node.order.first().is_some_and(|sort| sort.asc);
     let Some(source) = Source::of(of.input).filter(|_| is_plain) else {
         return Ok(None);
@@ -97,14 +97,14 @@ pub(super) fn narrowed(node: &Pattern, of: &Computation<'_>) -> Result<Option<Na
 struct Anchors {
     of: Vec<Anchor>,
     /// Index of each symbol's anchor.
-    places: Vec<Option<usize>>,
+    anchor_of_symbol: Vec<Option<usize>>,
 }
 
 impl Anchors {
     fn of(source: &Source<'_>, spec: &PatternSpec, of: &Computation<'_>) -> Anchors {
         let mut anchors = Anchors {
             of: Vec::new(),
-            places: Vec::new(),
+            anchor_of_symbol: Vec::new(),
         };
         for (symbol, condition) in of.conditions.iter().enumerate() {
             let conditions = condition.as_ref().map(|condition| {
@@ -116,7 +116,7 @@ impl Anchors {
             let table = source.scan.table();
             let anchor = conditions.and_then(|all| Anchor::of(name, &all, table));
             let place = anchor.as_ref().map(|_| anchors.of.len());
-            anchors.places.push(place);
+            anchors.anchor_of_symbol.push(place);
             anchors.of.extend(anchor);
         }
         anchors
@@ -126,7 +126,7 @@ impl Anchors {
     /// may precede the part, `behind` = rows may follow it.
     fn near(&self, part: &Regex, before: bool, behind: bool) -> Near {
         match part {
-            Regex::Symbol(symbol) => match self.places.get(*symbol).copied().flatten() {
+            Regex::Symbol(symbol) => match self.anchor_of_symbol.get(*symbol).copied().flatten() {
                 Some(anchor) => Near::Anchor {
                     anchor,
                     before,

@@ -75,7 +75,7 @@ impl RelationPlanner for Clauses {
     }
 }
 
-/// The source of the rows: a sub-query is encoded as the first column of the partition.
+/// The source of the rows: a subquery is encoded as the first column of the partition.
 fn source(table: ast::TableFactor, partition: &mut Vec<ast::Expr>) -> ast::TableFactor {
     let is_query = matches!(&table, ast::TableFactor::Table { name, .. }
         if name.0.last().and_then(|part| part.as_ident()).is_some_and(|n| n.value == SOURCE));
@@ -122,7 +122,7 @@ impl Parts {
             let name = folded(&symbol.symbol);
             if !written.symbols.contains(&name) {
                 return Err(Error::invalid(format!(
-                    "DEFINE names `{name}`, which is no symbol of the pattern"
+                    "DEFINE names `{name}`, which is not a symbol of the pattern"
                 )));
             }
         }
@@ -194,10 +194,10 @@ fn subsets(text: &str, written: &Written) -> OwnResult<Vec<(String, Vec<usize>)>
         let symbols = symbols.split(',').map(|symbol| {
             let symbol = name(symbol);
             let found = written.symbols.iter().position(|known| *known == symbol);
-            found.ok_or_else(|| wrong(&format!("`{symbol}` is no symbol of the pattern")))
+            found.ok_or_else(|| wrong(&format!("`{symbol}` is not a symbol of the pattern")))
         });
         if written.symbols.contains(&set) {
-            return Err(wrong(&format!("`{set}` is a symbol already")));
+            return Err(wrong(&format!("`{set}` is already a symbol")));
         }
         sets.push((set, symbols.collect::<OwnResult<_>>()?));
     }
@@ -220,7 +220,7 @@ fn answers(rows: Option<&ast::RowsPerMatch>, written: &Written) -> OwnResult<Ans
     };
     if answers.unmatched && written.regex.excludes() {
         return Err(Error::unsupported(
-            "a pattern with {- … -} leaves rows out: it is not answered WITH UNMATCHED ROWS",
+            "a pattern with {- … -} excludes rows: it cannot be combined with WITH UNMATCHED ROWS",
         ));
     }
     Ok(answers)
@@ -248,9 +248,9 @@ impl Clause<'_> {
                 Expr::Column(column) => columns.push(column),
                 _ => {
                     return Err(Error::unsupported(format!(
-                        "MATCH_RECOGNIZE: {what} takes columns, found {expr}"
+                        "MATCH_RECOGNIZE: {what} must be columns, found {expr}"
                     ))
-                    .with_hint("compute it in a sub-query: FROM (SELECT …) MATCH_RECOGNIZE (…)")
+                    .with_hint("compute it in a subquery: FROM (SELECT …) MATCH_RECOGNIZE (…)")
                     .into());
                 }
             }
@@ -300,7 +300,7 @@ impl Clause<'_> {
                 subsets: &self.parts.subsets,
             };
             let found = names.of(&name).ok_or_else(|| {
-                Error::unknown_column(format!("AFTER MATCH SKIP TO: `{name}` is no symbol"))
+                Error::unknown_column(format!("AFTER MATCH SKIP TO: `{name}` is not a symbol"))
             });
             found.map(|rows| (rows, name))
         };
@@ -394,7 +394,7 @@ impl Clause<'_> {
             let expr = clause.context.sql_to_expr(expr, &clause.schema)?;
             let expr = coerced(expr, &clause.schema)?;
             let of = expr.get_type(&clause.schema)?;
-            Ok((rows.place(expr), of))
+            Ok((rows.index_of(expr), of))
         };
         let (slot, of) = match slot {
             slots::Slot::Value {
@@ -417,14 +417,14 @@ impl Clause<'_> {
                 (slot, data)
             }
             slots::Slot::Tally {
-                what,
+                tally,
                 of,
                 value,
                 whole,
             } => {
                 let value = value.map(|value| place(self, value)).transpose()?;
-                let data = tally_type(what, value.as_ref().map(|(_, of)| of))?;
-                let slot = tally_slot(what, of, value.map(|(at, _)| at), whole);
+                let data = tally_type(tally, value.as_ref().map(|(_, of)| of))?;
+                let slot = tally_slot(tally, of, value.map(|(at, _)| at), whole);
                 (slot, data)
             }
             slots::Slot::Classifier => (Slot::Classifier, DataType::Utf8),
@@ -443,7 +443,7 @@ impl Clause<'_> {
         };
         if expr.exists(|part| Ok(windows(part)))? {
             return Err(Error::unsupported(
-                "MATCH_RECOGNIZE computes count, sum, avg, min and max of matched rows, no other aggregate and no window",
+                "MATCH_RECOGNIZE supports count, sum, avg, min and max of matched rows, but no other aggregate and no window",
             )
             .into());
         }
@@ -462,7 +462,7 @@ impl Clause<'_> {
                 ..computed
             }),
             of => Err(Error::type_mismatch(format!(
-                "DEFINE: a condition is true or false, found {}",
+                "DEFINE: a condition must be boolean, found {}",
                 headwater_columnar::type_name(&of)
             ))
             .into()),
@@ -477,7 +477,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn place(&mut self, expr: Expr) -> usize {
+    fn index_of(&mut self, expr: Expr) -> usize {
         let known = self.exprs.iter().position(|known| *known == expr);
         known.unwrap_or_else(|| {
             self.exprs.push(expr);
@@ -486,9 +486,9 @@ impl Rows {
     }
 }
 
-fn tally_slot(what: Tally, of: Of, value: Option<usize>, whole: bool) -> Slot {
+fn tally_slot(tally: Tally, of: Of, value: Option<usize>, whole: bool) -> Slot {
     Slot::Tally {
-        what,
+        tally,
         of,
         value,
         whole,
@@ -550,7 +550,7 @@ fn answer(
         }
     }
     spec.before = before;
-    // An unnamed table, so that its columns differ from those of sub-queries.
+    // An unnamed table, so that its columns differ from those of subqueries.
     let named = TableReference::bare(UNNAMED);
     let mut fields = Vec::with_capacity(kept.len() + measures.len());
     for column in &kept {
@@ -571,7 +571,7 @@ fn answer(
         partition: shape.partition.into_iter().map(Expr::Column).collect(),
         order: shape.order,
         rows,
-        kept: kept.into_iter().map(Expr::Column).collect(),
+        output_columns: kept.into_iter().map(Expr::Column).collect(),
         spec: Arc::new(spec),
         tracked: None,
     })

@@ -11,7 +11,7 @@ use super::tracked::Follower;
 use super::tracking::Tracked;
 use crate::error::Error;
 use crate::guards::checkpoint;
-use crate::runs::{Part, Runs, bytes};
+use crate::runs::{RunRows, Runs, bytes};
 use crate::table::{ScanExec, Skipping};
 use crate::view::View;
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
@@ -44,7 +44,7 @@ pub(super) struct Parts {
     pub(super) partition: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) order: Option<LexOrdering>,
     pub(super) rows: Vec<Arc<dyn PhysicalExpr>>,
-    pub(super) kept: Vec<Arc<dyn PhysicalExpr>>,
+    pub(super) output_columns: Vec<Arc<dyn PhysicalExpr>>,
     /// The sort key of rows, if the length of matches is bounded.
     pub(super) times: Option<Arc<dyn PhysicalExpr>>,
     pub(super) measures: Vec<Arc<dyn PhysicalExpr>>,
@@ -177,7 +177,7 @@ impl ExecutionPlan for PatternExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        let all = self.parts.rows.iter().chain(&self.parts.kept);
+        let all = self.parts.rows.iter().chain(&self.parts.output_columns);
         all.apply_until_stop(f)
     }
 
@@ -253,7 +253,7 @@ impl Search {
             if let Some(batch) = self.ready.pop_front() {
                 return Ok(Some(batch));
             }
-            match self.runs.next_part(self.rows_wanted()).await? {
+            match self.runs.next_part(self.rows_needed()).await? {
                 Some(part) => self.look_through(part)?,
                 None => return Ok(None),
             }
@@ -262,7 +262,7 @@ impl Search {
 
     /// Number of rows to read before a search continues: all of a partition, unless matches are
     /// bounded.
-    fn rows_wanted(&self) -> usize {
+    fn rows_needed(&self) -> usize {
         match self.parts.is_bounded() {
             // Retained rows are searched again, so at least as many new rows must be read.
             true => self.window.rows().max(2 * self.batch_rows),
@@ -271,7 +271,7 @@ impl Search {
     }
 
     /// Searches the next rows of a partition, as far as these rows decide the matches.
-    fn look_through(&mut self, part: Part) -> Result<()> {
+    fn look_through(&mut self, part: RunRows) -> Result<()> {
         self.reserved.free();
         let ends = part.ends;
         let batch = self.window.with(part.rows)?;
@@ -315,7 +315,7 @@ impl Search {
             true => self.window.clear(),
             false => {
                 let before = parts.spec.rows_around().0;
-                self.window.keep(&batch, next, before)?;
+                self.window.retain_rows(&batch, next, before)?;
                 self.window.covered = covered.saturating_sub(next) + self.window.next;
                 self.window.number = number;
             }
@@ -366,7 +366,7 @@ impl Window {
     }
 
     /// Retains the rows from one row on, and `before` rows before it.
-    fn keep(&mut self, batch: &RecordBatch, next: usize, before: usize) -> Result<()> {
+    fn retain_rows(&mut self, batch: &RecordBatch, next: usize, before: usize) -> Result<()> {
         let from = next.saturating_sub(before);
         let rest = batch.slice(from, batch.num_rows().saturating_sub(from));
         // A slice of the batch until it is concatenated with others.
@@ -413,7 +413,7 @@ impl Decides {
     }
 
     /// The end of the rows whose conditions have all required rows of the part.
-    fn known(&self, run: &Run<'_>) -> usize {
+    fn known_end(&self, run: &Run<'_>) -> usize {
         let known = match self.all {
             true => run.count,
             false => run.count.saturating_sub(self.behind),
@@ -443,7 +443,7 @@ struct Looking<'a> {
     machine: Machine<'a>,
     answers: Answers,
     follower: Option<Follower<'a>>,
-    kept: Vec<ArrayRef>,
+    output_columns: Vec<ArrayRef>,
     /// Row at which the search continues.
     row: usize,
     covered: usize,
@@ -460,9 +460,9 @@ impl<'a> Looking<'a> {
         batch: &RecordBatch,
         ready: &'a mut VecDeque<RecordBatch>,
     ) -> Result<Looking<'a>> {
-        let kept = parts.kept.iter();
+        let kept = parts.output_columns.iter();
         let kept = kept.map(|expr| expr.evaluate(batch)?.into_array(batch.num_rows()));
-        let kept = kept.collect::<Result<_>>()?;
+        let output_columns = kept.collect::<Result<_>>()?;
         let follower = match &parts.tracked {
             None => None,
             Some(tracked) => {
@@ -478,7 +478,7 @@ impl<'a> Looking<'a> {
                 Some(follower) => follower.begin(run)?,
             },
             follower,
-            kept,
+            output_columns,
             covered: 0,
             batch_rows: usize::MAX,
             ready,
@@ -494,7 +494,7 @@ impl<'a> Looking<'a> {
         while self.row < run.end {
             if passes {
                 // Rows at which no match begins are skipped.
-                self.row = run.next_beginning(self.row, decides.known(run));
+                self.row = run.next_beginning(self.row, decides.known_end(run));
                 if self.row >= run.end {
                     break;
                 }
@@ -547,7 +547,7 @@ impl<'a> Looking<'a> {
 
     fn hand_out(&mut self, run: &Run<'_>) -> Result<()> {
         if self.answers.count() > 0 {
-            let (kept, parts) = (&self.kept, self.parts);
+            let (kept, parts) = (&self.output_columns, self.parts);
             let made = self
                 .answers
                 .batch(run, kept, &parts.measures, &parts.schema)?;
@@ -568,7 +568,7 @@ fn behind(skip: &Skip, start: usize, labels: &[Label]) -> Result<usize> {
         Skip::ToFirst(of, name) => (labels.iter().position(|l| of.contains(&l.symbol)), name),
         Skip::ToLast(of, name) => (labels.iter().rposition(|l| of.contains(&l.symbol)), name),
     };
-    let hint = "AFTER MATCH SKIP PAST LAST ROW, or TO NEXT ROW, always goes on";
+    let hint = "AFTER MATCH SKIP PAST LAST ROW, or TO NEXT ROW, always advances";
     match place {
         None => Err(Error::invalid(format!(
             "AFTER MATCH SKIP TO {name}: a match has no such row"
@@ -576,7 +576,7 @@ fn behind(skip: &Skip, start: usize, labels: &[Label]) -> Result<usize> {
         .with_hint(hint)
         .into()),
         Some(0) => Err(Error::invalid(format!(
-            "AFTER MATCH SKIP TO {name}: that is the first row of the match, so that it would be found for ever"
+            "AFTER MATCH SKIP TO {name}: this is the first row of the match, so that the search would not end"
         ))
         .with_hint(hint)
         .into()),

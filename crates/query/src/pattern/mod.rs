@@ -105,7 +105,7 @@ pub(crate) fn plan(
         partition,
         order: LexOrdering::new(sorts),
         rows,
-        kept: all(&node.kept)?,
+        output_columns: all(&node.output_columns)?,
         times: times.filter(|_| spec.within.is_some() || skips.is_some()),
         measures,
         conditions: Conditions::new(&spec, conditions)?,

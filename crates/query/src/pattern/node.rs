@@ -25,7 +25,7 @@ pub(super) enum Slot {
         whole: bool,
     },
     Tally {
-        what: Tally,
+        tally: Tally,
         of: Of,
         value: Option<usize>,
         whole: bool,
@@ -135,7 +135,7 @@ pub(crate) struct Pattern {
     /// Expressions over each row.
     pub(super) rows: Vec<Expr>,
     /// The output columns of the input.
-    pub(super) kept: Vec<Expr>,
+    pub(super) output_columns: Vec<Expr>,
     pub(super) spec: Arc<PatternSpec>,
     /// The beginning of the search for a watch, and the positions that it reports.
     pub(super) tracked: Option<Tracked>,
@@ -167,7 +167,7 @@ impl UserDefinedLogicalNodeCore for Pattern {
             .iter()
             .chain(order)
             .chain(&self.rows)
-            .chain(&self.kept)
+            .chain(&self.output_columns)
             .chain(self.spec.with_parameters());
         all.cloned().collect()
     }
@@ -186,7 +186,7 @@ impl UserDefinedLogicalNodeCore for Pattern {
             self.partition.len(),
             self.order.len(),
             self.rows.len(),
-            self.kept.len(),
+            self.output_columns.len(),
             self.spec.with_parameters().count(),
         ];
         let (Some(input), true) = (inputs.pop(), exprs.len() == counts.iter().sum::<usize>())
@@ -202,7 +202,7 @@ impl UserDefinedLogicalNodeCore for Pattern {
             ..sort.clone()
         });
         let order = order.collect();
-        let (rows, kept) = (next(self.rows.len()), next(self.kept.len()));
+        let (rows, output_columns) = (next(self.rows.len()), next(self.output_columns.len()));
         let spec = match next(self.spec.with_parameters().count()) {
             none if none.is_empty() => Arc::clone(&self.spec),
             given => Arc::new(self.spec.with_values(given)),
@@ -213,7 +213,7 @@ impl UserDefinedLogicalNodeCore for Pattern {
             partition,
             order,
             rows,
-            kept,
+            output_columns,
             spec,
             tracked: self.tracked.clone(),
         })

@@ -26,7 +26,7 @@ pub(super) enum Step {
     Again(u32),
     Start,
     End,
-    Found,
+    Match,
 }
 
 /// The program of a pattern.
@@ -46,7 +46,7 @@ impl Program {
             may_be_empty: regex.may_be_empty(),
         };
         program.add(regex, false)?;
-        program.push(Step::Found)?;
+        program.push(Step::Match)?;
         Ok(program)
     }
 
@@ -62,9 +62,9 @@ impl Program {
     fn push(&mut self, step: Step) -> Result<usize> {
         if self.steps.len() >= STEPS_MAX {
             return Err(Error::too_large(format!(
-                "PATTERN becomes more than {STEPS_MAX} steps, its counts written out"
+                "PATTERN expands to more than {STEPS_MAX} steps"
             ))
-            .with_hint("take smaller counts, or * and +"));
+            .with_hint("use smaller counts, or * and +"));
         }
         self.steps.push(step);
         Ok(self.steps.len() - 1)
@@ -81,7 +81,7 @@ impl Program {
         self.push(Step::Jump(0))
     }
 
-    fn ways(&mut self, at: usize, on: usize, out: usize, greedy: bool) {
+    fn set_split(&mut self, at: usize, on: usize, out: usize, greedy: bool) {
         let (first, second) = if greedy { (on, out) } else { (out, on) };
         self.set(at, Step::Split { first, second });
     }
@@ -121,7 +121,7 @@ impl Program {
                         let split = self.split()?;
                         self.round(of, excluded)?;
                         self.push(Step::Jump(split))?;
-                        self.ways(split, split + 1, self.steps.len(), *greedy);
+                        self.set_split(split, split + 1, self.steps.len(), *greedy);
                     }
                     Some(most) => {
                         let mut splits = Vec::new();
@@ -130,7 +130,7 @@ impl Program {
                             self.add(of, excluded)?;
                         }
                         for split in splits {
-                            self.ways(split, split + 1, self.steps.len(), *greedy);
+                            self.set_split(split, split + 1, self.steps.len(), *greedy);
                         }
                     }
                 }
@@ -147,7 +147,7 @@ impl Program {
         let number = self.loops;
         if number >= u64::BITS {
             return Err(Error::too_large(format!(
-                "PATTERN has more than {} loops within each other",
+                "PATTERN has loops that are nested more than {} deep",
                 u64::BITS
             )));
         }
@@ -167,7 +167,7 @@ impl Program {
             self.add(way, excluded)?;
             if let Some(split) = split {
                 jumps.push(self.push(Step::Jump(0))?);
-                self.ways(split, split + 1, self.steps.len(), true);
+                self.set_split(split, split + 1, self.steps.len(), true);
             }
         }
         for jump in jumps {

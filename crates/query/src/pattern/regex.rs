@@ -63,7 +63,7 @@ pub(super) fn read(text: &str) -> Result<Pattern> {
             regex,
             symbols: reader.symbols,
         }),
-        Some(other) => Err(wrong(format!("`{other}` stands where nothing can"))),
+        Some(other) => Err(wrong(format!("unexpected `{other}`"))),
     }
 }
 
@@ -78,7 +78,7 @@ impl Reader<'_> {
         self.chars.next()
     }
 
-    fn takes(&mut self, wanted: char) -> bool {
+    fn consume(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         if found {
             self.chars.next();
@@ -96,7 +96,7 @@ impl Reader<'_> {
 
     fn either(&mut self) -> Result<Regex> {
         let mut ways = vec![self.sequence()?];
-        while self.takes('|') {
+        while self.consume('|') {
             ways.push(self.sequence()?);
         }
         Ok(match ways.len() {
@@ -165,12 +165,12 @@ impl Reader<'_> {
     /// A name, and whether it is quoted.
     fn name(&mut self) -> Result<(String, bool)> {
         let mut name = String::new();
-        if self.takes('"') {
+        if self.consume('"') {
             loop {
                 match self.chars.next() {
                     Some('"') if self.chars.next_if_eq(&'"').is_none() => return Ok((name, true)),
                     Some(c) => name.push(c),
-                    None => return Err(wrong("a name in quotes has no end")),
+                    None => return Err(wrong("a quoted name is not closed")),
                 }
             }
         }
@@ -189,13 +189,13 @@ impl Reader<'_> {
     fn permuted(&mut self) -> Result<Regex> {
         self.expect('(')?;
         let mut parts = vec![self.sequence()?];
-        while self.takes(',') {
+        while self.consume(',') {
             parts.push(self.sequence()?);
         }
         self.expect(')')?;
         if parts.len() > PERMUTED_MAX {
             return Err(Error::too_large(format!(
-                "PERMUTE has {} parts, at most {PERMUTED_MAX} are allowed",
+                "PERMUTE has {} parts; at most {PERMUTED_MAX} are allowed",
                 parts.len()
             )));
         }
@@ -216,7 +216,7 @@ impl Reader<'_> {
         let number = digits.parse().ok().filter(|number| *number <= COUNT_MAX);
         number.map(Some).ok_or_else(|| {
             Error::too_large(format!(
-                "PATTERN: a count is at most {COUNT_MAX}, found {digits}"
+                "PATTERN: a count must be at most {COUNT_MAX}, found {digits}"
             ))
         })
     }
@@ -234,26 +234,28 @@ impl Reader<'_> {
                 }
                 self.expect('{')?;
                 let least = self.number()?;
-                let most = match self.takes(',') {
+                let most = match self.consume(',') {
                     true => self.number()?,
                     false => Some(least.ok_or_else(|| wrong("a quantifier without a count"))?),
                 };
                 if self.peek() != Some('}') {
-                    return Err(wrong("a quantifier is {n}, {n,}, {,m} or {n,m}"));
+                    return Err(wrong("expected a quantifier {n}, {n,}, {,m} or {n,m}"));
                 }
                 (least.unwrap_or(0), most)
             }
             _ => return Ok(of),
         };
         self.next();
-        let greedy = !self.takes('?');
+        let greedy = !self.consume('?');
         if most.is_some_and(|most| most < least || most == 0) {
             return Err(wrong(
-                "the greatest count of a quantifier is at least the least one, and 1",
+                "the maximum of a quantifier must be at least 1 and at least its minimum",
             ));
         }
         if matches!(self.peek(), Some('*' | '+' | '?')) {
-            return Err(wrong("a part has one quantifier: put brackets around it"));
+            return Err(wrong(
+                "a part can have only one quantifier: put parentheses around it",
+            ));
         }
         Ok(Regex::Repeat {
             of: Box::new(of),
@@ -336,12 +338,14 @@ impl Regex {
     }
 
     /// Whether the pattern refers to an end of the partition.
-    pub(super) fn asks_for_ends(&self) -> bool {
+    pub(super) fn refers_to_ends(&self) -> bool {
         match self {
             Regex::Symbol(_) => false,
             Regex::Start | Regex::End => true,
-            Regex::Sequence(parts) | Regex::Either(parts) => parts.iter().any(Regex::asks_for_ends),
-            Regex::Repeat { of, .. } | Regex::Excluded(of) => of.asks_for_ends(),
+            Regex::Sequence(parts) | Regex::Either(parts) => {
+                parts.iter().any(Regex::refers_to_ends)
+            }
+            Regex::Repeat { of, .. } | Regex::Excluded(of) => of.refers_to_ends(),
         }
     }
 
@@ -397,7 +401,7 @@ mod tests {
             ("()", Some(0)),
         ] {
             assert_eq!(taken(text).regex.longest(), longest, "{text}");
-            assert_eq!(taken(text).regex.asks_for_ends(), text.contains('$'));
+            assert_eq!(taken(text).regex.refers_to_ends(), text.contains('$'));
         }
         for (text, firsts) in [
             ("A B", &[0][..]),

@@ -42,7 +42,7 @@ struct Condition {
 pub(super) struct Conditions {
     of: Vec<Option<Condition>>,
     /// Slots through which conditions can distinguish pasts.
-    tell: Vec<usize>,
+    distinguishing_slots: Vec<usize>,
 }
 
 /// Whether a slot concerns the row itself, if that row is a symbol.
@@ -60,7 +60,7 @@ impl Conditions {
         spec: &PatternSpec,
         exprs: Vec<Option<Arc<dyn PhysicalExpr>>>,
     ) -> Result<Conditions> {
-        let mut tell: Vec<usize> = Vec::new();
+        let mut distinguishing_slots: Vec<usize> = Vec::new();
         let mut of = Vec::with_capacity(exprs.len());
         for (symbol, expr) in exprs.into_iter().enumerate() {
             let Some(expr) = expr else {
@@ -75,8 +75,8 @@ impl Conditions {
                 let slot = spec.slots.get(*at);
                 if slot.is_some_and(|slot| !is_own(slot, symbol)) {
                     looks_back = true;
-                    if !tell.contains(at) {
-                        tell.push(*at);
+                    if !distinguishing_slots.contains(at) {
+                        distinguishing_slots.push(*at);
                     }
                 }
             }
@@ -88,7 +88,10 @@ impl Conditions {
                 looks_back,
             }));
         }
-        Ok(Conditions { of, tell })
+        Ok(Conditions {
+            of,
+            distinguishing_slots,
+        })
     }
 }
 
@@ -138,9 +141,9 @@ impl<'a> Run<'a> {
             }
         };
         let tallies = spec.slots.iter().map(|slot| match slot {
-            Slot::Tally { what, value, .. } => {
+            Slot::Tally { tally, value, .. } => {
                 let value = value.and_then(|at| columns.get(at));
-                Column::new(*what, value).map(Some)
+                Column::new(*tally, value).map(Some)
             }
             _ => Ok(None),
         });
@@ -154,7 +157,7 @@ impl<'a> Run<'a> {
             columns,
             slot_schema: Arc::clone(spec.slot_schema.inner()),
             plain: Vec::new(),
-            lookback: Lookback::new(&spec.slots, &conditions.tell),
+            lookback: Lookback::new(&spec.slots, &conditions.distinguishing_slots),
             may_begin: None,
             times,
             reserved,
@@ -255,7 +258,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn taken(&self, column: usize, cells: &[Cell]) -> Result<ArrayRef> {
+    fn column_of_cells(&self, column: usize, cells: &[Cell]) -> Result<ArrayRef> {
         let Some(column) = self.columns.get(column) else {
             return Err(crate::Error::internal("a column of a pattern is not there").into());
         };
@@ -269,11 +272,11 @@ impl<'a> Run<'a> {
     /// Cells of a slot as a column.
     pub(super) fn column(&self, at: usize, cells: &[Cell]) -> Result<ArrayRef> {
         Ok(match self.spec.slots.get(at) {
-            Some(Slot::Value { column, .. }) => self.taken(*column, cells)?,
+            Some(Slot::Value { column, .. }) => self.column_of_cells(*column, cells)?,
             Some(Slot::Tally {
                 value: Some(value), ..
             }) if cells.iter().any(|cell| matches!(cell, Cell::Row(_))) => {
-                self.taken(*value, cells)?
+                self.column_of_cells(*value, cells)?
             }
             Some(Slot::Classifier) => {
                 let texts = cells.iter().map(|cell| match cell {
@@ -324,10 +327,10 @@ impl<'a> Run<'a> {
                 let found = self.lookback.row(at, (*first, *steps), past, (symbol, row));
                 found.map_or(Cell::Absent, |row| self.shifted(row, *shift))
             }
-            Some(Slot::Tally { what, .. }) => match self.tallies.get(at) {
+            Some(Slot::Tally { tally, .. }) => match self.tallies.get(at) {
                 Some(Some(column)) => {
                     let sum = self.lookback.tallied(at, past, (symbol, row), column)?;
-                    sum.cell(*what, column)?
+                    sum.cell(*tally, column)?
                 }
                 _ => Cell::Absent,
             },
@@ -413,15 +416,15 @@ impl Rows for Run<'_> {
         self.lookback.is_needed()
     }
 
-    fn tell(&self, past: PastId, key: &mut Vec<i128>) {
-        for at in &self.conditions.tell {
+    fn append_key(&self, past: PastId, key: &mut Vec<i128>) {
+        for at in &self.conditions.distinguishing_slots {
             if let Some(slot) = self.spec.slots.get(*at) {
-                self.lookback.tell(*at, slot, past, key);
+                self.lookback.append_key(*at, slot, past, key);
             }
         }
     }
 
-    fn holds_nodes(&mut self, nodes: usize) -> Result<()> {
+    fn reserve_nodes(&mut self, nodes: usize) -> Result<()> {
         checkpoint()?;
         let bytes = nodes.saturating_mul(NODE_BYTES);
         let bytes = bytes.saturating_add(self.lookback.bytes());

@@ -44,7 +44,7 @@ pub(super) enum Slot {
     },
     /// An aggregate of all of those rows.
     Tally {
-        what: Tally,
+        tally: Tally,
         of: Of,
         /// `None` = the rows themselves.
         value: Option<Expr>,
@@ -142,7 +142,7 @@ impl<'a> Slots<'a> {
                 };
                 let Some(rows) = self.names.of(&folded(of)) else {
                     return Err(Error::unknown_column(format!(
-                        "`{of}` is no symbol of the pattern"
+                        "`{of}` is not a symbol of the pattern"
                     ))
                     .with_hint("write the column alone, or a symbol before it"));
                 };
@@ -166,7 +166,9 @@ impl<'a> Slots<'a> {
             None => (false, name),
         };
         if whole && self.condition {
-            return Err(wrong("FINAL stands in MEASURES, not in DEFINE".to_owned()));
+            return Err(wrong(
+                "FINAL is allowed in MEASURES, not in DEFINE".to_owned(),
+            ));
         }
         let args = match &function.args {
             FunctionArguments::List(list) if list.duplicate_treatment.is_none() => {
@@ -194,7 +196,7 @@ impl<'a> Slots<'a> {
             "match_number" if args.is_empty() => return Ok(Some(self.slot(Slot::Number))),
             "classifier" => {
                 return Err(wrong(
-                    "CLASSIFIER() stands in MEASURES, without arguments".to_owned(),
+                    "CLASSIFIER() is allowed in MEASURES only, without arguments".to_owned(),
                 ));
             }
             _ if whole => return Err(wrong(format!("FINAL {name} is not supported"))),
@@ -221,7 +223,9 @@ impl<'a> Slots<'a> {
         let by = match by {
             None => None,
             Some(Value::Number(by, _)) => Some(by.parse::<u32>().map_err(|_| {
-                Error::invalid_value(format!("{name}: a number of rows is whole, found {by}"))
+                Error::invalid_value(format!(
+                    "{name}: expected a whole number of rows, found {by}"
+                ))
             })?),
             Some(other) => {
                 return Err(Error::invalid_value(format!(
@@ -267,7 +271,7 @@ impl<'a> Slots<'a> {
         };
         if moved.visit(&mut mover).is_break() {
             return Err(wrong(format!(
-                "{name} is of a column, of FIRST or of LAST: {name}({of})"
+                "{name} takes a column, FIRST or LAST: {name}({of})"
             )));
         }
         if !mover.any {
@@ -278,19 +282,19 @@ impl<'a> Slots<'a> {
 
     fn tally(
         &mut self,
-        what: Tally,
+        tally: Tally,
         name: &str,
         args: &[FunctionArg],
         whole: bool,
     ) -> Result<Expr> {
         let mut of: Option<Of> = None;
         let value = match args {
-            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if what == Tally::Count => {
+            [FunctionArg::Unnamed(FunctionArgExpr::Wildcard)] if tally == Tally::Count => {
                 of = Some(None);
                 None
             }
             [FunctionArg::Unnamed(FunctionArgExpr::QualifiedWildcard(symbol))]
-                if what == Tally::Count =>
+                if tally == Tally::Count =>
             {
                 let symbol = symbol
                     .0
@@ -316,7 +320,7 @@ impl<'a> Slots<'a> {
                 };
                 if plain.visit(&mut back).is_break() {
                     return Err(wrong(format!(
-                        "{name} is of columns of one symbol, or of all rows"
+                        "{name} takes columns of one symbol, or of all rows"
                     )));
                 }
                 of = back.of;
@@ -324,7 +328,7 @@ impl<'a> Slots<'a> {
             }
         };
         Ok(self.slot(Slot::Tally {
-            what,
+            tally,
             of: of.flatten(),
             value,
             whole,
@@ -342,7 +346,7 @@ impl VisitorMut for Slots<'_> {
 
     fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
         ControlFlow::Break(wrong(
-            "a sub-query within MATCH_RECOGNIZE is not supported".to_owned(),
+            "a subquery in MATCH_RECOGNIZE is not supported".to_owned(),
         ))
     }
 

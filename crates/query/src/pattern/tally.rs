@@ -115,7 +115,7 @@ impl Sum {
     }
 
     /// Appends everything on which the cell depends, whatever rows follow.
-    pub(super) fn tell(&self, what: Tally, key: &mut Vec<i128>) {
+    pub(super) fn append_key(&self, what: Tally, key: &mut Vec<i128>) {
         let is_counted = matches!(what, Tally::Count | Tally::Mean);
         let count = if is_counted {
             self.count

@@ -28,14 +28,14 @@ pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
     let spec = &node.spec;
     let Some(within_ns) = spec.within else {
         return Err(Error::watch_unbounded(
-            "a watch needs a pattern with WITHIN: without it, no match is ever known to be over",
+            "a watch needs a pattern with WITHIN: without it, a match would never be final",
         )
         .with_hint("PATTERN (…) WITHIN INTERVAL '1 minute'"));
     };
     if spec.answers.rows {
         return refused(
             "ALL ROWS PER MATCH",
-            "ONE ROW PER MATCH tells of each match once",
+            "ONE ROW PER MATCH reports each match once",
         );
     }
     if node.order.first().is_none_or(|sort| !sort.asc) {
@@ -44,7 +44,7 @@ pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
     for slot in &spec.slots {
         match slot {
             Slot::Value { shift, .. } if *shift > 0 => {
-                return refused("NEXT", "a symbol behind the others is the next row: (A B)");
+                return refused("NEXT", "add a symbol at the end for the next row: (A B)");
             }
             Slot::Number => {
                 return refused("MATCH_NUMBER()", "events have numbers and ids of their own");
@@ -57,7 +57,7 @@ pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
         if matches!(step, Step::Start | Step::End) {
             return refused(
                 "^ or $",
-                "a partition has no end while rows come, and its beginning may be gone",
+                "a partition has no end while rows arrive, and its beginning may have been removed",
             );
         }
         at += 1;
@@ -65,7 +65,7 @@ pub(crate) fn watchable(node: &Pattern) -> crate::Result<i64> {
     if spec.program.may_be_empty() {
         return refused(
             "matches without rows",
-            "let the pattern have one row at least: A+",
+            "the pattern must match at least one row: A+",
         );
     }
     Ok(within_ns)
@@ -217,7 +217,7 @@ impl<'a> Follower<'a> {
 
 fn time_ns(run: &Run<'_>, row: usize) -> Result<i64> {
     let time = run.time_ns(row);
-    time.ok_or_else(|| Error::internal("a watch looks at a row without a time").into())
+    time.ok_or_else(|| Error::internal("a watch read a row without a time").into())
 }
 
 fn position(run: &Run<'_>, row: usize) -> Result<Position> {

@@ -21,17 +21,17 @@ const GROWTH: usize = 4;
 const STEPS: u64 = 1 << 10;
 
 /// Panic payload that ends work that cannot return an error.
-pub(super) struct Ended(pub(super) Error);
+pub(super) struct PlanningStopped(pub(super) Error);
 
 pub(super) struct Budget {
     /// Set when the caller has dropped its future.
-    left: Arc<AtomicBool>,
+    is_abandoned: Arc<AtomicBool>,
     /// Set when the statement's client disconnects.
     cancel: CancelToken,
     deadline: Option<(Instant, Duration)>,
     /// Remaining steps of the parser; `None` = unlimited.
     steps: Cell<Option<u64>>,
-    taken: Cell<u64>,
+    steps_used: Cell<u64>,
     /// Maximum number of expression parts of the plan.
     expressions: Cell<usize>,
 }
@@ -42,16 +42,16 @@ thread_local! {
 
 impl Budget {
     pub(super) fn new(
-        left: Arc<AtomicBool>,
+        is_abandoned: Arc<AtomicBool>,
         cancel: CancelToken,
         deadline: Option<(Instant, Duration)>,
     ) -> Budget {
         Budget {
-            left,
+            is_abandoned,
             cancel,
             deadline,
             steps: Cell::new(None),
-            taken: Cell::new(0),
+            steps_used: Cell::new(0),
             expressions: Cell::new(usize::MAX),
         }
     }
@@ -65,8 +65,10 @@ impl Budget {
     }
 
     fn check(&self) -> Result<()> {
-        if self.left.load(Ordering::Relaxed) || self.cancel.is_set() {
-            return Err(Error::time_limit("nobody waits for the statement any more"));
+        if self.is_abandoned.load(Ordering::Relaxed) || self.cancel.is_set() {
+            return Err(Error::time_limit(
+                "the statement was cancelled: the client disconnected",
+            ));
         }
         match self.deadline {
             Some((at, limit)) if Instant::now() >= at => Err(too_slow(limit)),
@@ -97,19 +99,19 @@ pub(crate) fn step() {
         let left = budget.steps.get()?;
         let Some(rest) = left.checked_sub(1) else {
             let error = Error::too_large(
-                "the statement takes too many attempts to read: it is nested deeply, and perhaps not right within",
+                "the statement takes too many attempts to parse: it is nested deeply, and may have a syntax error inside",
             );
-            return Some(error.with_hint("nest less deeply, for example by WITH"));
+            return Some(error.with_hint("nest less deeply, for example with WITH"));
         };
         budget.steps.set(Some(rest));
-        budget.taken.set(budget.taken.get() + 1);
-        match budget.taken.get().is_multiple_of(STEPS) {
+        budget.steps_used.set(budget.steps_used.get() + 1);
+        match budget.steps_used.get().is_multiple_of(STEPS) {
             true => budget.check().err(),
             false => None,
         }
     });
     if let Some(Some(error)) = ended {
-        resume_unwind(Box::new(Ended(error)));
+        resume_unwind(Box::new(PlanningStopped(error)));
     }
 }
 
@@ -129,9 +131,9 @@ pub(crate) fn limit_expressions(plan: &LogicalPlan) -> Result<()> {
 
 fn too_large(most: usize) -> Error {
     Error::too_large(format!(
-        "the plan of the statement has more than {most} parts of expressions: what it computes from columns that are computed themselves multiplies"
+        "the expressions of the plan have more than {most} parts: expressions over computed columns multiply"
     ))
-    .with_hint("use each computed column once, or compute the parts by statements of their own")
+    .with_hint("use each computed column once, or split the statement")
 }
 
 /// Refuses a plan that has become too large; `whole` = including all inputs.

@@ -35,18 +35,18 @@ fn sizes(plan: &LogicalPlan, largest: &mut u64) -> Result<Sizes> {
     })?;
     Ok(match plan {
         LogicalPlan::Projection(projection) => {
-            let known = Known::of(&inputs);
+            let known = ColumnSizes::of(&inputs);
             let sizes = projection.expr.iter().map(|expr| known.size(expr));
             let sizes = sizes.collect::<Result<Vec<u64>>>()?;
             sizes.iter().any(|size| *size > 1).then_some(sizes)
         }
         LogicalPlan::Filter(filter) => {
-            let size = Known::of(&inputs).size(&filter.predicate)?;
+            let size = ColumnSizes::of(&inputs).size(&filter.predicate)?;
             *largest = size.max(*largest);
             inputs.pop().and_then(|(_, sizes)| sizes)
         }
         LogicalPlan::Aggregate(aggregate) => {
-            let known = Known::of(&inputs);
+            let known = ColumnSizes::of(&inputs);
             let mut sizes = vec![1; aggregate.schema.fields().len()];
             // Conditions on groups are pushed down, conditions on aggregates are not.
             for (size, group) in sizes.iter_mut().zip(&aggregate.group_expr) {
@@ -55,7 +55,7 @@ fn sizes(plan: &LogicalPlan, largest: &mut u64) -> Result<Sizes> {
             sizes.iter().any(|size| *size > 1).then_some(sizes)
         }
         LogicalPlan::Join(join) => {
-            let known = Known::of(&inputs);
+            let known = ColumnSizes::of(&inputs);
             for (left, right) in &join.on {
                 *largest = (*largest).max(known.size(left)?).max(known.size(right)?);
             }
@@ -100,10 +100,10 @@ fn joined(inputs: &[(&DFSchema, Sizes)], columns: usize) -> Sizes {
 }
 
 /// The sizes of columns by name; columns of size 1 are omitted.
-struct Known(HashMap<Column, u64>);
+struct ColumnSizes(HashMap<Column, u64>);
 
-impl Known {
-    fn of(inputs: &[(&DFSchema, Sizes)]) -> Known {
+impl ColumnSizes {
+    fn of(inputs: &[(&DFSchema, Sizes)]) -> ColumnSizes {
         let mut known = HashMap::new();
         for (schema, sizes) in inputs {
             let Some(sizes) = sizes else {
@@ -115,7 +115,7 @@ impl Known {
                 }
             }
         }
-        Known(known)
+        ColumnSizes(known)
     }
 
     fn size(&self, expr: &Expr) -> Result<u64> {

@@ -25,7 +25,7 @@ pub(crate) use simple::Simple;
 use crate::answer::too_slow;
 use crate::cancel::CancelToken;
 use crate::error::{Error, Result};
-use budget::{Budget, Ended};
+use budget::{Budget, PlanningStopped};
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
 use std::cell::Cell;
@@ -274,12 +274,10 @@ fn serve(pool: &Arc<Pool>) {
 
 /// Error for work that ended without a result.
 fn unwound(why: &(dyn Any + Send)) -> Error {
-    match why.downcast_ref::<Ended>() {
-        Some(Ended(error)) => error.clone(),
+    match why.downcast_ref::<PlanningStopped>() {
+        Some(PlanningStopped(error)) => error.clone(),
         // The panic message was logged when it happened.
-        None => Error::internal(
-            "the planning of the statement panicked; what it said stands in the log",
-        ),
+        None => Error::internal("the planning of the statement panicked; the log says more"),
     }
 }
 

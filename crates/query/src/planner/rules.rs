@@ -88,7 +88,7 @@ fn after(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         let error = Error::too_large(format!(
             "the plan of the statement has more than {OPERATORS_MAX} operators"
         ));
-        return Err(error.with_hint("ask less in one statement").into());
+        return Err(error.with_hint("split the statement").into());
     }
     Ok(plan)
 }

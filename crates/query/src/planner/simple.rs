@@ -113,7 +113,7 @@ impl Simple {
     }
 }
 
-/// Whether a plan reads one table, without sub-queries and without calls that have large results.
+/// Whether a plan reads one table, without subqueries and without calls that have large results.
 fn is_simple(plan: &LogicalPlan) -> Result<bool> {
     let (mut simple, mut tables) = (true, 0);
     plan.apply(|node| {
@@ -135,7 +135,7 @@ fn is_simple(plan: &LogicalPlan) -> Result<bool> {
         };
         if simple {
             node.apply_expressions(|expr| {
-                simple &= !expr.exists(|part| Ok(asks(part)))?;
+                simple &= !expr.exists(|part| Ok(needs_planner(part)))?;
                 Ok(match simple {
                     true => TreeNodeRecursion::Continue,
                     false => TreeNodeRecursion::Stop,
@@ -150,9 +150,9 @@ fn is_simple(plan: &LogicalPlan) -> Result<bool> {
     Ok(simple && tables == 1)
 }
 
-/// Whether an expression has a sub-query, accesses parts of structures, for which there are rules
+/// Whether an expression has a subquery, accesses parts of structures, for which there are rules
 /// too, or calls a function that is not known to be harmless.
-fn asks(expr: &Expr) -> bool {
+fn needs_planner(expr: &Expr) -> bool {
     match expr {
         Expr::Exists(_)
         | Expr::InSubquery(_)

@@ -307,7 +307,7 @@ impl Work {
         let parts = source.parts(self.parallel, &output.grouped);
         let mut tasks = Vec::new();
         for part in 0..parts {
-            let part = Part {
+            let part = StreamsPart {
                 view: Arc::clone(&self.view),
                 grouped: Arc::clone(&output.grouped),
                 fold: Arc::clone(&output.fold),
@@ -378,7 +378,7 @@ fn extent(groups: &Groups, view: &View, cancel: &CancelToken) -> Result<(ClosedR
 }
 
 /// Some of the streams.
-struct Part {
+struct StreamsPart {
     view: Arc<View>,
     grouped: Arc<Grouped>,
     fold: Arc<Fold>,
@@ -391,7 +391,7 @@ struct Part {
     meter: PartMeter,
 }
 
-impl Part {
+impl StreamsPart {
     fn run(self) -> Result<(ByGroup, MemoryReservation)> {
         let mut all = ByGroup::new();
         if let Source::Many(many) = &*self.source
@@ -433,7 +433,7 @@ impl Part {
         if let Some(rows) = rows.map_err(external)?.filter(|rows| *rows > 0) {
             let bucket = Bucket {
                 rows,
-                ..self.fold.nothing()
+                ..self.fold.empty_bucket()
             };
             all.insert(0, Buckets::one(0, bucket));
         }
@@ -472,7 +472,7 @@ impl Output {
         if self.grouped.keys.is_empty() && bins.is_empty() && out.is_empty() {
             // Without groups there is exactly one row.
             numbers.push(0);
-            bins.push((0, self.fold.nothing()));
+            bins.push((0, self.fold.empty_bucket()));
         }
         if !bins.is_empty() {
             out.push(self.batch(&values, &numbers, &bins)?);

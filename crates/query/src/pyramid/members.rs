@@ -73,7 +73,7 @@ impl Keys {
 struct Table {
     /// `None` before the first stream, and without keys over tags.
     converter: Option<RowConverter>,
-    known: HashMap<OwnedRow, u32>,
+    group_numbers: HashMap<OwnedRow, u32>,
     /// Key values by group number.
     rows: Vec<OwnedRow>,
 }
@@ -102,11 +102,11 @@ impl Table {
         for row in &rows {
             let row = row.owned();
             let next = u32::try_from(self.rows.len()).unwrap_or(u32::MAX);
-            let group = match self.known.get(&row) {
+            let group = match self.group_numbers.get(&row) {
                 Some(group) => *group,
                 None => {
                     on_new(2 * row.as_ref().len() + GROUP_BYTES)?;
-                    self.known.insert(row.clone(), next);
+                    self.group_numbers.insert(row.clone(), next);
                     self.rows.push(row);
                     next
                 }
@@ -223,7 +223,7 @@ impl Members {
         match self {
             Members::Loaded(groups) => Source::Loaded {
                 groups: Arc::clone(groups),
-                taken: Mutex::default(),
+                started_threads: Mutex::default(),
             },
             Members::Many(many) => Source::Many(ManySource {
                 pages: Pages::new(
@@ -245,7 +245,7 @@ pub(super) enum Source {
     Loaded {
         groups: Arc<Groups>,
         /// Threads that have taken their streams.
-        taken: Mutex<Vec<usize>>,
+        started_threads: Mutex<Vec<usize>>,
     },
     Many(ManySource),
 }
@@ -301,8 +301,11 @@ impl Source {
     /// The next streams for a thread; `None` at the end.
     pub(super) fn next(&self, part: usize, parts: usize) -> Result<Option<SourcePage<'_>>> {
         match self {
-            Source::Loaded { groups, taken } => {
-                let mut taken = taken.lock();
+            Source::Loaded {
+                groups,
+                started_threads,
+            } => {
+                let mut taken = started_threads.lock();
                 if taken.contains(&part) {
                     return Ok(None);
                 }

@@ -85,7 +85,7 @@ pub(super) struct Grouped {
 
 impl Grouped {
     /// The fold of each stream; `keeps` = the table keeps rows of equal instants.
-    pub(super) fn fold(&self, keeps: bool) -> Fold {
+    pub(super) fn fold(&self, retains_duplicates: bool) -> Fold {
         let name = |at: &usize| self.table.fields.get(*at).map(|(name, _)| name.clone());
         let tag = |at: &usize| self.table.keys.get(*at).cloned();
         let ends = self.ends.iter().map(|end| headwater_ask::End {
@@ -104,7 +104,7 @@ impl Grouped {
             ends: ends.collect(),
             // All NaN are equal here, whatever their signs, so that rows need not be read for them.
             nan: Vec::new(),
-            keeps,
+            retains_duplicates,
         }
     }
 

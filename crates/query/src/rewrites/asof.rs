@@ -60,7 +60,7 @@ fn join_of(matched: &Expr, constraint: &JoinConstraint) -> Result<JoinOperator> 
         // Snowflake's form: the comparison is separate, and rows without a match stay.
         if !is_comparison(matched) {
             return Err(wrong(
-                "MATCH_CONDITION is one comparison by >=, >, <= or <",
+                "MATCH_CONDITION must be one comparison by >=, >, <= or <",
                 matched,
             ));
         }
@@ -78,7 +78,7 @@ fn join_of(matched: &Expr, constraint: &JoinConstraint) -> Result<JoinOperator> 
     let (compared, mut equal): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(is_comparison);
     let [compared] = compared.as_slice() else {
         return Err(wrong(
-            "ASOF JOIN has one comparison by >=, >, <= or <",
+            "ASOF JOIN needs exactly one comparison by >=, >, <= or <",
             condition,
         ));
     };

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 /// PostgreSQL's name of an unnamed column: the name of its function, or of the column in it.
 #[must_use]
 pub fn column_name(expr: &Expr) -> String {
-    found(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
+    name_of(expr).map_or_else(|| "?column?".to_owned(), |(name, _)| name)
 }
 
 /// Names the unnamed columns of a nested query as PostgreSQL does.
@@ -39,40 +39,40 @@ pub(super) fn name_columns(query: &mut Query) {
 
 /// Precision of a name: the name of the cast expression has precedence over a type's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tells {
+enum NamePrecision {
     Type,
-    Much,
+    Column,
 }
 
-fn found(expr: &Expr) -> Option<(String, Tells)> {
+fn name_of(expr: &Expr) -> Option<(String, NamePrecision)> {
     if let Some((_, name)) = column_of(expr) {
-        return Some((name, Tells::Much));
+        return Some((name, NamePrecision::Column));
     }
-    let much = |name: &str| Some((name.to_owned(), Tells::Much));
-    let kind = |name: &str| Some((name.to_owned(), Tells::Type));
+    let much = |name: &str| Some((name.to_owned(), NamePrecision::Column));
+    let kind = |name: &str| Some((name.to_owned(), NamePrecision::Type));
     match expr {
-        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => found(inner),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => name_of(inner),
         Expr::UnaryOp {
             op: UnaryOperator::Plus,
             expr,
-        } => found(expr),
+        } => name_of(expr),
         Expr::Cast {
             expr, data_type, ..
-        } => match found(expr) {
-            Some((name, Tells::Much)) => Some((name, Tells::Much)),
-            _ => Some((type_name(data_type), Tells::Type)),
+        } => match name_of(expr) {
+            Some((name, NamePrecision::Column)) => Some((name, NamePrecision::Column)),
+            _ => Some((type_name(data_type), NamePrecision::Type)),
         },
         Expr::TypedString(TypedString { data_type, .. }) => {
-            Some((type_name(data_type), Tells::Type))
+            Some((type_name(data_type), NamePrecision::Type))
         }
         Expr::Interval(_) => kind("interval"),
-        Expr::Case { else_result, .. } => match else_result.as_deref().and_then(found) {
-            Some((name, Tells::Much)) => Some((name, Tells::Much)),
+        Expr::Case { else_result, .. } => match else_result.as_deref().and_then(name_of) {
+            Some((name, NamePrecision::Column)) => Some((name, NamePrecision::Column)),
             _ => kind("case"),
         },
         Expr::Function(function) => {
             let name = function.name.0.last()?.as_ident()?;
-            Some((folded(name), Tells::Much))
+            Some((folded(name), NamePrecision::Column))
         }
         Expr::Extract { .. } => much("extract"),
         Expr::AtTimeZone { .. } => much("timezone"),
@@ -90,13 +90,15 @@ fn found(expr: &Expr) -> Option<(String, Tells)> {
             Some(TrimWhereField::Both) | None => "btrim",
         }),
         Expr::Subquery(query) => match first_select(query)?.projection.first()? {
-            SelectItem::UnnamedExpr(expr) => found(expr),
-            SelectItem::ExprWithAlias { alias, .. } => Some((folded(alias), Tells::Much)),
+            SelectItem::UnnamedExpr(expr) => name_of(expr),
+            SelectItem::ExprWithAlias { alias, .. } => Some((folded(alias), NamePrecision::Column)),
             _ => None,
         },
         Expr::CompoundFieldAccess { root, access_chain } => match access_chain.last()? {
-            AccessExpr::Dot(Expr::Identifier(ident)) => Some((folded(ident), Tells::Much)),
-            _ => found(root),
+            AccessExpr::Dot(Expr::Identifier(ident)) => {
+                Some((folded(ident), NamePrecision::Column))
+            }
+            _ => name_of(root),
         },
         _ => None,
     }
@@ -131,7 +133,8 @@ pub fn type_name(data_type: &DataType) -> String {
 }
 
 /// The select whose columns are the query's columns.
-pub(super) fn first_select(query: &Query) -> Option<&Select> {
+#[must_use]
+pub fn first_select(query: &Query) -> Option<&Select> {
     let mut body = query.body.as_ref();
     loop {
         body = match body {

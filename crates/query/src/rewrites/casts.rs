@@ -167,7 +167,7 @@ fn each_cast(select: &mut Select, order: Option<&mut OrderBy>, work: &mut dyn Fn
 struct Calls {
     queries: usize,
     /// Texts of calls, by the SQL library's names.
-    known: HashMap<String, String>,
+    call_texts: HashMap<String, String>,
     compared: usize,
     clash: bool,
 }
@@ -192,7 +192,7 @@ impl VisitorMut for Calls {
         let written = expr.to_string().to_lowercase();
         self.compared += written.len();
         self.clash = self.compared > COMPARED_MAX;
-        let first = self.known.entry(bare(expr));
+        let first = self.call_texts.entry(bare(expr));
         let first = first.or_insert_with(|| written.clone());
         self.clash |= *first != written;
         ControlFlow::Continue(())

@@ -9,6 +9,7 @@
 
 use super::called::folded;
 use super::{call, value};
+use crate::aggregates::is_aggregate;
 use crate::rewrites::lookups::{binary, empty_query, empty_select};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, FunctionArgumentClause, FunctionArguments,
@@ -354,16 +355,5 @@ fn aggregates(expr: &Expr) -> bool {
         return false;
     };
     let name = function.name.0.last().and_then(|part| part.as_ident());
-    let known = [
-        "count",
-        "sum",
-        "avg",
-        "min",
-        "max",
-        "bool_and",
-        "bool_or",
-        "array_agg",
-        "string_agg",
-    ];
-    function.over.is_none() && name.is_some_and(|name| known.contains(&folded(name).as_str()))
+    function.over.is_none() && name.is_some_and(|name| is_aggregate(&folded(name)))
 }

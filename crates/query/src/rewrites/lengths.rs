@@ -188,7 +188,7 @@ impl Sum {
         any.then_some(())
     }
 
-    fn done(self) -> Option<IntervalMonthDayNano> {
+    fn finish(self) -> Option<IntervalMonthDayNano> {
         Some(IntervalMonthDayNano::new(
             i32::try_from(self.months).ok()?,
             i32::try_from(self.days).ok()?,
@@ -203,7 +203,7 @@ pub(crate) fn read(text: &str) -> Option<IntervalMonthDayNano> {
     let mut sum = Sum::default();
     if let Some(iso) = text.strip_prefix(['P', 'p']) {
         sum.iso(iso)?;
-        return sum.done();
+        return sum.finish();
     }
     let lower = text.to_lowercase();
     let lower = lower.strip_prefix('@').unwrap_or(&lower);
@@ -247,7 +247,7 @@ pub(crate) fn read(text: &str) -> Option<IntervalMonthDayNano> {
             ns: -sum.ns,
         };
     }
-    sum.done()
+    sum.finish()
 }
 
 /// Nanoseconds of an interval as text; `None` unless it has no months and is greater than zero.
@@ -260,7 +260,7 @@ pub(crate) fn nanoseconds(text: &str) -> Option<i64> {
 
 /// Error for a text that is not an interval.
 pub(crate) fn no_interval(text: &str) -> Error {
-    Error::invalid_value(format!("'{text}' is no interval"))
+    Error::invalid_value(format!("'{text}' is not an interval"))
         .with_hint("for example: '1 day', '90 minutes', '01:30:00', 'P1DT2H'")
 }
 

@@ -20,6 +20,8 @@ pub(crate) mod patterns;
 pub(crate) mod times;
 pub(crate) mod toolkit;
 
+pub use called::first_select;
+
 pub(crate) use called::folded;
 pub(crate) use lookups::binary;
 
@@ -340,7 +342,7 @@ fn changed_cast(expr: &Expr) -> Option<Expr> {
 
 /// The character of `ESCAPE`.
 fn escape_of(escape: &ValueWithSpan) -> Result<&str> {
-    text_of(&escape.value).ok_or_else(|| Error::invalid_value("ESCAPE takes a text"))
+    text_of(&escape.value).ok_or_else(|| Error::invalid_value("ESCAPE takes a string"))
 }
 
 /// `LIKE` and `ILIKE` with an escape character; the SQL library supports only the backslash.

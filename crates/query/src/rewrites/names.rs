@@ -91,7 +91,7 @@ impl Labels {
     }
 
     /// The plan with its columns renamed to their labels.
-    pub(crate) fn put_on(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    pub(crate) fn relabel(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let Some(labels) = self.all(plan.schema().fields().len()) else {
             return Ok(plan);
         };
@@ -165,7 +165,7 @@ impl Key {
 
 /// The names of a query so far.
 #[derive(Default)]
-struct Known {
+struct QueryNames {
     columns: Vec<(Option<String>, String)>,
     /// Texts without casts.
     texts: HashSet<String>,
@@ -173,10 +173,10 @@ struct Known {
     names: HashSet<String>,
 }
 
-impl Known {
+impl QueryNames {
     /// Adds a column; true if its name exists already. Within another query two columns of
     /// different tables may share a name too.
-    fn meets(&mut self, key: Key, within: bool) -> bool {
+    fn insert(&mut self, key: Key, within: bool) -> bool {
         match key {
             Key::Text(text) => !self.texts.insert(text),
             Key::Column(of, name) => {
@@ -419,7 +419,7 @@ fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
         }));
     }
     let order = &named;
-    let mut known = Known::default();
+    let mut known = QueryNames::default();
     for (at, item) in select.projection.iter_mut().enumerate() {
         let own = match item {
             SelectItem::UnnamedExpr(expr) => column_of(expr),
@@ -434,7 +434,7 @@ fn distinguish_in(select: &mut Select, within: bool, order: &HashSet<String>) {
         let beside = own
             .as_ref()
             .is_some_and(|(of, _)| wildcards.has(of.as_deref(), lenient));
-        if !known.meets(key, within) && !beside {
+        if !known.insert(key, within) && !beside {
             name_ordered(item, order);
             continue;
         }

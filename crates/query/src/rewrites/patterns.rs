@@ -83,7 +83,7 @@ fn put_list(
 
 fn open_escape(of: &str) -> Error {
     Error::invalid_value(format!("a pattern of {of} ends with its escape character"))
-        .with_hint("write the escape character twice where it means itself")
+        .with_hint("double the escape character to match it literally")
 }
 
 /// The regular expression of a pattern.
@@ -144,7 +144,7 @@ pub(super) fn escape_of(text: &str) -> std::result::Result<Option<char>, Error> 
 }
 
 /// Rewrites a pattern with an escape character.
-type Made = fn(&str, Option<char>) -> std::result::Result<String, Error>;
+type PatternRewriter = fn(&str, Option<char>) -> std::result::Result<String, Error>;
 
 /// The functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -169,7 +169,7 @@ impl Escape {
         }
     }
 
-    fn made(&self) -> Made {
+    fn rewriter(&self) -> PatternRewriter {
         match self.name {
             LIKE_FUNCTION => like,
             _ => expression,
@@ -193,7 +193,7 @@ impl ScalarUDFImpl for Escape {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
         let [patterns, escapes] = take_function_args(self.name, args.args)?;
-        let make = self.made();
+        let make = self.rewriter();
         let constant = matches!(
             (&patterns, &escapes),
             (ColumnarValue::Scalar(_), ColumnarValue::Scalar(_))

@@ -69,10 +69,10 @@ fn in_order(function: &Function, names: &[&str]) -> Result<Option<Expr>> {
                 let Some(place) = names.iter().position(|name| **name == *wanted) else {
                     let all = names.join(", ");
                     return Err(Error::invalid_value(format!(
-                        "{}: no argument is called `{wanted}`",
+                        "{}: there is no argument named `{wanted}`",
                         function.name
                     ))
-                    .with_hint(format!("they are called {all}")));
+                    .with_hint(format!("the arguments are {all}")));
                 };
                 (place, given)
             }
@@ -85,7 +85,7 @@ fn in_order(function: &Function, names: &[&str]) -> Result<Option<Expr>> {
             Some(known @ None) => *known = Some(given.clone()),
             _ => {
                 return Err(Error::invalid_value(format!(
-                    "{}: an argument comes twice, or there are too many",
+                    "{}: an argument is given twice, or there are too many",
                     function.name
                 )));
             }
@@ -138,7 +138,7 @@ fn approx_percentile(function: &Function) -> Result<Expr> {
     };
     let Some((share, own, of)) = found() else {
         return Err(Error::type_mismatch(
-            "approx_percentile: expected a share and percentile_agg of a column",
+            "approx_percentile: expected a fraction and percentile_agg of a column",
         )
         .with_hint("for example: approx_percentile(0.95, percentile_agg(temp))"));
     };

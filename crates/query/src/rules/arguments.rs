@@ -25,7 +25,7 @@ impl AnalyzerRule for Arguments {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = plan.transform_up_with_subqueries(|plan| {
             let is_meant =
-                |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if place(call).is_some());
+                |expr: &Expr| matches!(expr, Expr::ScalarFunction(call) if converted_argument(call).is_some());
             if !has_part(&plan, is_meant)? {
                 return Ok(Transformed::no(plan));
             }
@@ -35,7 +35,7 @@ impl AnalyzerRule for Arguments {
                     let Expr::ScalarFunction(mut call) = part else {
                         return Ok(Transformed::no(part));
                     };
-                    let arg = place(&call).and_then(|at| call.args.get_mut(at));
+                    let arg = converted_argument(&call).and_then(|at| call.args.get_mut(at));
                     let converted = arg.and_then(|arg| {
                         let of = converted(arg, &schema)?;
                         *arg = Expr::Cast(Cast::new(Box::new(std::mem::take(arg)), of));
@@ -54,7 +54,7 @@ impl AnalyzerRule for Arguments {
 }
 
 /// The index of the argument that is converted.
-fn place(call: &ScalarFunction) -> Option<usize> {
+fn converted_argument(call: &ScalarFunction) -> Option<usize> {
     match (call.func.name(), call.args.len()) {
         ("round", 1 | 2) => Some(0),
         ("date_trunc", 2) => Some(1),

@@ -80,7 +80,7 @@ fn spelled(expr: &Expr) -> Option<&str> {
 fn bytes(digits: &str) -> Result<Vec<u8>> {
     let wrong = || {
         Error::invalid_value(format!(
-            "'\\x{digits}' spells no bytes: expected two digits of 0-9 and a-f for each"
+            "'\\x{digits}' is not a hexadecimal string: expected two digits of 0-9 and a-f for each byte"
         ))
     };
     let mut values = Vec::with_capacity(digits.len());

@@ -108,7 +108,7 @@ fn chain(
             let shared: BTreeSet<String> = columns.intersection(&taken).cloned().collect();
             if !shared.is_empty() {
                 *numbers += 1;
-                condition = put_apart(condition, &shared, *numbers)?;
+                condition = separate_lists(condition, &shared, *numbers)?;
                 changed = true;
             }
             taken.extend(columns);
@@ -226,7 +226,7 @@ fn is_plain(condition: &Expr) -> bool {
 }
 
 /// The condition with its own list operands.
-fn put_apart(condition: Expr, shared: &BTreeSet<String>, number: i64) -> Result<Expr> {
+fn separate_lists(condition: Expr, shared: &BTreeSet<String>, number: i64) -> Result<Expr> {
     let is_shared = |expr: &Expr| shared.contains(&expr.to_string());
     let own = |expr: Box<Expr>| Box::new(apart(*expr, lit(number)));
     let made = condition.transform_down(|part| {

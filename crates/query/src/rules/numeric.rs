@@ -2,39 +2,23 @@
 //! integers, and values computed from these. Here they are floats (decision 0026), but halves are
 //! rounded away from zero, as halves of decimals are.
 
+use crate::aggregates::{Result, aggregate};
 use crate::functions::numbers::CANONICAL;
 use arrow::datatypes::DataType;
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
 
-/// Aggregates whose results over integers are `numeric`.
-const OF_INTEGERS: [&str; 9] = [
-    "avg",
-    "mean",
-    "stddev",
-    "stddev_pop",
-    "stddev_samp",
-    "var",
-    "var_pop",
-    "var_population",
-    "var_samp",
-];
-/// Aggregates and functions whose result is `numeric` if their first argument is.
-const OF_ARGUMENT: [&str; 14] = [
+/// Scalar functions whose result is `numeric` if their first argument is.
+const OF_ARGUMENT: [&str; 9] = [
     "abs",
-    "avg",
     CANONICAL,
     "ceil",
     "floor",
-    "max",
-    "mean",
-    "min",
     "nullif",
     "round",
     "round_decimal",
     "round_decimal_to",
-    "sum",
     "trunc",
 ];
 
@@ -43,7 +27,7 @@ const ROUND_INTEGERS: [&str; 4] = ["ceil", "floor", "round", "trunc"];
 
 /// Kinds of operands of arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum OperandKind {
     Numeric,
     /// An integer, even if it was cast to a float for an operation.
     Integer,
@@ -52,19 +36,19 @@ enum Part {
 
 /// Whether an expression of a node with these inputs is `numeric` in PostgreSQL.
 pub(super) fn is_numeric(expr: &Expr, inputs: &[&LogicalPlan]) -> bool {
-    part(expr, inputs) == Part::Numeric
+    part(expr, inputs) == OperandKind::Numeric
 }
 
-fn part(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
+fn part(expr: &Expr, inputs: &[&LogicalPlan]) -> OperandKind {
     match expr {
-        Expr::Literal(ScalarValue::Float64(Some(_)), _) => Part::Numeric,
-        Expr::Literal(value, _) if value.data_type().is_integer() => Part::Integer,
+        Expr::Literal(ScalarValue::Float64(Some(_)), _) => OperandKind::Numeric,
+        Expr::Literal(value, _) if value.data_type().is_integer() => OperandKind::Integer,
         Expr::Alias(alias) => part(&alias.expr, inputs),
         Expr::Negative(of) => part(of, inputs),
         Expr::Cast(cast) if *cast.field.data_type() == DataType::Float64 => {
             match part(&cast.expr, inputs) {
-                Part::Integer => Part::Integer,
-                _ => Part::Other,
+                OperandKind::Integer => OperandKind::Integer,
+                _ => OperandKind::Other,
             }
         }
         Expr::BinaryExpr(binary)
@@ -78,19 +62,21 @@ fn part(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
             ) =>
         {
             match (part(&binary.left, inputs), part(&binary.right, inputs)) {
-                (Part::Other, _) | (_, Part::Other) => Part::Other,
-                (Part::Integer, Part::Integer) => Part::Integer,
-                _ => Part::Numeric,
+                (OperandKind::Other, _) | (_, OperandKind::Other) => OperandKind::Other,
+                (OperandKind::Integer, OperandKind::Integer) => OperandKind::Integer,
+                _ => OperandKind::Numeric,
             }
         }
         Expr::ScalarFunction(call) if OF_ARGUMENT.contains(&call.func.name()) => {
             let arg = call.args.first();
-            match arg.map_or(Part::Other, |arg| part(arg, inputs)) {
+            match arg.map_or(OperandKind::Other, |arg| part(arg, inputs)) {
                 // PostgreSQL rounds integers as floats, but to a number of digits as decimals.
-                Part::Integer if call.func.name() == "round" && call.args.len() == 2 => {
-                    Part::Numeric
+                OperandKind::Integer if call.func.name() == "round" && call.args.len() == 2 => {
+                    OperandKind::Numeric
                 }
-                Part::Integer if ROUND_INTEGERS.contains(&call.func.name()) => Part::Other,
+                OperandKind::Integer if ROUND_INTEGERS.contains(&call.func.name()) => {
+                    OperandKind::Other
+                }
                 part => part,
             }
         }
@@ -110,45 +96,45 @@ fn part(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
 }
 
 /// The common kind of several values of one type.
-fn together<'e>(values: impl Iterator<Item = &'e Expr>, inputs: &[&LogicalPlan]) -> Part {
+fn together<'e>(values: impl Iterator<Item = &'e Expr>, inputs: &[&LogicalPlan]) -> OperandKind {
     let parts = values.map(|value| part(value, inputs));
     let all = parts.reduce(|all, next| match (all, next) {
-        (Part::Other, _) | (_, Part::Other) => Part::Other,
-        (Part::Integer, Part::Integer) => Part::Integer,
-        _ => Part::Numeric,
+        (OperandKind::Other, _) | (_, OperandKind::Other) => OperandKind::Other,
+        (OperandKind::Integer, OperandKind::Integer) => OperandKind::Integer,
+        _ => OperandKind::Numeric,
     });
-    all.unwrap_or(Part::Other)
+    all.unwrap_or(OperandKind::Other)
 }
 
 /// An integer, judged by its type, or another kind.
-fn whole(expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
+fn whole(expr: &Expr, inputs: &[&LogicalPlan]) -> OperandKind {
     let is_integer = |input: &&LogicalPlan| {
         expr.get_type(input.schema().as_ref())
             .is_ok_and(|of| of.is_integer())
     };
     match inputs.iter().any(is_integer) {
-        true => Part::Integer,
-        false => Part::Other,
+        true => OperandKind::Integer,
+        false => OperandKind::Other,
     }
 }
 
-fn of_aggregate(call: &AggregateFunction, inputs: &[&LogicalPlan]) -> Part {
-    let name = call.func.name();
+fn of_aggregate(call: &AggregateFunction, inputs: &[&LogicalPlan]) -> OperandKind {
     let Some(arg) = call.params.args.first() else {
-        return Part::Integer;
+        return OperandKind::Integer;
     };
-    match part(arg, inputs) {
-        Part::Integer if OF_INTEGERS.contains(&name) => Part::Numeric,
-        Part::Integer if OF_ARGUMENT.contains(&name) || name == "count" => Part::Integer,
-        Part::Numeric if OF_ARGUMENT.contains(&name) || OF_INTEGERS.contains(&name) => {
-            Part::Numeric
+    let result = aggregate(call.func.name()).map(|facts| facts.result);
+    match (part(arg, inputs), result) {
+        (OperandKind::Integer | OperandKind::Numeric, Some(Result::Numeric)) => {
+            OperandKind::Numeric
         }
-        _ => Part::Other,
+        (OperandKind::Integer, Some(Result::Argument | Result::Count)) => OperandKind::Integer,
+        (OperandKind::Numeric, Some(Result::Argument)) => OperandKind::Numeric,
+        _ => OperandKind::Other,
     }
 }
 
 /// The kind of a column, from the node that computes it.
-fn of_column(column: &Column, expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
+fn of_column(column: &Column, expr: &Expr, inputs: &[&LogicalPlan]) -> OperandKind {
     for input in inputs {
         if let Some(at) = input.schema().maybe_index_of_column(column) {
             return match of_output(input, at) {
@@ -157,11 +143,11 @@ fn of_column(column: &Column, expr: &Expr, inputs: &[&LogicalPlan]) -> Part {
             };
         }
     }
-    Part::Other
+    OperandKind::Other
 }
 
 /// The output of a node at an index; `None` = judge by its type.
-fn of_output(plan: &LogicalPlan, at: usize) -> Option<Part> {
+fn of_output(plan: &LogicalPlan, at: usize) -> Option<OperandKind> {
     let inputs = plan.inputs();
     match plan {
         LogicalPlan::Projection(projection) => Some(part(projection.expr.get(at)?, &inputs)),

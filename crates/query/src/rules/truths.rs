@@ -58,7 +58,7 @@ impl AnalyzerRule for Truths {
             let schema = merge_schema(&plan.inputs());
             let mut any = false;
             plan.apply_expressions(|expr| {
-                any = any || expr.exists(|part| Ok(is_meant(part, &schema)))?;
+                any = any || expr.exists(|part| Ok(has_texts_beside_booleans(part, &schema)))?;
                 Ok(match any {
                     true => TreeNodeRecursion::Stop,
                     false => TreeNodeRecursion::Continue,
@@ -76,7 +76,7 @@ impl AnalyzerRule for Truths {
 }
 
 /// Whether an expression has texts beside booleans.
-fn is_meant(expr: &Expr, schema: &DFSchema) -> bool {
+fn has_texts_beside_booleans(expr: &Expr, schema: &DFSchema) -> bool {
     match expr {
         Expr::InList(list) => {
             list.list.iter().any(|one| text_of(one).is_some()) && is_truth(&list.expr, schema)
@@ -103,7 +103,7 @@ fn is_meant(expr: &Expr, schema: &DFSchema) -> bool {
 }
 
 fn rewrite(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    if !is_meant(&expr, schema) {
+    if !has_texts_beside_booleans(&expr, schema) {
         return Ok(Transformed::no(expr));
     }
     let read = |one: &mut Expr| -> Result<()> {
@@ -172,7 +172,7 @@ fn truth(text: &str) -> Result<Expr> {
         false
     } else {
         let cut: String = text.chars().take(80).collect();
-        let message = format!("'{cut}' is compared with a truth value: expected 'true' or 'false'");
+        let message = format!("'{cut}' is compared with a boolean: expected 'true' or 'false'");
         return Err(Error::new("invalid_value", "22P02", message)
             .with_hint("also: t, f, yes, no, on, off, 1, 0")
             .into());

@@ -4,7 +4,7 @@ use super::blocking;
 use super::create::{check_options, forbidden};
 use super::types::{Declared, TableSettings, column_name, declared};
 use super::views;
-use crate::answer::{Answer, Done};
+use crate::answer::{Answer, Outcome};
 use crate::error::{Error, Result};
 use crate::names::{table_name, unknown_table};
 use crate::session::Session;
@@ -31,7 +31,7 @@ fn add_column(
     let what = declared(&column.data_type)?;
     check_options(column, what)?;
     match what {
-        Declared::Time => Err(Error::invalid("a table has one column of timestamps")),
+        Declared::Time => Err(Error::invalid("a table has only one column of timestamps")),
         Declared::Tag => {
             change.add_tags.push(name);
             Ok(())
@@ -127,10 +127,10 @@ pub(super) async fn run(session: &Session, alter: ast::AlterTable) -> Result<Ans
         if let Some(new) = new
             && views::rename(session, &name, &table_name(new)?).await?
         {
-            return Ok(Answer::done(Done::Altered));
+            return Ok(Answer::without_rows(Outcome::Altered));
         }
         if alter.if_exists {
-            return Ok(Answer::done(Done::Altered));
+            return Ok(Answer::without_rows(Outcome::Altered));
         }
         return Err(unknown_table(&name));
     };
@@ -146,5 +146,5 @@ pub(super) async fn run(session: &Session, alter: ast::AlterTable) -> Result<Ans
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Altered))
+    Ok(Answer::without_rows(Outcome::Altered))
 }

@@ -29,7 +29,7 @@ pub struct CopyIn {
     /// The input columns.
     schema: SchemaRef,
     /// Index of the input column for each column of the table.
-    places: Vec<Option<usize>>,
+    input_columns: Vec<Option<usize>>,
     /// The time of rows without one.
     now: Timestamp,
     /// Time zone in which text without an offset is read.
@@ -93,10 +93,10 @@ impl Session {
             });
             found.collect::<Result<_>>()?
         };
-        let mut places = vec![None; own.len()];
+        let mut input_columns = vec![None; own.len()];
         let mut fields = Vec::with_capacity(given.len());
         for (place, at) in given.into_iter().enumerate() {
-            let (Some(slot), Some(field)) = (places.get_mut(at), own.get(at)) else {
+            let (Some(slot), Some(field)) = (input_columns.get_mut(at), own.get(at)) else {
                 continue;
             };
             if slot.replace(place).is_some() {
@@ -116,7 +116,7 @@ impl Session {
         Ok(CopyIn {
             writer: Writer::new(self.clone(), db, view),
             schema: Arc::new(Schema::new(fields)),
-            places,
+            input_columns,
             zone: self.settings_now().zone,
             now: now
                 .map(Timestamp::from_nanos)
@@ -153,9 +153,9 @@ impl CopyIn {
         }
         let count = rows.num_rows();
         let table = self.writer.table();
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.places.len());
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.input_columns.len());
         let of_table = self
-            .places
+            .input_columns
             .iter()
             .zip(table.schema.fields())
             .zip(&table.roles);
@@ -171,7 +171,7 @@ impl CopyIn {
                         })
                     };
                     cast(column).map_err(|error| {
-                        let first = self.writer.taken();
+                        let first = self.writer.rows_added();
                         of_its_row(error, column, first, |row| cast(row).map(drop))
                     })?
                 }
@@ -192,7 +192,7 @@ impl CopyIn {
         let batch =
             RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
         let batch = batch.map_err(|error| Error::internal(error.to_string()))?;
-        self.writer.take(&batch).await
+        self.writer.add_rows(&batch).await
     }
 
     /// Stores the rows that are not stored yet. Returns the totals.

@@ -2,7 +2,7 @@
 
 use super::blocking;
 use super::types::{Declared, TableSettings, column_name, declared};
-use crate::answer::{Answer, Done, Made};
+use crate::answer::{Answer, ObjectKind, Outcome};
 use crate::columns::TIME;
 use crate::error::{Error, Result};
 use crate::names::{table_name, unknown_table};
@@ -23,7 +23,7 @@ pub(super) fn check_options(column: &ast::ColumnDef, what: Declared) -> Result<(
                 "column `{}` cannot be {}",
                 column.name, option.option
             ))
-            .with_hint("time is never absent; tags and fields may always be"));
+            .with_hint("time is never NULL; tags and fields can always be NULL"));
         }
     }
     Ok(())
@@ -39,7 +39,7 @@ fn spec(create: ast::CreateTable) -> Result<(TableSpec, TableSettings, bool)> {
     }
     if create.or_replace || create.temporary || create.external || !create.constraints.is_empty() {
         return Err(Error::unsupported_statement(
-            "a table is neither replaced nor temporary, and has no constraints",
+            "CREATE TABLE supports neither OR REPLACE, nor TEMPORARY, nor constraints",
         ));
     }
     let mut timed = false;
@@ -49,18 +49,22 @@ fn spec(create: ast::CreateTable) -> Result<(TableSpec, TableSettings, bool)> {
         let name = column_name(&column.name);
         let twice = spec.fields.iter().any(|f| f.name == name) || spec.tags.contains(&name);
         if twice || (name == TIME && timed) {
-            return Err(Error::invalid(format!("column `{name}` comes twice")));
+            return Err(Error::invalid(format!(
+                "column `{name}` is specified more than once"
+            )));
         }
         match what {
             Declared::Time if name == TIME => timed = true,
             Declared::Time => {
                 return Err(Error::invalid(format!(
-                    "the column of timestamps is called `{TIME}`, found `{name}`"
+                    "the column of timestamps must be named `{TIME}`, found `{name}`"
                 ))
-                .with_hint("keep further instants as BIGINT or TEXT"));
+                .with_hint("store further timestamps as BIGINT or TEXT"));
             }
             _ if name == TIME => {
-                return Err(Error::type_mismatch(format!("`{TIME}` is a TIMESTAMP")));
+                return Err(Error::type_mismatch(format!(
+                    "`{TIME}` must be a TIMESTAMP"
+                )));
             }
             Declared::Tag => spec.tags.push(name),
             Declared::Field(field_type) => spec.fields.push(FieldSpec { name, field_type }),
@@ -71,7 +75,7 @@ fn spec(create: ast::CreateTable) -> Result<(TableSpec, TableSettings, bool)> {
         ast::CreateTableOptions::With(options) => options,
         other => {
             return Err(Error::syntax(format!(
-                "settings of a table stand in WITH (…), found {other}"
+                "settings of a table belong in WITH (…), found {other}"
             )));
         }
     };
@@ -106,7 +110,7 @@ pub(super) async fn run(session: &Session, create: ast::CreateTable) -> Result<A
         }
         if exists {
             return Err(Error::table_exists(format!(
-                "table `{}` exists already",
+                "table `{}` already exists",
                 spec.name
             )));
         }
@@ -117,7 +121,7 @@ pub(super) async fn run(session: &Session, create: ast::CreateTable) -> Result<A
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Created(Made::Table)))
+    Ok(Answer::without_rows(Outcome::Created(ObjectKind::Table)))
 }
 
 /// Drops tables.
@@ -146,5 +150,5 @@ pub(super) async fn drop(
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Dropped(Made::Table)))
+    Ok(Answer::without_rows(Outcome::Dropped(ObjectKind::Table)))
 }

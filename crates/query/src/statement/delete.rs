@@ -7,7 +7,7 @@
 use super::insert::target;
 use super::parameter_types::{nulls, parameter_types};
 use super::{Shape, blocking};
-use crate::answer::{Answer, Done};
+use crate::answer::{Answer, Outcome};
 use crate::error::{Error, Result};
 use crate::parameters::Parameters;
 use crate::placeholders::Written;
@@ -33,16 +33,18 @@ fn refuse_small_instants(condition: &ast::Expr, parameters: &Parameters) -> Resu
         }
         _ => false,
     };
-    let check = |expr: &ast::Expr| match bare(expr, parameters) {
+    let check = |expr: &ast::Expr| {
+        match bare(expr, parameters) {
         Some(number) if number.unsigned_abs() < u128::from(BARE_REMOVAL_MIN.unsigned_abs()) => {
             Err(Error::invalid_value(format!(
-                "DELETE: {number} as an instant is nanoseconds, soon before or after 1970"
+                "DELETE: {number} would be read as nanoseconds since 1970, an instant close to 1970; nothing was deleted"
             ))
             .with_hint(
                 "write the instant: time < '2024-01-01', time >= now() - interval '30 days'",
             ))
         }
         _ => Ok(()),
+    }
     };
     let found = ast::visit_expressions(condition, |expr| {
         let beside: Vec<&ast::Expr> = match expr {
@@ -100,7 +102,7 @@ async fn plan(running: &Running, delete: &ast::Delete) -> Result<DmlStatement> {
         || delete.limit.is_some();
     if more {
         return Err(Error::unsupported_statement(
-            "DELETE takes a table and WHERE, nothing else",
+            "DELETE supports a table and WHERE only",
         ));
     }
     let statement = ast::Statement::Delete(delete.clone());
@@ -126,7 +128,7 @@ pub(super) async fn describe(
     let dml = plan(&running, delete).await?;
     let types = parameter_types(&running, &dml.input, written, types).await?;
     nulls(&types)?.apply(Arc::unwrap_or_clone(dml.input), types.len())?;
-    Ok(Shape::new(types, no_columns(), Done::Deleted(0)))
+    Ok(Shape::new(types, no_columns(), Outcome::Deleted(0)))
 }
 
 /// The range and the streams of a condition.
@@ -157,7 +159,7 @@ fn chosen(
 }
 
 fn too_much() -> Error {
-    Error::unsupported("DELETE takes conditions on time and tags, joined by AND")
+    Error::unsupported("DELETE supports only conditions on time and tags, joined by AND")
         .with_hint("for example: DELETE FROM t WHERE device = 'a' AND time < '2024-01-01'")
 }
 
@@ -213,7 +215,7 @@ pub(super) async fn finish(planned: Planned) -> Result<Answer> {
         range,
     } = planned;
     if range.is_empty() || names.is_empty() {
-        return Ok(Answer::done(Done::Deleted(0)));
+        return Ok(Answer::without_rows(Outcome::Deleted(0)));
     }
     let deleted = blocking(move || {
         let rows = count(&view, &names, range)?;
@@ -221,7 +223,7 @@ pub(super) async fn finish(planned: Planned) -> Result<Answer> {
         Ok(rows)
     })
     .await?;
-    Ok(Answer::done(Done::Deleted(deleted)))
+    Ok(Answer::without_rows(Outcome::Deleted(deleted)))
 }
 
 fn count(view: &View, streams: &[StreamName], range: ClosedRange) -> Result<u64> {

@@ -5,9 +5,10 @@
 //! clause that is not supported is refused by name.
 
 use super::create::forbidden;
+use super::refuse::unsupported;
 use super::types::column_name;
-use super::{blocking, show, unsupported};
-use crate::answer::{Answer, Done, Made};
+use super::{blocking, show};
+use crate::answer::{Answer, ObjectKind, Outcome};
 use crate::descriptions::IndexDescription;
 use crate::error::{Error, Result};
 use crate::names::{table_name, unknown_table};
@@ -26,7 +27,7 @@ fn refuse_parts(create: &ast::CreateIndex) -> Result<()> {
     let refused = |what: &str| Err(unsupported(format!("{what} of an index")).with_hint(FORMS));
     if create.unique {
         let error = unsupported("CREATE UNIQUE INDEX");
-        return Err(error.with_hint("rows of one stream and instant are one row by themselves"));
+        return Err(error.with_hint("rows of one stream and time are always one row"));
     }
     match create.using {
         None | Some(ast::IndexType::BTree) => {}
@@ -64,14 +65,14 @@ fn field(column: &ast::IndexColumn) -> Result<String> {
     match &by.expr {
         ast::Expr::Identifier(name) => Ok(column_name(name)),
         other => Err(
-            Error::unsupported(format!("an index is over fields, not over `{other}`"))
+            Error::unsupported(format!("an index must be on fields, not on `{other}`"))
                 .with_hint(FORMS),
         ),
     }
 }
 
 /// A generated name for an unnamed index, as in PostgreSQL.
-fn made_up(table: &str, fields: &[String], known: &[IndexInfo]) -> String {
+fn generated_name(table: &str, fields: &[String], known: &[IndexInfo]) -> String {
     let plain = format!("{table}_{}_idx", fields.join("_"));
     let mut name = plain.clone();
     let mut number = 0;
@@ -100,7 +101,7 @@ pub(super) async fn create(session: &Session, create: ast::CreateIndex) -> Resul
         if !view.fields.iter().any(|(known, _)| known == name) {
             return Err(match view.role(name) {
                 None => Error::unknown_column(format!("there is no column `{name}`")),
-                Some(_) => Error::unsupported(format!("`{name}` is no field"))
+                Some(_) => Error::unsupported(format!("`{name}` is not a field"))
                     .with_hint("conditions on tags and time need no index"),
             });
         }
@@ -108,13 +109,13 @@ pub(super) async fn create(session: &Session, create: ast::CreateIndex) -> Resul
     let if_not_exists = create.if_not_exists;
     blocking(move || {
         let known = db.indexes();
-        let name = given.unwrap_or_else(|| made_up(&table, &fields, &known));
+        let name = given.unwrap_or_else(|| generated_name(&table, &fields, &known));
         if known.iter().any(|index| index.name == name) {
             if if_not_exists {
                 return Ok(());
             }
             return Err(Error::index_exists(format!(
-                "index `{name}` exists already"
+                "index `{name}` already exists"
             )));
         }
         Ok(db.create_index(&IndexSpec {
@@ -124,7 +125,7 @@ pub(super) async fn create(session: &Session, create: ast::CreateIndex) -> Resul
         })?)
     })
     .await?;
-    Ok(Answer::done(Done::Created(Made::Index)))
+    Ok(Answer::without_rows(Outcome::Created(ObjectKind::Index)))
 }
 
 /// Whether the session sees an index.
@@ -185,7 +186,7 @@ pub(super) async fn drop(
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Dropped(Made::Index)))
+    Ok(Answer::without_rows(Outcome::Dropped(ObjectKind::Index)))
 }
 
 /// The table of `SHOW INDEXES`, if any; the outer `None` for another `SHOW`.
@@ -276,7 +277,7 @@ pub(super) async fn list(session: &Session, table: Option<String>) -> Result<Ans
         numbers(&|index| index.progress.partitions_complete),
         texts(&|index| match index.automatic {
             true => "automatic".to_owned(),
-            false => "asked for".to_owned(),
+            false => "created by CREATE INDEX".to_owned(),
         }),
         texts(&|index| {
             let is_whole = index.progress.partitions_complete == index.progress.partitions;

@@ -7,7 +7,7 @@
 use super::parameter_types::{nulls, parameter_types};
 use super::types::column_name;
 use super::{Shape, blocking};
-use crate::answer::{Answer, Done, Stored};
+use crate::answer::{Answer, Outcome, Stored};
 use crate::columns::to_column;
 use crate::error::{Code, Error, Result};
 use crate::parameters::Parameters;
@@ -51,7 +51,7 @@ fn refuse(insert: &ast::Insert) -> Result<()> {
     };
     if insert.on.is_some() {
         return unsupported("ON CONFLICT").map_err(|e: Error| {
-            e.with_hint("a row with the same tags and time replaces field by field anyway")
+            e.with_hint("a row with the same tags and time always replaces field by field")
         });
     }
     if insert.output.is_some() {
@@ -114,7 +114,7 @@ pub(super) async fn describe(
     Ok(Shape::new(
         types,
         no_columns(),
-        Done::Inserted(Stored::default()),
+        Outcome::Inserted(Stored::default()),
     ))
 }
 
@@ -202,7 +202,7 @@ pub(super) async fn begin(
     let names_time = insert.columns.is_empty() || insert.columns.iter().any(|c| is_time(&table, c));
     let source = parameters.apply(Arc::unwrap_or_clone(dml.input), written)?;
     let plan = session.plan(&running, source).await?;
-    let mut rows = session.rows(&running, plan, Done::Select)?.rows;
+    let mut rows = session.rows(&running, plan, Outcome::Select)?.rows;
     if !names_time {
         rows = apart(rows, &table, Arc::clone(db.instants()));
     }
@@ -219,12 +219,12 @@ pub(super) async fn finish(planned: Planned) -> Result<Answer> {
         mut writer,
     } = planned;
     while let Some(batch) = rows.next().await {
-        let taken = writer.take(&batch?).await;
+        let taken = writer.add_rows(&batch?).await;
         taken.map_err(|error| writer.in_its_row(error))?;
     }
     let stored = writer.store().await;
     stored.map_err(|error| writer.in_its_row(error))?;
-    Ok(Answer::done(Done::Inserted(writer.stored)))
+    Ok(Answer::without_rows(Outcome::Inserted(writer.stored)))
 }
 
 #[derive(Default)]
@@ -257,7 +257,7 @@ pub(super) struct Writer {
     waiting: Waiting,
     stored: Stored,
     /// Number of rows that were added, stored or not.
-    taken: u64,
+    rows_added: u64,
 }
 
 impl Writer {
@@ -269,7 +269,7 @@ impl Writer {
             table,
             waiting: Waiting::default(),
             stored: Stored::default(),
-            taken: 0,
+            rows_added: 0,
         }
     }
 
@@ -298,7 +298,7 @@ impl Writer {
 
     /// Adds rows, with a column for each of the table's, and stores the buffered rows when they
     /// fill a batch.
-    pub(super) async fn take(&mut self, batch: &RecordBatch) -> Result<()> {
+    pub(super) async fn add_rows(&mut self, batch: &RecordBatch) -> Result<()> {
         self.add(batch)?;
         if self.waiting.bytes >= BATCH_BYTES {
             self.store().await?;
@@ -308,21 +308,21 @@ impl Writer {
 
     /// Adds the row number to an error, if the statement has several rows.
     pub(super) fn in_its_row(&self, mut error: Error) -> Error {
-        if let Some(row) = error.row.filter(|_| self.taken > 1) {
+        if let Some(row) = error.row.filter(|_| self.rows_added > 1) {
             error.message = format!("row {row}: {}", error.message);
         }
         error
     }
 
     /// Number of rows that were added, stored or not, which is the number of the next row.
-    pub(super) fn taken(&self) -> u64 {
-        self.taken
+    pub(super) fn rows_added(&self) -> u64 {
+        self.rows_added
     }
 
     /// Distributes rows to their streams.
     pub(super) fn add(&mut self, batch: &RecordBatch) -> Result<()> {
-        let first = self.taken;
-        self.taken += count(batch.num_rows());
+        let first = self.rows_added;
+        self.rows_added += count(batch.num_rows());
         let mut columns = Vec::with_capacity(batch.num_columns());
         let mut tags = Vec::new();
         let wanted = self.table.schema.fields().iter().zip(&self.table.roles);
@@ -406,7 +406,7 @@ impl Writer {
         let before = self.stored.rows;
         let note = |error: Error| match before {
             0 => error,
-            _ => error.with_hint(format!("{before} rows before were stored")),
+            _ => error.with_hint(format!("{before} earlier rows were stored")),
         };
         let written = written.map_err(note)?;
         if let Some(refused) = written.refused.first() {
@@ -452,7 +452,7 @@ fn check_times(times: &ArrayRef, origins: &[u64]) -> Result<()> {
     let mut all = origins.iter().enumerate();
     let row = all.find(|(at, _)| times.is_null(*at));
     let error = Error::invalid_value("`time` cannot be NULL")
-        .with_hint("leave the column out to write the rows as of now");
+        .with_hint("leave the column out to use the current time");
     Err(match row {
         Some((_, row)) => error.of_row(*row),
         None => error,
@@ -523,20 +523,20 @@ fn assigned(values: &ArrayRef, column: &str, wanted: &DataType, zone: &Zone) -> 
     };
     if !is_taken {
         return Err(Error::type_mismatch(format!(
-            "column `{column}` is of type {}, and a value of type {}",
+            "column `{column}` is of type {}, but the value is of type {}",
             type_name(wanted),
             type_name(found)
         ))
-        .with_hint("write a CAST around the value, or give one of the column's type"));
+        .with_hint("CAST the value to the type of the column"));
     }
     let cast = cast_in(zone, values, wanted)?;
     if wanted.is_integer() && !found.is_integer() && found.is_numeric() {
         let back = cast_with_options(&cast, found, &STRICT).map_err(arrow)?;
         if *back != **values {
             return Err(Error::invalid_value(format!(
-                "column `{column}` is of integers, and a value has a fraction"
+                "column `{column}` is of integers, but the value has a fraction"
             ))
-            .with_hint("round it, or make the column one of floats: ALTER TABLE … ALTER COLUMN … TYPE DOUBLE"));
+            .with_hint("round it, or change the column to floats: ALTER TABLE … ALTER COLUMN … TYPE DOUBLE"));
         }
     }
     Ok(cast)

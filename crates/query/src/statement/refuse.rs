@@ -2,7 +2,6 @@
 //!
 //! Invariant: a part of a statement is never silently ignored.
 
-use super::unsupported;
 use crate::error::{Error, Result};
 use crate::functions::check_pattern;
 use datafusion::sql::sqlparser::ast::{
@@ -10,6 +9,11 @@ use datafusion::sql::sqlparser::ast::{
     Value, Visit, Visitor,
 };
 use std::ops::ControlFlow;
+
+/// Error: a kind of statement is not supported.
+pub(super) fn unsupported(what: impl std::fmt::Display) -> Error {
+    Error::unsupported_statement(format!("{what} is not supported"))
+}
 
 /// Refuses parts that would be ignored.
 pub(super) fn left_out(statement: &Statement) -> Result<()> {

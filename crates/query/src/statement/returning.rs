@@ -9,7 +9,7 @@
 
 use super::insert::{self, BATCH_BYTES, Writer, as_stored};
 use super::select;
-use crate::answer::{Answer, Done, Stored};
+use crate::answer::{Answer, Outcome, Stored};
 use crate::error::{Error, Result};
 use crate::parameters::Parameters;
 use crate::parsed::Parsed;
@@ -25,27 +25,13 @@ use futures_util::{StreamExt, stream};
 use std::sync::Arc;
 
 /// Maximum bytes of the returned rows: the stored values, and expressions.
-const GIVEN_BYTES: usize = 4 * BATCH_BYTES;
-
-/// Removes `RETURNING` from a statement, as a query over the table it writes.
-pub(super) fn take(insert: &mut ast::Insert) -> Option<String> {
-    let items = insert.returning.take()?;
-    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
-    // Only this list can use the table's alias.
-    let alias = insert.table_alias.take();
-    let alias = alias.map_or_else(String::new, |own| format!(" AS {}", own.alias));
-    Some(format!(
-        "SELECT {} FROM {}{alias}",
-        items.join(", "),
-        insert.table
-    ))
-}
+const RETURNED_BYTES_MAX: usize = 4 * BATCH_BYTES;
 
 /// The query of `RETURNING`, planned over the table.
 async fn resolve(session: &Session, returning: Parsed) -> Result<(Running, LogicalPlan)> {
     let running = session.begin()?;
     let read = running.resolve(returning.query()?).await?;
-    let read = returning.labels.put_on(read)?;
+    let read = returning.labels.relabel(read)?;
     select::check(&read)?;
     Ok((running, read))
 }
@@ -96,7 +82,7 @@ pub(super) async fn buffer(planned: Planned) -> Result<Buffered> {
         bytes += batch.get_array_memory_size();
         if bytes > BATCH_BYTES {
             return Err(Error::too_large(format!(
-                "INSERT … RETURNING takes at most {} MiB of rows",
+                "INSERT … RETURNING accepts at most {} MiB of rows",
                 BATCH_BYTES >> 20
             ))
             .with_hint("write fewer rows in a statement, or leave RETURNING out"));
@@ -112,7 +98,10 @@ pub(super) async fn buffer(planned: Planned) -> Result<Buffered> {
 }
 
 /// Plans the query of `RETURNING` over the rows in memory.
-pub(super) async fn ask(session: &Session, buffered: Buffered) -> Result<(Buffered, Answer)> {
+pub(super) async fn plan_returning(
+    session: &Session,
+    buffered: Buffered,
+) -> Result<(Buffered, Answer)> {
     let schema = Arc::clone(&buffered.writer.table().schema);
     let memory = MemTable::try_new(schema, vec![buffered.batches.clone()])?;
     let source = provider_as_source(Arc::new(memory));
@@ -124,25 +113,32 @@ pub(super) async fn ask(session: &Session, buffered: Buffered) -> Result<(Buffer
         other => Ok(Transformed::no(other)),
     })?;
     let plan = session.plan(&buffered.running, query.data).await?;
-    let answer = session.rows(&buffered.running, plan, Done::Returned(Stored::default()))?;
+    let answer = session.rows(
+        &buffered.running,
+        plan,
+        Outcome::Returned(Stored::default()),
+    )?;
     Ok((buffered, answer))
 }
 
 /// Computes the returned rows, and stores the rows.
 pub(super) async fn finish(buffered: Buffered, answer: Answer) -> Result<Answer> {
     let Answer {
-        schema, mut rows, ..
+        schema,
+        mut rows,
+        left_out,
+        ..
     } = answer;
     let (mut given, mut bytes) = (Vec::new(), 0);
     while let Some(batch) = rows.next().await {
         let batch = batch?;
         bytes += batch.get_array_memory_size();
-        if bytes > GIVEN_BYTES {
+        if bytes > RETURNED_BYTES_MAX {
             return Err(Error::too_large(format!(
-                "RETURNING gives at most {} MiB of rows back",
-                GIVEN_BYTES >> 20
+                "RETURNING returns at most {} MiB of rows",
+                RETURNED_BYTES_MAX >> 20
             ))
-            .with_hint("nothing was stored: ask for fewer columns, or write fewer rows at once"));
+            .with_hint("nothing was stored: return fewer columns, or write fewer rows at once"));
         }
         given.push(Ok(batch));
     }
@@ -159,6 +155,7 @@ pub(super) async fn finish(buffered: Buffered, answer: Answer) -> Result<Answer>
     Ok(Answer {
         schema,
         rows,
-        done: Done::Returned(writer.stored()),
+        outcome: Outcome::Returned(writer.stored()),
+        left_out,
     })
 }

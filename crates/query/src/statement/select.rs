@@ -2,13 +2,13 @@
 
 use super::parameter_types::{nulls, parameter_types};
 use super::{Shape, views};
-use crate::answer::{Answer, Done};
+use crate::answer::{Answer, Outcome};
 use crate::error::Result;
 use crate::parameters::Parameters;
 use crate::placeholders::Written;
+use crate::plan_cache::DescribedStatement;
+use crate::plan_cache::{is_cacheable, is_same_in_every_session};
 use crate::planner;
-use crate::plans::Described;
-use crate::plans::{is_lasting, is_shared};
 use crate::rewrites::names::{self, Labels};
 use crate::session::{Running, Session};
 use crate::view::View;
@@ -35,7 +35,7 @@ pub(super) struct RunRequest<'a> {
     pub(super) parameters: Parameters,
     /// Number of parameters in the statement.
     pub(super) count: usize,
-    pub(super) done: Done,
+    pub(super) outcome: Outcome,
     /// The view of the statement, with its one snapshot.
     pub(super) view: Arc<View>,
 }
@@ -51,29 +51,37 @@ pub(super) async fn run(
         text,
         parameters,
         count,
-        done,
+        outcome,
         view,
     } = request;
     let running = session.begin_with(view)?;
     let viewed = views::expand_statement(session, &running, &mut statement).await?;
     let text = text.filter(|_| !viewed);
-    let logical = labels.put_on(running.resolve(statement).await?)?;
+    let logical = labels.relabel(running.resolve(statement).await?)?;
     check(&logical)?;
-    go_on(session, &running, logical, text, (parameters, count), done).await
+    go_on(
+        session,
+        &running,
+        logical,
+        text,
+        (parameters, count),
+        outcome,
+    )
+    .await
 }
 
 /// Runs a query that was parsed before, if parsing it now would have the same result.
 pub(super) async fn run_described(
     session: &Session,
     view: Arc<View>,
-    described: &Described,
+    described: &DescribedStatement,
     parameters: Parameters,
 ) -> Result<Answer> {
     let text = described.statement.text();
     let running = session.begin_with(view)?;
     let key = session.plan_key(text, &running.view);
     let mut viewed = false;
-    let logical = match (key, &described.meaning) {
+    let logical = match (key, &described.generic_plan) {
         (Some(now), Some((then, logical))) if now == *then => {
             planner::limit_expressions(logical)?;
             logical.clone()
@@ -82,7 +90,7 @@ pub(super) async fn run_described(
             let mut query = described.statement.query()?;
             viewed = views::expand_statement(session, &running, &mut query).await?;
             let logical = running.resolve(query).await?;
-            let logical = described.statement.labels.put_on(logical)?;
+            let logical = described.statement.labels.relabel(logical)?;
             check(&logical)?;
             logical
         }
@@ -93,7 +101,7 @@ pub(super) async fn run_described(
         logical,
         Some(text).filter(|_| !viewed),
         (parameters, described.parameters.len()),
-        Done::Select,
+        Outcome::Select,
     )
     .await
 }
@@ -104,11 +112,11 @@ async fn go_on(
     logical: LogicalPlan,
     text: Option<&str>,
     (parameters, written): (Parameters, usize),
-    done: Done,
+    done: Outcome,
 ) -> Result<Answer> {
     let values = parameters.values().to_vec();
     let logical = parameters.apply(logical, written)?;
-    let text = text.filter(|_| is_lasting(&logical));
+    let text = text.filter(|_| is_cacheable(&logical));
     let plan = session.plan(running, logical).await?;
     if let Some(text) = text {
         session.cache_plan(text, &values, running, &plan);
@@ -124,7 +132,7 @@ pub(super) struct DescribeRequest<'a> {
     /// The declared types of its parameters.
     pub(super) types: &'a [Option<DataType>],
     pub(super) written: &'a Written,
-    pub(super) done: Done,
+    pub(super) outcome: Outcome,
 }
 
 /// The shape of a statement.
@@ -138,16 +146,16 @@ pub(super) async fn describe(
         text,
         types,
         written,
-        done,
+        outcome,
     } = request;
     let running = session.begin()?;
     let viewed = views::expand_statement(session, &running, &mut statement).await?;
     let text = text.filter(|_| !viewed);
-    let read = labels.put_on(running.resolve(statement).await?)?;
+    let read = labels.relabel(running.resolve(statement).await?)?;
     check(&read)?;
     let key = text.and_then(|text| session.plan_key(text, &running.view));
-    let meaning = key
-        .filter(|_| is_shared(&read))
+    let generic_plan = key
+        .filter(|_| is_same_in_every_session(&read))
         .map(|key| (key, read.clone()));
     let parameters = parameter_types(&running, &read, written, types).await?;
     let logical = nulls(&parameters)?.apply(read, parameters.len())?;
@@ -156,7 +164,7 @@ pub(super) async fn describe(
         parameters,
         schema: names::without_marks(logical.schema().inner())
             .unwrap_or_else(|| logical.schema().inner().clone()),
-        done,
-        meaning,
+        outcome,
+        generic_plan,
     })
 }

@@ -1,7 +1,7 @@
 //! `SET`, `RESET` and `SHOW` of a session's settings.
 
-use super::unsupported;
-use crate::answer::{Answer, Done};
+use super::refuse::unsupported;
+use crate::answer::{Answer, Outcome};
 use crate::error::{Error, Result};
 use crate::session::Session;
 use crate::settings::NAMES;
@@ -51,7 +51,7 @@ pub(super) fn assignment(set: ast::Set) -> Result<(String, String)> {
 
 pub(super) fn set(session: &Session, name: &str, value: Option<&str>) -> Result<Answer> {
     session.settings.write().set(name, value)?;
-    Ok(Answer::done(Done::Set))
+    Ok(Answer::without_rows(Outcome::Set))
 }
 
 /// The columns of `SHOW`.

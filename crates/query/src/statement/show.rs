@@ -1,8 +1,9 @@
 //! `SHOW TABLES` and `DESCRIBE`.
 
-use super::unsupported;
-use crate::answer::{Answer, Done};
+use super::refuse::unsupported;
+use crate::answer::{Answer, Outcome};
 use crate::error::{Error, Result};
+use crate::left_out::LeftOut;
 use crate::names::{table_name, unknown_table};
 use crate::session::Session;
 use crate::view::Role;
@@ -19,7 +20,8 @@ pub(super) fn answer(batch: RecordBatch) -> Result<Answer> {
     Ok(Answer {
         rows: Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), rows)),
         schema,
-        done: Done::Shown,
+        outcome: Outcome::Shown,
+        left_out: LeftOut::default(),
     })
 }
 
@@ -50,6 +52,8 @@ pub(super) fn tables(
         },
     };
     let running = session.begin()?;
+    // A copy that cannot be read may have more of them: `partial=allow` leaves it out.
+    running.view.snapshot().require_whole()?;
     let mut names = running.view.table_names()?;
     if let Some(pattern) = pattern {
         let all = StringArray::from(names.clone());

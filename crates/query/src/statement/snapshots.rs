@@ -4,7 +4,7 @@
 //! lists them; a session that reads one sees only the tables that it may see.
 
 use super::{blocking, show};
-use crate::answer::{Answer, Done, Made};
+use crate::answer::{Answer, ObjectKind, Outcome};
 use crate::columns::time_type;
 use crate::error::{Error, Result};
 use crate::session::Session;
@@ -23,7 +23,7 @@ fn unknown(name: &str) -> Error {
 pub(super) async fn run(session: &Session, about: About) -> Result<Answer> {
     if !session.access.all() {
         return Err(Error::forbidden(
-            "snapshots are of all tables: only who may do everything makes, drops and lists them",
+            "snapshots are of all tables: creating, dropping and listing them needs all rights",
         ));
     }
     match about {
@@ -38,7 +38,7 @@ pub(super) async fn run(session: &Session, about: About) -> Result<Answer> {
                     return match if_not_exists {
                         true => Ok(()),
                         false => Err(Error::snapshot_exists(format!(
-                            "snapshot `{name}` exists already"
+                            "snapshot `{name}` already exists"
                         ))),
                     };
                 }
@@ -46,7 +46,7 @@ pub(super) async fn run(session: &Session, about: About) -> Result<Answer> {
                 Ok(())
             })
             .await?;
-            Ok(Answer::done(Done::Created(Made::Snapshot)))
+            Ok(Answer::without_rows(Outcome::Created(ObjectKind::Snapshot)))
         }
         About::Drop { name, if_exists } => {
             let db = session.query.database()?.clone();
@@ -56,7 +56,7 @@ pub(super) async fn run(session: &Session, about: About) -> Result<Answer> {
                 dropped => Ok(dropped?),
             })
             .await?;
-            Ok(Answer::done(Done::Dropped(Made::Snapshot)))
+            Ok(Answer::without_rows(Outcome::Dropped(ObjectKind::Snapshot)))
         }
     }
 }

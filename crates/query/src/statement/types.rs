@@ -45,10 +45,10 @@ pub(super) fn declared(data_type: &ast::DataType) -> Result<Declared> {
         other => {
             let hint = match other {
                 "SERIAL" | "BIGSERIAL" | "SMALLSERIAL" | "SERIAL4" | "SERIAL8" | "SERIAL2" => {
-                    "rows are told apart by their tags and time, and have no numbers of their own: leave the column out, or keep a number of yours as BIGINT"
+                    "rows are identified by their tags and time, not by a generated number: leave the column out, or store your own number as BIGINT"
                 }
                 "JSON" | "JSONB" | "UUID" | "XML" => {
-                    "keep it as TEXT, or as TAG where it names a device; of an object, keep each value in a column of its own"
+                    "store it as TEXT, or as TAG if it names a device; store each value of an object in a column of its own"
                 }
                 _ => {
                     "types are TIMESTAMP, TAG, DOUBLE, BIGINT, BIGINT UNSIGNED, BOOLEAN, TEXT, BYTEA"
@@ -158,7 +158,7 @@ impl TableSettings {
             "index_budget" if value == "none" => self.index_budget = Some(None),
             "index_budget" => {
                 let budget = index_budget(value).ok_or_else(|| {
-                    wrong("a share such as '10%', a size such as '64MB', or 'none'")
+                    wrong("a percentage such as '10%', a size such as '64MB', or 'none'")
                 })?;
                 self.index_budget = Some(Some(budget));
             }
@@ -201,9 +201,9 @@ pub(super) fn literal(expr: &ast::Expr) -> Result<String> {
             }
             ast::Value::Number(number, _) => Ok(number.clone()),
             ast::Value::Boolean(value) => Ok(value.to_string()),
-            other => Err(Error::invalid_value(format!("`{other}` is no plain value"))),
+            other => Err(Error::invalid_value(format!("`{other}` is not a literal"))),
         },
         ast::Expr::Identifier(ident) => Ok(ident.value.clone()),
-        other => Err(Error::invalid_value(format!("`{other}` is no plain value"))),
+        other => Err(Error::invalid_value(format!("`{other}` is not a literal"))),
     }
 }

@@ -44,7 +44,7 @@ impl VisitorMut for Queries {
 }
 
 /// A table of a `FROM`, and its columns that are merged with another table's.
-struct Shown {
+struct JoinedTable {
     name: Ident,
     hidden: Vec<Ident>,
 }
@@ -53,7 +53,7 @@ struct Shown {
 #[derive(Default)]
 struct Joined {
     merged: Vec<(Ident, Expr)>,
-    tables: Vec<Shown>,
+    tables: Vec<JoinedTable>,
 }
 
 fn of_query(query: &mut Query) -> Result<()> {
@@ -97,7 +97,7 @@ fn selects_of(body: &mut SetExpr) -> Result<()> {
 }
 
 fn of_select(select: &mut Select) -> Result<Option<Joined>> {
-    if !select.from.iter().any(is_meant) {
+    if !select.from.iter().any(has_rewritten_join) {
         return Ok(None);
     }
     let mut joined = Joined::default();
@@ -146,11 +146,11 @@ fn of_select(select: &mut Select) -> Result<Option<Joined>> {
 }
 
 /// Whether `FROM` has a join that the library interprets differently.
-fn is_meant(from: &TableWithJoins) -> bool {
+fn has_rewritten_join(from: &TableWithJoins) -> bool {
     let nested = match &from.relation {
         TableFactor::NestedJoin {
             table_with_joins, ..
-        } => is_meant(table_with_joins),
+        } => has_rewritten_join(table_with_joins),
         _ => false,
     };
     nested
@@ -163,15 +163,15 @@ fn is_meant(from: &TableWithJoins) -> bool {
             let inner = match &join.relation {
                 TableFactor::NestedJoin {
                     table_with_joins, ..
-                } => is_meant(table_with_joins),
+                } => has_rewritten_join(table_with_joins),
                 _ => false,
             };
-            inner || (of_both && matches!(kind, Kind::Right | Kind::Full))
+            inner || (of_both && matches!(kind, JoinKind::Right | JoinKind::Full))
         })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum JoinKind {
     /// The merged columns are the left ones; an inner join, too.
     Left,
     Right,
@@ -181,19 +181,19 @@ enum Kind {
     RightAlone,
 }
 
-fn parts(operator: &JoinOperator) -> (Kind, Option<&JoinConstraint>) {
+fn parts(operator: &JoinOperator) -> (JoinKind, Option<&JoinConstraint>) {
     use JoinOperator as J;
     match operator {
-        J::Join(on) | J::Inner(on) | J::Left(on) | J::LeftOuter(on) => (Kind::Left, Some(on)),
-        J::Right(on) | J::RightOuter(on) => (Kind::Right, Some(on)),
-        J::FullOuter(on) => (Kind::Full, Some(on)),
-        J::CrossJoin(on) | J::StraightJoin(on) => (Kind::Left, Some(on)),
+        J::Join(on) | J::Inner(on) | J::Left(on) | J::LeftOuter(on) => (JoinKind::Left, Some(on)),
+        J::Right(on) | J::RightOuter(on) => (JoinKind::Right, Some(on)),
+        J::FullOuter(on) => (JoinKind::Full, Some(on)),
+        J::CrossJoin(on) | J::StraightJoin(on) => (JoinKind::Left, Some(on)),
         J::Semi(on) | J::LeftSemi(on) | J::Anti(on) | J::LeftAnti(on) => {
-            (Kind::LeftAlone, Some(on))
+            (JoinKind::LeftAlone, Some(on))
         }
-        J::RightSemi(on) | J::RightAnti(on) => (Kind::RightAlone, Some(on)),
-        J::AsOf { constraint, .. } => (Kind::Left, Some(constraint)),
-        _ => (Kind::Left, None),
+        J::RightSemi(on) | J::RightAnti(on) => (JoinKind::RightAlone, Some(on)),
+        J::AsOf { constraint, .. } => (JoinKind::Left, Some(constraint)),
+        _ => (JoinKind::Left, None),
     }
 }
 
@@ -238,9 +238,9 @@ fn of_table(table: &mut TableFactor) -> Result<Joined> {
         } => return of_joins(table_with_joins),
         TableFactor::NestedJoin { .. } => {
             return Err(Error::unsupported(
-                "an alias of a join in brackets beside RIGHT or FULL JOIN … USING",
+                "an alias of a join in parentheses together with RIGHT or FULL JOIN … USING",
             )
-            .with_hint("name the tables within"));
+            .with_hint("give aliases to the tables inside"));
         }
         TableFactor::Table { name, alias, .. } => match alias {
             Some(alias) => Some(alias.name.clone()),
@@ -254,11 +254,11 @@ fn of_table(table: &mut TableFactor) -> Result<Joined> {
         _ => None,
     };
     let name = name.ok_or_else(|| {
-        Error::unsupported("RIGHT or FULL JOIN … USING beside something without a name")
-            .with_hint("give it one: … AS a")
+        Error::unsupported("RIGHT or FULL JOIN … USING together with a relation without a name")
+            .with_hint("give it a name: … AS a")
     })?;
     let hidden = Vec::new();
-    let tables = vec![Shown { name, hidden }];
+    let tables = vec![JoinedTable { name, hidden }];
     Ok(Joined {
         merged: Vec::new(),
         tables,
@@ -268,14 +268,14 @@ fn of_table(table: &mut TableFactor) -> Result<Joined> {
 fn together(
     mut left: Joined,
     mut right: Joined,
-    kind: Kind,
+    kind: JoinKind,
     constraint: Option<&mut JoinConstraint>,
 ) -> Result<Joined> {
     let mut columns = Vec::new();
     match constraint {
         Some(JoinConstraint::Natural) => {
             return Err(Error::unsupported(
-                "NATURAL beside RIGHT or FULL JOIN of columns of both sides",
+                "NATURAL together with RIGHT or FULL JOIN of columns of both sides",
             )
             .with_hint("name the columns: … JOIN … USING (a, b)"));
         }
@@ -289,8 +289,8 @@ fn together(
         Some(JoinConstraint::None) | None => {}
     }
     let (merged, tables) = match kind {
-        Kind::LeftAlone => (left.merged, left.tables),
-        Kind::RightAlone => (right.merged, right.tables),
+        JoinKind::LeftAlone => (left.merged, left.tables),
+        JoinKind::RightAlone => (right.merged, right.tables),
         _ => {
             left.tables.extend(right.tables);
             left.merged.extend(right.merged);
@@ -308,7 +308,7 @@ fn together(
 fn by_columns(
     left: &mut Joined,
     right: &mut Joined,
-    kind: Kind,
+    kind: JoinKind,
     constraint: &mut JoinConstraint,
 ) -> Result<Vec<(Ident, Expr)>> {
     let JoinConstraint::Using(names) = constraint else {
@@ -321,9 +321,9 @@ fn by_columns(
         let (l, r) = (take(left, &column)?, take(right, &column)?);
         conditions.push(binary(l.clone(), BinaryOperator::Eq, r.clone()));
         let one = match kind {
-            Kind::Left | Kind::LeftAlone => l,
-            Kind::Right | Kind::RightAlone => r,
-            Kind::Full => either(l, r),
+            JoinKind::Left | JoinKind::LeftAlone => l,
+            JoinKind::Right | JoinKind::RightAlone => r,
+            JoinKind::Full => either(l, r),
         };
         columns.push((column, one));
     }
@@ -341,7 +341,7 @@ fn take(side: &mut Joined, column: &Ident) -> Result<Expr> {
     }
     let [table] = side.tables.as_mut_slice() else {
         return Err(Error::unsupported(format!(
-            "USING ({column}) of one of several tables beside RIGHT or FULL JOIN"
+            "USING ({column}) of one of several tables together with RIGHT or FULL JOIN"
         ))
         .with_hint("write ON with the tables before their columns"));
     };
@@ -356,7 +356,7 @@ fn column_of(name: &ObjectName) -> Result<Ident> {
             Ok(column.as_ident().cloned().unwrap_or_else(|| Ident::new("")))
         }
         _ => Err(Error::invalid(format!(
-            "USING ({name}): a column stands there without its table"
+            "USING ({name}): expected a column name without its table"
         ))),
     }
 }
@@ -384,7 +384,7 @@ fn all_columns(options: &WildcardAdditionalOptions, joined: &Joined) -> Result<V
         && options.opt_rename.is_none();
     if !is_plain {
         return Err(Error::unsupported(
-            "* with some of its columns left out or changed, beside RIGHT or FULL JOIN … USING",
+            "* with some of its columns left out or changed, together with RIGHT or FULL JOIN … USING",
         )
         .with_hint("write the columns"));
     }
@@ -410,7 +410,7 @@ fn all_columns(options: &WildcardAdditionalOptions, joined: &Joined) -> Result<V
     Ok(items)
 }
 
-/// Replaces the merged columns by their expressions; sub-queries have columns of their own.
+/// Replaces the merged columns by their expressions; subqueries have columns of their own.
 fn write(part: &mut impl VisitMut, joined: &Joined) {
     let mut writer = Writer { joined, within: 0 };
     // The visitor never stops early.

@@ -10,13 +10,15 @@
 //! makes them.
 
 use super::create::forbidden;
-use super::{blocking, parse, show as shown, split, unsupported};
-use crate::answer::{Answer, Done, Made};
+use super::parser::offset_of;
+use super::refuse::unsupported;
+use super::{blocking, parse, show as shown, split};
+use crate::answer::{Answer, ObjectKind, Outcome};
 use crate::complexity;
 use crate::descriptions::ViewDescription;
 use crate::error::{Code, Error, Result};
 use crate::names::{table_name, unknown_table};
-use crate::parsed::Kind;
+use crate::parsed::StatementKind;
 use crate::rewrites::names;
 use crate::session::{Running, Session};
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
@@ -42,12 +44,11 @@ const DEPTH_MAX: usize = 16;
 /// The statements that created the views, by the views' names.
 type Texts = BTreeMap<String, String>;
 
-fn kept(note: Option<Vec<u8>>) -> Result<Texts> {
+fn decode_note(note: Option<Vec<u8>>) -> Result<Texts> {
     let Some(note) = note else {
         return Ok(Texts::new());
     };
-    let wrong =
-        |why: String| Error::corrupt(format!("the note `{NOTE}` is not as it was written: {why}"));
+    let wrong = |why: String| Error::corrupt(format!("the note `{NOTE}` is damaged: {why}"));
     let text = String::from_utf8(note).map_err(|why| wrong(why.to_string()))?;
     let statements = split(&text).map_err(|why| wrong(why.message))?;
     let named = statements
@@ -68,14 +69,14 @@ fn name_in(text: &str) -> Result<(String, Range<usize>)> {
         .iter()
         .filter(|token| !matches!(token.token, Token::Whitespace(_)));
     let mut behind = words
-        .skip_while(|token| !crate::syntax::words::is(token, "VIEW"))
+        .skip_while(|token| !crate::syntax::words::is_keyword(token, "VIEW"))
         .skip(1)
         .skip_while(|token| {
             ["IF", "NOT", "EXISTS"]
                 .iter()
-                .any(|w| crate::syntax::words::is(token, w))
+                .any(|w| crate::syntax::words::is_keyword(token, w))
         });
-    let offset = |at: Location| super::offset_of(text, (at.line, at.column));
+    let offset = |at: Location| offset_of(text, (at.line, at.column));
     let mut found: Option<(String, Range<usize>)> = None;
     while let Some(token) = behind.next() {
         if let Token::Word(word) = &token.token {
@@ -232,7 +233,7 @@ fn views<'a>(
         for (text, name) in kept {
             if depth >= DEPTH_MAX {
                 return Err(Error::too_large(format!(
-                    "view `{name}` stands within itself, or within more than {DEPTH_MAX} others"
+                    "view `{name}` refers to itself, or is nested in more than {DEPTH_MAX} others"
                 )));
             }
             let mut view = read(text)?;
@@ -255,12 +256,12 @@ fn views<'a>(
 /// The view that a stored statement creates.
 fn read(text: &str) -> Result<Expanded> {
     match parse(text, None)?.kind {
-        Kind::CreateView(view) => Ok(Expanded {
+        StatementKind::CreateView(view) => Ok(Expanded {
             columns: view.columns.into_iter().map(|column| column.name).collect(),
             query: view.query,
         }),
         _ => Err(Error::corrupt(format!(
-            "the note `{NOTE}` has a statement that makes no view"
+            "the stored definitions of views (note `{NOTE}`) are damaged: expected CREATE VIEW, found another statement"
         ))),
     }
 }
@@ -275,7 +276,7 @@ pub(super) async fn expand<T: Visit + VisitMut>(
     if names.is_empty() {
         return Ok(false);
     }
-    let texts = kept(session.note(NOTE)?)?;
+    let texts = decode_note(session.note(NOTE)?)?;
     let found = views(running, &texts, names, 0).await?;
     if found.is_empty() {
         return Ok(false);
@@ -310,7 +311,7 @@ async fn change(
     let db = session.query.database()?.clone();
     blocking(move || {
         let _one_at_a_time = CHANGING.lock();
-        let mut texts = kept(db.note(NOTE)?)?;
+        let mut texts = decode_note(db.note(NOTE)?)?;
         work(&mut texts, &db)?;
         let all: Vec<String> = texts.into_values().collect();
         let text = all.join(";\n");
@@ -345,7 +346,7 @@ pub(super) async fn create(session: &Session, view: &CreateView, text: String) -
     if !session.access.manages(&name) && !session.access.all() {
         return Err(forbidden("create", &name));
     }
-    let mut texts = kept(session.note(NOTE)?)?;
+    let mut texts = decode_note(session.note(NOTE)?)?;
     texts.insert(name.clone(), text.clone());
     let running = session.begin()?;
     // Planned as it will be read: a view that reads itself would be infinite.
@@ -359,7 +360,7 @@ pub(super) async fn create(session: &Session, view: &CreateView, text: String) -
     }
     let (replaces, tolerates) = (view.or_replace, view.if_not_exists);
     change(session, move |texts, db| {
-        let exists = |what: &str| Error::table_exists(format!("{what} `{name}` exists already"));
+        let exists = |what: &str| Error::table_exists(format!("{what} `{name}` already exists"));
         if db.tables().iter().any(|table| table.name == name) {
             return Err(exists("table"));
         }
@@ -372,13 +373,13 @@ pub(super) async fn create(session: &Session, view: &CreateView, text: String) -
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Created(Made::View)))
+    Ok(Answer::without_rows(Outcome::Created(ObjectKind::View)))
 }
 
 /// `ALTER VIEW … RENAME TO`; false if the view does not exist. Views that read it by its old name
 /// are not changed.
 pub(super) async fn rename(session: &Session, old: &str, new: &str) -> Result<bool> {
-    if !kept(session.note(NOTE)?)?.contains_key(old) {
+    if !decode_note(session.note(NOTE)?)?.contains_key(old) {
         return Ok(false);
     }
     for name in [old, new] {
@@ -389,7 +390,7 @@ pub(super) async fn rename(session: &Session, old: &str, new: &str) -> Result<bo
     let (old, new) = (old.to_owned(), new.to_owned());
     change(session, move |texts, db| {
         if texts.contains_key(&new) || db.tables().iter().any(|table| table.name == new) {
-            return Err(Error::table_exists(format!("`{new}` exists already")));
+            return Err(Error::table_exists(format!("`{new}` already exists")));
         }
         let Some(mut text) = texts.remove(&old) else {
             return Err(unknown_table(&old));
@@ -424,7 +425,7 @@ pub(super) async fn drop(
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Dropped(Made::View)))
+    Ok(Answer::without_rows(Outcome::Dropped(ObjectKind::View)))
 }
 
 /// The query of a view in the statement that created it: the text after `AS`.
@@ -433,20 +434,20 @@ fn definition(text: &str) -> Result<String> {
     let mut seen = false;
     let tokens = complexity::tokens(text)?;
     let query = tokens.iter().find(|token| {
-        deep += crate::syntax::words::depth(token);
+        deep += crate::syntax::words::bracket_depth(token);
         let found = seen && !matches!(token.token, Token::Whitespace(_));
-        seen |= deep == 0 && crate::syntax::words::is(token, "AS");
+        seen |= deep == 0 && crate::syntax::words::is_keyword(token, "AS");
         found
     });
     let at = query.map(|token| (token.span.start.line, token.span.start.column));
-    let offset = at.map_or(0, |at| super::offset_of(text, at));
+    let offset = at.map_or(0, |at| offset_of(text, at));
     let query = text.split_at_checked(offset).map_or("", |(_, query)| query);
     Ok(query.trim().to_owned())
 }
 
 /// Descriptions of the views that exist for the session, by name.
 pub(crate) fn described(session: &Session) -> Result<Vec<ViewDescription>> {
-    let texts = kept(session.note(NOTE)?)?;
+    let texts = decode_note(session.note(NOTE)?)?;
     if texts.is_empty() {
         return Ok(Vec::new());
     }
@@ -489,7 +490,7 @@ pub(super) fn schema() -> SchemaRef {
 /// `SHOW VIEWS`: the views that exist for the session.
 pub(super) async fn show(session: &Session) -> Result<Answer> {
     let running = session.begin()?;
-    let texts = kept(session.note(NOTE)?)?;
+    let texts = decode_note(session.note(NOTE)?)?;
     let names = texts.keys().cloned().collect();
     let found = views(&running, &texts, names, 0).await?;
     let shown = texts.iter().filter(|(name, _)| found.contains_key(*name));

@@ -1,7 +1,10 @@
 //! `ASOF [LEFT] JOIN t ON …` in DuckDB's form: the parser supports only Snowflake's form, with a
 //! `MATCH_CONDITION`, so one is inserted whose name identifies the kind of join.
 
-use super::words::{depth, follow, is, name, next, sign, word, wrong};
+use super::words::{
+    bracket_depth, is_keyword, keyword, next_token, punctuation, quoted_name, skip_keywords,
+    syntax_error,
+};
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -22,16 +25,16 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
         {
             let (_, kind) = conditions.swap_remove(place);
             let span = token.span;
-            out.push(word("MATCH_CONDITION", span));
-            out.push(sign(Token::LParen, span));
-            out.push(name(kind, span));
-            out.push(sign(Token::RParen, span));
+            out.push(keyword("MATCH_CONDITION", span));
+            out.push(punctuation(Token::LParen, span));
+            out.push(quoted_name(kind, span));
+            out.push(punctuation(Token::RParen, span));
         }
         if at < skipped_until {
             continue;
         }
         out.push(token.clone());
-        if is(token, "ASOF")
+        if is_keyword(token, "ASOF")
             && let Some((kind, join)) = join(&tokens, at + 1)
         {
             skipped_until = join;
@@ -52,7 +55,7 @@ fn join(tokens: &[TokenWithSpan], from: usize) -> Option<(&'static str, usize)> 
         (&["JOIN"], INNER),
     ];
     forms.into_iter().find_map(|(words, kind)| {
-        let behind = follow(tokens, from, words)?;
+        let behind = skip_keywords(tokens, from, words)?;
         Some((kind, behind - 1))
     })
 }
@@ -61,24 +64,26 @@ fn join(tokens: &[TokenWithSpan], from: usize) -> Option<(&'static str, usize)> 
 fn condition(tokens: &[TokenWithSpan], from: usize) -> Result<Option<usize>> {
     let mut deep = 0;
     for (at, token) in tokens.iter().enumerate().skip(from) {
-        deep += depth(token);
-        if deep < 0 || (deep == 0 && is(token, "JOIN")) {
+        deep += bracket_depth(token);
+        if deep < 0 || (deep == 0 && is_keyword(token, "JOIN")) {
             break;
         }
-        if deep == 0 && is(token, "MATCH_CONDITION") {
+        if deep == 0 && is_keyword(token, "MATCH_CONDITION") {
             return Ok(None);
         }
-        if deep == 0 && is(token, "ON") {
+        if deep == 0 && is_keyword(token, "ON") {
             return Ok(Some(at));
         }
-        if deep == 0 && is(token, "USING") {
-            return Err(wrong("ASOF JOIN … USING is not supported", Some(token))
-                .with_hint("write the columns out: ON a.id = b.id AND a.time >= b.time"));
+        if deep == 0 && is_keyword(token, "USING") {
+            return Err(
+                syntax_error("ASOF JOIN … USING is not supported", Some(token))
+                    .with_hint("write the columns out: ON a.id = b.id AND a.time >= b.time"),
+            );
         }
     }
-    let found = next(tokens, from).and_then(|at| tokens.get(at));
-    Err(wrong(
-        "ASOF JOIN: expected ON or MATCH_CONDITION behind the table",
+    let found = next_token(tokens, from).and_then(|at| tokens.get(at));
+    Err(syntax_error(
+        "ASOF JOIN: expected ON or MATCH_CONDITION after the table",
         found,
     )
     .with_hint("ASOF JOIN b ON a.id = b.id AND a.time >= b.time"))

@@ -13,14 +13,14 @@ pub(crate) mod words;
 pub(crate) use asof::{INNER, LEFT};
 pub(crate) use pattern::{APART, SOURCE};
 pub(crate) use snapshot::{About, about, past_table};
-pub(crate) use watch::{AboutWatch, Made, Since, Target, WatchKind, about_watch};
+pub(crate) use watch::{AboutWatch, CreateWatch, EventTarget, Since, WatchKind, about_watch};
 
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::TokenWithSpan;
 
 /// Rewrites the tokens of a statement for the parser.
 pub(crate) fn rewrite(mut tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
-    let has = |wanted: &str| tokens.iter().any(|token| words::is(token, wanted));
+    let has = |wanted: &str| tokens.iter().any(|token| words::is_keyword(token, wanted));
     let (asof, latest, snapshots) = (has("ASOF"), has("LATEST"), has("SNAPSHOT"));
     if has("MATCH_RECOGNIZE") {
         tokens = pattern::rewrite(tokens)?;

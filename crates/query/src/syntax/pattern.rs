@@ -5,13 +5,16 @@
 //! Invariant: a user's quoted name is never mistaken for such a name, since these contain a special
 //! character.
 
-use super::words::{closing, depth, follow, is, is_space, name, next, sign, word, wrong};
+use super::words::{
+    bracket_depth, closing_bracket, is_keyword, is_space, keyword, next_token, punctuation,
+    quoted_name, skip_keywords, syntax_error,
+};
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// Separates the pattern, the length and the sets of symbols.
 pub(crate) const APART: char = '\u{1}';
-/// Replaces a sub-query as source.
+/// Replaces a subquery as source.
 pub(crate) const SOURCE: &str = "pattern\u{1}source";
 
 pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> {
@@ -20,18 +23,21 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     while let Some(token) = tokens.get(at) {
         out.push(token.clone());
         at += 1;
-        let open = next(&tokens, at).filter(|open| {
-            is(token, "MATCH_RECOGNIZE")
+        let open = next_token(&tokens, at).filter(|open| {
+            is_keyword(token, "MATCH_RECOGNIZE")
                 && tokens
                     .get(*open)
                     .is_some_and(|token| token.token == Token::LParen)
         });
         if let Some(open) = open {
-            let Some(close) = closing(&tokens, open) else {
-                return Err(wrong("MATCH_RECOGNIZE (…) is not closed", Some(token)));
+            let Some(close) = closing_bracket(&tokens, open) else {
+                return Err(syntax_error(
+                    "MATCH_RECOGNIZE (…) is not closed",
+                    Some(token),
+                ));
             };
             let source = source(&mut out, token);
-            out.push(sign(Token::LParen, token.span));
+            out.push(punctuation(Token::LParen, token.span));
             let inner = clause(tokens.get(open + 1..close).unwrap_or(&[]))?;
             out.extend(match source {
                 Some(source) => read_from(source, inner, token),
@@ -43,7 +49,7 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     Ok(out)
 }
 
-/// Extracts the sub-query before the clause from the statement, if it is the source of the clause,
+/// Extracts the subquery before the clause from the statement, if it is the source of the clause,
 /// and replaces it by a name: the parser supports only tables there.
 fn source(out: &mut Vec<TokenWithSpan>, clause: &TokenWithSpan) -> Option<Vec<TokenWithSpan>> {
     let before = |out: &[TokenWithSpan], at: usize| {
@@ -55,7 +61,7 @@ fn source(out: &mut Vec<TokenWithSpan>, clause: &TokenWithSpan) -> Option<Vec<To
     if matches!(out.get(own)?.token, Token::Word(_)) {
         alias = out.get(own).cloned();
         close = before(out, own)?;
-        if is(out.get(close)?, "AS") {
+        if is_keyword(out.get(close)?, "AS") {
             close = before(out, close)?;
         }
     }
@@ -64,29 +70,29 @@ fn source(out: &mut Vec<TokenWithSpan>, clause: &TokenWithSpan) -> Option<Vec<To
     }
     let mut deep = 0;
     let open = out.get(..=close)?.iter().rposition(|token| {
-        deep += depth(token);
+        deep += bracket_depth(token);
         deep == 0
     })?;
-    let begins = out.get(next(out, open + 1)?)?;
+    let begins = out.get(next_token(out, open + 1)?)?;
     let is_query = ["SELECT", "WITH", "VALUES"]
         .iter()
-        .any(|known| is(begins, known))
+        .any(|known| is_keyword(begins, known))
         || begins.token == Token::LParen;
     if !is_query {
         return None;
     }
     let query = out.get(open + 1..close)?.to_vec();
     out.truncate(open);
-    out.push(name(SOURCE, clause.span));
+    out.push(quoted_name(SOURCE, clause.span));
     if let Some(alias) = alias {
-        out.push(word("AS", clause.span));
+        out.push(keyword("AS", clause.span));
         out.push(alias);
     }
     out.push(clause.clone());
     Some(query)
 }
 
-/// The clause, with the sub-query as the first of its partition columns.
+/// The clause, with the subquery as the first of its partition columns.
 fn read_from(
     query: Vec<TokenWithSpan>,
     clause: Vec<TokenWithSpan>,
@@ -95,14 +101,14 @@ fn read_from(
     let span = token.span;
     let mut out: Vec<TokenWithSpan> = ["PARTITION", "BY", "EXISTS"]
         .iter()
-        .map(|text| word(text, span))
+        .map(|text| keyword(text, span))
         .collect();
-    out.push(sign(Token::LParen, span));
+    out.push(punctuation(Token::LParen, span));
     out.extend(query);
-    out.push(sign(Token::RParen, span));
-    match follow(&clause, 0, &["PARTITION", "BY"]) {
+    out.push(punctuation(Token::RParen, span));
+    match skip_keywords(&clause, 0, &["PARTITION", "BY"]) {
         Some(behind) => {
-            out.push(sign(Token::Comma, span));
+            out.push(punctuation(Token::Comma, span));
             out.extend(clause.into_iter().skip(behind));
         }
         None => out.extend(clause),
@@ -116,39 +122,39 @@ fn clause(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
     let mut deep = 0;
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
-        deep += depth(token);
+        deep += bracket_depth(token);
         at += 1;
         if let Some(called) = prefixed(tokens, at - 1) {
             // A function name encodes FINAL; RUNNING is the default.
             let function = tokens
                 .get(called)
                 .map_or_else(String::new, |t| t.token.to_string());
-            out.push(match is(token, "FINAL") {
-                true => name(&format!("final{APART}{function}"), token.span),
-                false => word(&function, token.span),
+            out.push(match is_keyword(token, "FINAL") {
+                true => quoted_name(&format!("final{APART}{function}"), token.span),
+                false => keyword(&function, token.span),
             });
             at = called + 1;
             continue;
         }
-        if deep == 0 && is(token, "PATTERN") {
+        if deep == 0 && is_keyword(token, "PATTERN") {
             let (text, behind) = pattern(tokens, at)?;
             out.push(token.clone());
-            out.push(sign(Token::LParen, token.span));
-            out.push(name(&text, token.span));
-            out.push(sign(Token::RParen, token.span));
+            out.push(punctuation(Token::LParen, token.span));
+            out.push(quoted_name(&text, token.span));
+            out.push(punctuation(Token::RParen, token.span));
             at = behind;
             continue;
         }
         out.push(token.clone());
         // SKIP TO symbol means its last row.
         if deep == 0
-            && is(token, "TO")
-            && let Some(symbol) = next(tokens, at).and_then(|at| tokens.get(at))
+            && is_keyword(token, "TO")
+            && let Some(symbol) = next_token(tokens, at).and_then(|at| tokens.get(at))
             && !["NEXT", "FIRST", "LAST"]
                 .iter()
-                .any(|known| is(symbol, known))
+                .any(|known| is_keyword(symbol, known))
         {
-            out.push(word("LAST", token.span));
+            out.push(keyword("LAST", token.span));
         }
     }
     Ok(out)
@@ -157,11 +163,11 @@ fn clause(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
 /// The position of the function after `FINAL` or `RUNNING`.
 fn prefixed(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
     let token = tokens.get(at)?;
-    if !is(token, "FINAL") && !is(token, "RUNNING") {
+    if !is_keyword(token, "FINAL") && !is_keyword(token, "RUNNING") {
         return None;
     }
-    let function = next(tokens, at + 1)?;
-    let open = next(tokens, function + 1)?;
+    let function = next_token(tokens, at + 1)?;
+    let open = next_token(tokens, function + 1)?;
     let is_call = matches!(tokens.get(function)?.token, Token::Word(_))
         && tokens.get(open)?.token == Token::LParen;
     is_call.then_some(function)
@@ -170,20 +176,29 @@ fn prefixed(tokens: &[TokenWithSpan], at: usize) -> Option<usize> {
 /// The pattern from a position on, with its length and its sets of symbols, and the position after
 /// it.
 fn pattern(tokens: &[TokenWithSpan], from: usize) -> Result<(String, usize)> {
-    let open = next(tokens, from);
+    let open = next_token(tokens, from);
     let found = open.and_then(|open| tokens.get(open));
     let close = open
         .filter(|_| found.is_some_and(|token| token.token == Token::LParen))
-        .and_then(|open| Some((open, closing(tokens, open)?)));
+        .and_then(|open| Some((open, closing_bracket(tokens, open)?)));
     let Some((open, close)) = close else {
-        return Err(wrong("PATTERN: expected a pattern in brackets", found)
-            .with_hint("for example: PATTERN (A B+ C)"));
+        return Err(
+            syntax_error("PATTERN: expected a pattern in brackets", found)
+                .with_hint("for example: PATTERN (A B+ C)"),
+        );
     };
-    let end =
-        (close..tokens.len()).find(|at| tokens.get(*at).is_some_and(|token| is(token, "DEFINE")));
+    let end = (close..tokens.len()).find(|at| {
+        tokens
+            .get(*at)
+            .is_some_and(|token| is_keyword(token, "DEFINE"))
+    });
     let end = end.unwrap_or(tokens.len());
     let place = |wanted: &str| {
-        (close + 1..end).find(|at| tokens.get(*at).is_some_and(|token| is(token, wanted)))
+        (close + 1..end).find(|at| {
+            tokens
+                .get(*at)
+                .is_some_and(|token| is_keyword(token, wanted))
+        })
     };
     let (within, subset) = (place("WITHIN"), place("SUBSET"));
     let stop = |from: usize| {
@@ -198,19 +213,18 @@ fn pattern(tokens: &[TokenWithSpan], from: usize) -> Result<(String, usize)> {
         None => String::new(),
     };
     let between = stop(close);
-    if let Some(stray) = next(tokens, close + 1).filter(|at| *at < between) {
-        return Err(wrong(
+    if let Some(stray) = next_token(tokens, close + 1).filter(|at| *at < between) {
+        return Err(syntax_error(
             "PATTERN (…) is followed by WITHIN, SUBSET and DEFINE",
             tokens.get(stray),
         ));
     }
     let inner = text(tokens.get(open + 1..close).unwrap_or(&[]));
     let all = format!("{inner}{APART}{}{APART}{}", part(within), part(subset));
-    if follow(tokens, end, &["DEFINE"]).is_none() {
+    if skip_keywords(tokens, end, &["DEFINE"]).is_none() {
         return Err(
-            wrong("MATCH_RECOGNIZE: expected DEFINE", tokens.get(close)).with_hint(
-                "DEFINE A AS price > 10, …; symbols without a condition are not named there",
-            ),
+            syntax_error("MATCH_RECOGNIZE: expected DEFINE", tokens.get(close))
+                .with_hint("DEFINE A AS price > 10, …; symbols without a condition are left out"),
         );
     }
     Ok((all, end))

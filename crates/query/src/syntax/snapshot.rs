@@ -4,7 +4,7 @@
 //! The call becomes a name of two parts that cannot be typed: a table in a schema that represents
 //! the snapshot.
 
-use super::words::{self, follow, name, next, sign, wrong};
+use super::words::{self, next_token, punctuation, quoted_name, skip_keywords, syntax_error};
 use crate::error::Result;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -31,17 +31,17 @@ pub(crate) fn about(tokens: &[TokenWithSpan]) -> Result<Option<About>> {
     let is_marked =
         |t: &&TokenWithSpan| matches!(&t.token, Token::Word(w) if w.value.contains(MARK));
     if let Some(token) = tokens.iter().find(is_marked) {
-        return Err(wrong(
+        return Err(syntax_error(
             "expected a name without control characters",
             Some(token),
         ));
     }
-    if let Some(at) = follow(tokens, 0, &["SHOW", "SNAPSHOTS"]) {
+    if let Some(at) = skip_keywords(tokens, 0, &["SHOW", "SNAPSHOTS"]) {
         return at_end(tokens, at).map(|()| Some(About::Show));
     }
-    let (mut at, creates) = match follow(tokens, 0, &["CREATE", "SNAPSHOT"]) {
+    let (mut at, creates) = match skip_keywords(tokens, 0, &["CREATE", "SNAPSHOT"]) {
         Some(at) => (at, true),
-        None => match follow(tokens, 0, &["DROP", "SNAPSHOT"]) {
+        None => match skip_keywords(tokens, 0, &["DROP", "SNAPSHOT"]) {
             Some(at) => (at, false),
             None => return Ok(None),
         },
@@ -50,9 +50,9 @@ pub(crate) fn about(tokens: &[TokenWithSpan]) -> Result<Option<About>> {
         true => &["IF", "NOT", "EXISTS"],
         false => &["IF", "EXISTS"],
     };
-    let conditional = follow(tokens, at, condition);
+    let conditional = skip_keywords(tokens, at, condition);
     at = conditional.unwrap_or(at);
-    let place = next(tokens, at);
+    let place = next_token(tokens, at);
     let token = place.and_then(|at| tokens.get(at));
     let name = match token.map(|token| &token.token) {
         Some(Token::Word(word)) => match word.quote_style {
@@ -60,7 +60,7 @@ pub(crate) fn about(tokens: &[TokenWithSpan]) -> Result<Option<About>> {
             None => word.value.to_lowercase(),
         },
         Some(Token::SingleQuotedString(text)) => text.clone(),
-        _ => return Err(wrong("expected the name of a snapshot", token)),
+        _ => return Err(syntax_error("expected the name of a snapshot", token)),
     };
     at_end(tokens, place.map_or(at, |at| at + 1))?;
     Ok(Some(match creates {
@@ -81,7 +81,7 @@ fn at_end(tokens: &[TokenWithSpan], from: usize) -> Result<()> {
     let left = rest.filter(|t| !words::is_space(t)).find(|t| !ends(t));
     match left {
         None => Ok(()),
-        more => Err(wrong("expected the end of the statement", more)),
+        more => Err(syntax_error("expected the end of the statement", more)),
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
     let mut out = Vec::with_capacity(tokens.len());
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
-        let call = words::is(token, "SNAPSHOT")
+        let call = words::is_keyword(token, "SNAPSHOT")
             .then(|| called(&tokens, at))
             .flatten();
         match call {
@@ -100,9 +100,9 @@ pub(super) fn rewrite(tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>> 
             }
             Some((table, snapshot, behind)) => {
                 let span = token.span;
-                out.push(name(&format!("{MARK}{snapshot}{MARK}"), span));
-                out.push(sign(Token::Period, span));
-                out.push(name(&table, span));
+                out.push(quoted_name(&format!("{MARK}{snapshot}{MARK}"), span));
+                out.push(punctuation(Token::Period, span));
+                out.push(quoted_name(&table, span));
                 at = behind;
             }
         }
@@ -116,11 +116,11 @@ fn called(tokens: &[TokenWithSpan], at: usize) -> Option<(String, String, usize)
         Token::SingleQuotedString(text) => Some(text.clone()),
         _ => None,
     };
-    let open = next(tokens, at + 1)?;
-    let table = next(tokens, open + 1)?;
-    let comma = next(tokens, table + 1)?;
-    let snapshot = next(tokens, comma + 1)?;
-    let close = next(tokens, snapshot + 1)?;
+    let open = next_token(tokens, at + 1)?;
+    let table = next_token(tokens, open + 1)?;
+    let comma = next_token(tokens, table + 1)?;
+    let snapshot = next_token(tokens, comma + 1)?;
+    let close = next_token(tokens, snapshot + 1)?;
     let is = |at: usize, wanted: &Token| tokens.get(at).is_some_and(|t| t.token == *wanted);
     let fits = is(open, &Token::LParen) && is(comma, &Token::Comma) && is(close, &Token::RParen);
     let (table, snapshot) = (text(table)?, text(snapshot)?);

@@ -6,7 +6,7 @@
 //!   | ABSENCE OF table [WHERE condition] FOR INTERVAL '…' [PER column, …]
 //! ```
 
-use super::words::{self, follow, next, wrong};
+use super::words::{self, next_token, skip_keywords, syntax_error};
 use crate::error::{Error, Result};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use headwater_wire::durations::parse_duration_ns;
@@ -23,7 +23,7 @@ pub(crate) enum Since {
 
 /// Target of its events besides subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum EventTarget {
     Hook(String),
     Topic(String),
 }
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     pub(crate) lateness_ns: i64,
     pub(crate) corrections_ns: i64,
     pub(crate) since: Since,
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Option<EventTarget>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(crate) enum WatchKind {
 
 /// A parsed `CREATE WATCH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct CreateWatch {
     pub(crate) name: String,
     pub(crate) if_not_exists: bool,
     pub(crate) options: Options,
@@ -61,7 +61,7 @@ pub(crate) struct Made {
 /// Statements about watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AboutWatch {
-    Create(Box<Made>),
+    Create(Box<CreateWatch>),
     Drop { name: String, if_exists: bool },
     Show,
 }
@@ -70,12 +70,12 @@ const MINUTE_NS: i64 = 60_000_000_000;
 
 /// Parses a statement about watches; `None` for other statements.
 pub(crate) fn about_watch(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<AboutWatch>> {
-    if let Some(at) = follow(tokens, 0, &["SHOW", "WATCHES"]) {
+    if let Some(at) = skip_keywords(tokens, 0, &["SHOW", "WATCHES"]) {
         at_end(tokens, at)?;
         return Ok(Some(AboutWatch::Show));
     }
-    if let Some(at) = follow(tokens, 0, &["DROP", "WATCH"]) {
-        let conditional = follow(tokens, at, &["IF", "EXISTS"]);
+    if let Some(at) = skip_keywords(tokens, 0, &["DROP", "WATCH"]) {
+        let conditional = skip_keywords(tokens, at, &["IF", "EXISTS"]);
         let (name, at) = name(tokens, conditional.unwrap_or(at), "a watch")?;
         at_end(tokens, at)?;
         return Ok(Some(AboutWatch::Drop {
@@ -83,27 +83,27 @@ pub(crate) fn about_watch(sql: &str, tokens: &[TokenWithSpan]) -> Result<Option<
             if_exists: conditional.is_some(),
         }));
     }
-    let Some(at) = follow(tokens, 0, &["CREATE", "WATCH"]) else {
+    let Some(at) = skip_keywords(tokens, 0, &["CREATE", "WATCH"]) else {
         return Ok(None);
     };
-    let conditional = follow(tokens, at, &["IF", "NOT", "EXISTS"]);
+    let conditional = skip_keywords(tokens, at, &["IF", "NOT", "EXISTS"]);
     let (name, at) = name(tokens, conditional.unwrap_or(at), "a watch")?;
-    let (options, at) = match follow(tokens, at, &["WITH"]) {
+    let (options, at) = match skip_keywords(tokens, at, &["WITH"]) {
         None => (Options::default(), at),
         Some(at) => options(tokens, at)?,
     };
-    let Some(at) = follow(tokens, at, &["AS"]) else {
-        let found = next(tokens, at).and_then(|at| tokens.get(at));
-        return Err(wrong(
-            "expected AS and a query, or AS ABSENCE OF a table, behind the name of a watch",
+    let Some(at) = skip_keywords(tokens, at, &["AS"]) else {
+        let found = next_token(tokens, at).and_then(|at| tokens.get(at));
+        return Err(syntax_error(
+            "expected AS and a query, or AS ABSENCE OF a table, after the name of a watch",
             found,
         ));
     };
-    let kind = match follow(tokens, at, &["ABSENCE", "OF"]) {
+    let kind = match skip_keywords(tokens, at, &["ABSENCE", "OF"]) {
         Some(at) => absence(sql, tokens, at)?,
         None => WatchKind::Pattern(slice(sql, tokens, at, last(tokens)).to_owned()),
     };
-    Ok(Some(AboutWatch::Create(Box::new(Made {
+    Ok(Some(AboutWatch::Create(Box::new(CreateWatch {
         name,
         if_not_exists: conditional.is_some(),
         options,
@@ -124,7 +124,7 @@ impl Default for Options {
 
 /// A name, and the position after it.
 fn name(tokens: &[TokenWithSpan], at: usize, what: &str) -> Result<(String, usize)> {
-    let place = next(tokens, at);
+    let place = next_token(tokens, at);
     let token = place.and_then(|at| tokens.get(at));
     match (token.map(|token| &token.token), place) {
         (Some(Token::Word(word)), Some(place)) => {
@@ -134,11 +134,11 @@ fn name(tokens: &[TokenWithSpan], at: usize, what: &str) -> Result<(String, usiz
             };
             if name.is_empty() || name.len() > 128 || name.chars().any(char::is_control) {
                 let expected = "expected a name of 1 to 128 bytes without control characters";
-                return Err(wrong(expected, token));
+                return Err(syntax_error(expected, token));
             }
             Ok((name, place + 1))
         }
-        _ => Err(wrong(format!("expected the name of {what}"), token)),
+        _ => Err(syntax_error(format!("expected the name of {what}"), token)),
     }
 }
 
@@ -146,32 +146,32 @@ fn name(tokens: &[TokenWithSpan], at: usize, what: &str) -> Result<(String, usiz
 fn options(tokens: &[TokenWithSpan], at: usize) -> Result<(Options, usize)> {
     let get = |at: Option<usize>| at.and_then(|at| tokens.get(at));
     let mut options = Options::default();
-    let mut at = next(tokens, at);
+    let mut at = next_token(tokens, at);
     if get(at).is_none_or(|token| token.token != Token::LParen) {
-        return Err(wrong("expected ( and options behind WITH", get(at)));
+        return Err(syntax_error("expected ( and options after WITH", get(at)));
     }
     loop {
         let (key, behind) = name(tokens, at.map_or(0, |at| at + 1), "an option")?;
-        let equals = next(tokens, behind);
+        let equals = next_token(tokens, behind);
         if get(equals).is_none_or(|token| token.token != Token::Eq) {
-            return Err(wrong(
-                format!("expected = and a text behind {key}"),
+            return Err(syntax_error(
+                format!("expected = and a string after {key}"),
                 get(equals),
             ));
         }
-        let value = equals.and_then(|at| next(tokens, at + 1));
+        let value = equals.and_then(|at| next_token(tokens, at + 1));
         let Some(Token::SingleQuotedString(text)) = get(value).map(|token| &token.token) else {
-            return Err(wrong(
-                format!("expected a text in quotes for {key}"),
+            return Err(syntax_error(
+                format!("expected a quoted string for {key}"),
                 get(value),
             ));
         };
-        option(&mut options, &key, text).map_err(|e| e.located(words::place(get(value))))?;
-        at = value.and_then(|at| next(tokens, at + 1));
+        option(&mut options, &key, text).map_err(|e| e.located(words::position(get(value))))?;
+        at = value.and_then(|at| next_token(tokens, at + 1));
         match get(at).map(|token| &token.token) {
             Some(Token::Comma) => {}
             Some(Token::RParen) => return Ok((options, at.map_or(0, |at| at + 1))),
-            _ => return Err(wrong("expected , or ) behind an option", get(at))),
+            _ => return Err(syntax_error("expected , or ) after an option", get(at))),
         }
     }
 }
@@ -189,11 +189,11 @@ fn option(options: &mut Options, key: &str, text: &str) -> Result<()> {
             Error::invalid_value(message).with_hint("for example '10s' or '1h'")
         })
     };
-    let mut goes = |target: Target| match options.target.replace(target) {
+    let mut goes = |target: EventTarget| match options.target.replace(target) {
         None => Ok(()),
         Some(_) => Err(
-            Error::unsupported("a watch goes to one hook, or to one topic")
-                .with_hint("make a second watch for the other one"),
+            Error::unsupported("a watch can have only one of hook and topic")
+                .with_hint("create a second watch for the other one"),
         ),
     };
     match key {
@@ -211,14 +211,14 @@ fn option(options: &mut Options, key: &str, text: &str) -> Result<()> {
             };
         }
         "hook" if text.starts_with("https://") || text.starts_with("http://") => {
-            goes(Target::Hook(text.to_owned()))?;
+            goes(EventTarget::Hook(text.to_owned()))?;
         }
         "hook" => {
             let message = format!("hook: expected http:// or https://, found '{text}'");
             return Err(Error::invalid_value(message));
         }
         "topic" if !text.is_empty() && !text.contains(['+', '#', '\0']) && text.len() <= 1024 => {
-            goes(Target::Topic(text.to_owned()))?;
+            goes(EventTarget::Topic(text.to_owned()))?;
         }
         "topic" => {
             let message = "topic: expected a topic of 1 to 1024 bytes without + and #";
@@ -238,40 +238,40 @@ fn option(options: &mut Options, key: &str, text: &str) -> Result<()> {
 fn absence(sql: &str, tokens: &[TokenWithSpan], at: usize) -> Result<WatchKind> {
     let (table, mut at) = name(tokens, at, "a table")?;
     let mut condition = None;
-    if let Some(begin) = follow(tokens, at, &["WHERE"]) {
+    if let Some(begin) = skip_keywords(tokens, at, &["WHERE"]) {
         let mut deep = 0;
         let mut end = begin;
         while let Some(token) = tokens.get(end) {
-            if deep == 0 && words::is(token, "FOR") {
+            if deep == 0 && words::is_keyword(token, "FOR") {
                 break;
             }
-            deep += words::depth(token);
+            deep += words::bracket_depth(token);
             end += 1;
         }
         condition = Some(slice(sql, tokens, begin, end).trim().to_owned());
         at = end;
     }
-    let interval = follow(tokens, at, &["FOR", "INTERVAL"]);
-    let Some(at) = interval.and_then(|at| next(tokens, at)) else {
-        let found = next(tokens, at).and_then(|at| tokens.get(at));
-        return Err(wrong(
-            "expected FOR INTERVAL '…': how long no row came",
+    let interval = skip_keywords(tokens, at, &["FOR", "INTERVAL"]);
+    let Some(at) = interval.and_then(|at| next_token(tokens, at)) else {
+        let found = next_token(tokens, at).and_then(|at| tokens.get(at));
+        return Err(syntax_error(
+            "expected FOR INTERVAL '…', the time without a row",
             found,
         ));
     };
     let token = tokens.get(at);
     let Some(Token::SingleQuotedString(length)) = token.map(|token| &token.token) else {
         let expected = "expected a length of time in quotes, such as '5 minutes'";
-        return Err(wrong(expected, token));
+        return Err(syntax_error(expected, token));
     };
     let mut at = at + 1;
     let mut per = None;
-    if let Some(behind) = follow(tokens, at, &["PER"]) {
+    if let Some(behind) = skip_keywords(tokens, at, &["PER"]) {
         let mut columns = Vec::new();
         let (first, behind) = name(tokens, behind, "a column")?;
         columns.push(first);
         at = behind;
-        while let Some(comma) = next(tokens, at)
+        while let Some(comma) = next_token(tokens, at)
             && tokens.get(comma).is_some_and(|t| t.token == Token::Comma)
         {
             let (column, behind) = name(tokens, comma + 1, "a column")?;
@@ -294,7 +294,7 @@ fn at_end(tokens: &[TokenWithSpan], from: usize) -> Result<()> {
     let rest = tokens.iter().skip(from).filter(|t| !words::is_space(t));
     match rest.into_iter().find(|token| !ends(token)) {
         None => Ok(()),
-        more => Err(wrong("expected the end of the statement", more)),
+        more => Err(syntax_error("expected the end of the statement", more)),
     }
 }
 
@@ -308,7 +308,7 @@ fn last(tokens: &[TokenWithSpan]) -> usize {
 
 /// The text from one word to before another.
 fn slice<'a>(sql: &'a str, tokens: &[TokenWithSpan], from: usize, to: usize) -> &'a str {
-    let begin = next(tokens, from).and_then(|at| tokens.get(at));
+    let begin = next_token(tokens, from).and_then(|at| tokens.get(at));
     let offset = |token: Option<&TokenWithSpan>| {
         let place = token.map(|token| token.span.start).filter(|s| s.line > 0);
         place.map_or(sql.len(), |place| offset(sql, place.line, place.column))
@@ -341,7 +341,7 @@ mod tests {
         about_watch(sql, &complexity::tokens(sql).unwrap())
     }
 
-    fn made(sql: &str) -> Made {
+    fn parse_create(sql: &str) -> CreateWatch {
         match read(sql).unwrap() {
             Some(AboutWatch::Create(made)) => *made,
             other => panic!("{other:?}"),
@@ -351,15 +351,15 @@ mod tests {
     #[test]
     fn watches_are_read() {
         let sql = "CREATE WATCH Ä1 WITH (lateness = '10s', hook='https://h.example/x',\n since = 'beginning') AS\n  SELECT 'ä;' FROM t ; ";
-        let watch = made(sql);
+        let watch = parse_create(sql);
         assert_eq!(watch.name, "ä1");
         assert_eq!(watch.kind, WatchKind::Pattern("SELECT 'ä;' FROM t".into()));
         assert_eq!(watch.options.lateness_ns, 10_000_000_000);
         assert_eq!(watch.options.since, Since::Beginning);
-        let hook = Target::Hook("https://h.example/x".into());
+        let hook = EventTarget::Hook("https://h.example/x".into());
         assert_eq!(watch.options.target, Some(hook));
         let sql = "create watch if not exists w as absence of Pumps where id in ('a', 'for') and (x = 'y') for interval '5 minutes' per site, \"Line\";";
-        let watch = made(sql);
+        let watch = parse_create(sql);
         assert!(watch.if_not_exists);
         assert_eq!(
             watch.kind,

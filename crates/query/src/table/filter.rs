@@ -3,7 +3,6 @@
 //! Invariants: a pushed-down condition is exact: rows that are read satisfy it, by the rules of SQL
 //! (an absent value never does) and with Arrow's order of floats (NaN above all, -0 below 0).
 
-use crate::columns::field_type;
 use crate::error::Error;
 use crate::view::{Choice, Chosen, Role, TableView, View};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -13,6 +12,7 @@ use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, Volatility};
 use datafusion::physical_expr::create_physical_expr;
 use headwater::{ClosedRange, Comparison, Filter, Value};
+use headwater_columnar::field_data_type;
 use std::sync::Arc;
 
 /// A condition that is pushed down to the engine.
@@ -141,7 +141,7 @@ fn filter_of(
         return None;
     };
     let (name, of) = table.fields.get(at)?;
-    if scalar.data_type() != field_type(*of) {
+    if scalar.data_type() != field_data_type(*of) {
         return None;
     }
     Some(Filter {
@@ -300,7 +300,7 @@ impl Conditions {
     ) -> Result<Chosen> {
         if self.range.is_empty() {
             return Ok(Chosen::Loaded(
-                Arc::new(view.held(table, Vec::new())),
+                Arc::new(view.sorted_streams(table, Vec::new())),
                 Vec::new(),
             ));
         }

@@ -77,7 +77,7 @@ pub(super) struct Reader {
     /// Skips rows that a match cannot reach.
     pub(super) skipping: Option<Arc<Skipping>>,
     /// Rows that may still be returned.
-    pub(super) left: usize,
+    pub(super) rows_left: usize,
     /// True: from the newest row to the oldest.
     pub(super) backwards: bool,
     pub(super) metrics: ReadMetrics,
@@ -98,19 +98,19 @@ struct Gathered {
     rows: usize,
     bytes: usize,
     /// True if a batch was passed on before.
-    begun: bool,
+    has_sent: bool,
 }
 
 impl Gathered {
     fn is_enough(&self, left: usize) -> bool {
         // A waiting client gets the first rows soon.
-        !self.begun || self.rows >= BATCH_ROWS.min(left) || self.bytes >= BATCH_BYTES
+        !self.has_sent || self.rows >= BATCH_ROWS.min(left) || self.bytes >= BATCH_BYTES
     }
 
     fn take(&mut self, schema: &SchemaRef) -> Result<Option<RecordBatch>> {
         let mut batches = std::mem::take(&mut self.batches);
         *self = Gathered {
-            begun: true,
+            has_sent: true,
             ..Gathered::default()
         };
         Ok(match batches.len() {
@@ -126,7 +126,7 @@ impl Reader {
         pieces: &[StreamRange],
         out: &Sender<Result<RecordBatch>>,
     ) -> Result<()> {
-        if self.left == 0 {
+        if self.rows_left == 0 {
             return Ok(());
         }
         let mut gathered = Gathered::default();
@@ -134,7 +134,7 @@ impl Reader {
             for range in self.ranges(*piece)? {
                 let piece = StreamRange { range, ..*piece };
                 let more = if self.backwards {
-                    self.read_backwards(piece, &mut |reader, batch| Ok(reader.give(batch, out)))?
+                    self.read_backwards(piece, &mut |reader, batch| Ok(reader.send(batch, out)))?
                 } else {
                     self.read(piece, &mut gathered, out)?
                 };
@@ -173,7 +173,7 @@ impl Reader {
         out: &Sender<Result<RecordBatch>>,
     ) -> Result<()> {
         let mut gathered = Gathered::default();
-        while self.left > 0
+        while self.rows_left > 0
             && !out.is_closed()
             && let Some((streams, places)) = pages.next()?
         {
@@ -217,7 +217,7 @@ impl Reader {
             view.snapshot()
                 .outermost_streams(table, &spec, accepts, goes_on)
         });
-        let streams = view.held(&self.table, names.map_err(external)?);
+        let streams = view.sorted_streams(&self.table, names.map_err(external)?);
         let all = (0u32..).take(streams.len());
         self.streams = Arc::new(streams);
         let mut batches = Vec::new();
@@ -250,7 +250,7 @@ impl Reader {
         let order = sort_to_indices(times, Some(options), Some(rows))?;
         let first = take_record_batch(&batch, &order)?;
         if first.num_rows() > 0 {
-            self.give(first, out);
+            self.send(first, out);
         }
         Ok(())
     }
@@ -263,21 +263,21 @@ impl Reader {
     ) -> Result<bool> {
         let batch = self.metrics.measure(|| gathered.take(&self.schema))?;
         Ok(match batch {
-            Some(batch) => self.give(batch, out),
+            Some(batch) => self.send(batch, out),
             None => true,
         })
     }
 
     /// Passes on a batch; false when no more are needed.
-    fn give(&mut self, batch: RecordBatch, out: &Sender<Result<RecordBatch>>) -> bool {
-        let batch = if batch.num_rows() > self.left {
-            batch.slice(0, self.left)
+    fn send(&mut self, batch: RecordBatch, out: &Sender<Result<RecordBatch>>) -> bool {
+        let batch = if batch.num_rows() > self.rows_left {
+            batch.slice(0, self.rows_left)
         } else {
             batch
         };
-        self.left -= batch.num_rows();
+        self.rows_left -= batch.num_rows();
         self.metrics.output_rows.add(batch.num_rows());
-        out.blocking_send(Ok(batch)).is_ok() && self.left > 0
+        out.blocking_send(Ok(batch)).is_ok() && self.rows_left > 0
     }
 
     /// Reads a range. False when no more rows are needed; otherwise the rest in `gathered` is
@@ -300,7 +300,7 @@ impl Reader {
             gathered.bytes += chunk.columns.iter().map(Column::heap_bytes).sum::<usize>();
             let batch = self.metrics.measure(|| self.batch(chunk, piece.stream))?;
             gathered.batches.push(batch);
-            if gathered.is_enough(self.left) {
+            if gathered.is_enough(self.rows_left) {
                 if !self.hand_on(gathered, out)? {
                     return Ok(false);
                 }

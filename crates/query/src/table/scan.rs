@@ -65,7 +65,7 @@ pub(crate) struct LoadedWork {
     streams: Arc<Streams>,
     parts: Vec<Vec<StreamRange>>,
     /// All streams to read, sorted ascending.
-    places: Vec<u32>,
+    streams_to_read: Vec<u32>,
     order: Order,
 }
 
@@ -90,7 +90,7 @@ impl Work {
         parallel: usize,
     ) -> Result<Work> {
         let parallel = parallel.max(1);
-        let (streams, places) = match chosen {
+        let (streams, streams_to_read) = match chosen {
             Chosen::Loaded(streams, places) => (streams, places),
             Chosen::Many(choice) => {
                 return Ok(Work::Many(ManyWork {
@@ -101,7 +101,7 @@ impl Work {
                 }));
             }
         };
-        let parts = match &*places {
+        let parts = match &*streams_to_read {
             [] => Vec::new(),
             [one] => split(view, &streams, *one, range, parallel)?,
             several => {
@@ -122,7 +122,7 @@ impl Work {
         Ok(Work::Loaded(LoadedWork {
             streams,
             parts,
-            places,
+            streams_to_read,
             order: Order::Tags,
         }))
     }
@@ -154,19 +154,23 @@ impl LoadedWork {
     fn by_time(&self, range: ClosedRange, descending: bool) -> Option<LoadedWork> {
         let mut parts = self.parts.clone();
         if parts.iter().any(|part| part.len() > 1) {
-            if parts.len() < 2 || self.places.len() > BY_TIME_MAX {
+            if parts.len() < 2 || self.streams_to_read.len() > BY_TIME_MAX {
                 return None;
             }
             let piece = |stream: &u32| StreamRange {
                 stream: *stream,
                 range,
             };
-            parts = self.places.iter().map(|s| vec![piece(s)]).collect();
+            parts = self
+                .streams_to_read
+                .iter()
+                .map(|s| vec![piece(s)])
+                .collect();
         }
         Some(LoadedWork {
             streams: Arc::clone(&self.streams),
             parts,
-            places: self.places.clone(),
+            streams_to_read: self.streams_to_read.clone(),
             order: Order::Time { descending },
         })
     }
@@ -215,7 +219,7 @@ impl LoadedWork {
         let Some(tag) = self.streams.tag(key)? else {
             return Ok(true);
         };
-        let mut values = self.places.iter().map(|s| tag.key(*s as usize));
+        let mut values = self.streams_to_read.iter().map(|s| tag.key(*s as usize));
         let first = values.next();
         Ok(values.all(|v| Some(v) == first))
     }
@@ -372,7 +376,7 @@ impl ScanExec {
         if self.limit.is_some() {
             return Ok(None);
         }
-        let of = (&*self.table, &work.streams, &*work.places);
+        let of = (&*self.table, &work.streams, &*work.streams_to_read);
         let rows = (self.range, &self.conditions, is_filtered);
         let Some(skipping) = Skipping::new(bounds, of, by, rows).map(Arc::new) else {
             return Ok(None);
@@ -418,7 +422,7 @@ impl DisplayAs for ScanExec {
         write!(f, "ScanExec: table={}, ", self.table.name)?;
         match &self.work {
             Work::Loaded(work) => {
-                write!(f, "streams={}", work.places.len())?;
+                write!(f, "streams={}", work.streams_to_read.len())?;
                 if let Some(all) = &self.table.streams {
                     write!(f, " of {}", all.len())?;
                 }
@@ -540,7 +544,7 @@ impl ExecutionPlan for ScanExec {
                 .collect(),
             conditions: self.conditions.clone(),
             skipping: self.skipping.clone(),
-            left: self.limit.unwrap_or(usize::MAX),
+            rows_left: self.limit.unwrap_or(usize::MAX),
             backwards: self.work.is_backwards(),
             metrics: ReadMetrics::new(&self.metrics, partition),
         };
@@ -552,7 +556,7 @@ impl ExecutionPlan for ScanExec {
                 queue.spawn_blocking(move || reader.run(&pieces, &out));
             }
             Work::Many(work) => {
-                let none = Arc::new(view.held(&self.table, Vec::new()));
+                let none = Arc::new(view.sorted_streams(&self.table, Vec::new()));
                 if let (Some(rows), Some(direction)) = (work.first, work.by_time) {
                     let (reader, out, range) = (reader(none), queue.tx(), self.range);
                     queue.spawn_blocking(move || reader.run_first(range, direction, rows, &out));

@@ -33,14 +33,18 @@ pub(crate) enum Chosen {
 
 impl Choice {
     /// The indexes of the streams that satisfy the conditions, sorted ascending.
-    pub(crate) fn places(&self, table: &TableView, streams: &Streams) -> Result<Vec<u32>> {
+    pub(crate) fn matching_indexes(
+        &self,
+        table: &TableView,
+        streams: &Streams,
+    ) -> Result<Vec<u32>> {
         let count = streams.len();
         let mut wanted = vec![true; count];
         if !self.conditions.is_empty() {
             let rows = table.tag_rows(streams)?;
             for condition in &self.conditions {
                 let values = condition.evaluate(&rows)?.into_array(count)?;
-                keep(&mut wanted, as_boolean_array(&values)?);
+                retain_true(&mut wanted, as_boolean_array(&values)?);
             }
         }
         let all = (0u32..).zip(wanted);
@@ -48,7 +52,7 @@ impl Choice {
     }
 }
 
-fn keep(wanted: &mut [bool], values: &BooleanArray) {
+fn retain_true(wanted: &mut [bool], values: &BooleanArray) {
     for (row, wanted) in wanted.iter_mut().enumerate() {
         *wanted &= row < values.len() && values.is_valid(row) && values.value(row);
     }
@@ -58,7 +62,7 @@ impl View {
     /// The streams of a table that satisfy conditions.
     pub(crate) fn choose(&self, table: &TableView, choice: Choice) -> Result<Chosen> {
         if let Some(streams) = &table.streams {
-            let places = choice.places(table, streams)?;
+            let places = choice.matching_indexes(table, streams)?;
             return Ok(Chosen::Loaded(Arc::clone(streams), places));
         }
         if choice.having.is_empty() {
@@ -69,7 +73,7 @@ impl View {
         let mut from = Some(PageBegin::Behind(None));
         while let Some(place) = from {
             let (page, next) = self.page(table, &choice, &place)?;
-            let places = choice.places(table, &page)?;
+            let places = choice.matching_indexes(table, &page)?;
             names.extend(places.iter().filter_map(|at| page.name(*at)).cloned());
             if names.len() > self.cache.names_max {
                 return Ok(Chosen::Many(Arc::new(choice)));
@@ -96,7 +100,7 @@ impl View {
                 let mut page = snapshot.handles_from(name, *start, self.page_len())?;
                 page.streams.retain(|s| may_read(s.name().tags()));
                 let streams =
-                    Streams::found(page.streams, Arc::clone(&table.keys), &self.cache.names);
+                    Streams::of_handles(page.streams, Arc::clone(&table.keys), &self.cache.names);
                 Ok((streams, page.next.map(PageBegin::Number)))
             }
             PageBegin::Behind(last) => {
@@ -160,7 +164,7 @@ impl View {
     }
 
     /// Streams, sorted by their tags' columns.
-    pub(crate) fn held(&self, table: &TableView, names: Vec<StreamName>) -> Streams {
+    pub(crate) fn sorted_streams(&self, table: &TableView, names: Vec<StreamName>) -> Streams {
         self.sorted(names, &table.keys)
     }
 }
@@ -209,7 +213,7 @@ impl Pages {
             *next = behind;
             page
         };
-        let places = self.choice.places(&self.table, &page)?;
+        let places = self.choice.matching_indexes(&self.table, &page)?;
         Ok(Some((page, places)))
     }
 }

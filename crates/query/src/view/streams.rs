@@ -14,13 +14,13 @@ use std::sync::{Arc, OnceLock};
 /// Counter of the names of streams in memory for statements.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedNames {
-    now: AtomicUsize,
+    current: AtomicUsize,
     most: AtomicUsize,
 }
 
 impl LoadedNames {
     fn add(self: &Arc<LoadedNames>, count: usize) -> NamesPermit {
-        let now = self.now.fetch_add(count, Ordering::Relaxed) + count;
+        let now = self.current.fetch_add(count, Ordering::Relaxed) + count;
         self.most.fetch_max(now, Ordering::Relaxed);
         NamesPermit {
             all: Arc::clone(self),
@@ -31,7 +31,7 @@ impl LoadedNames {
     /// The current number, and the maximum so far.
     pub(crate) fn counted(&self) -> (usize, usize) {
         let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
-        (of(&self.now), of(&self.most))
+        (of(&self.current), of(&self.most))
     }
 }
 
@@ -44,7 +44,7 @@ struct NamesPermit {
 
 impl Drop for NamesPermit {
     fn drop(&mut self) {
-        self.all.now.fetch_sub(self.count, Ordering::Relaxed);
+        self.all.current.fetch_sub(self.count, Ordering::Relaxed);
     }
 }
 
@@ -106,7 +106,7 @@ impl Streams {
     }
 
     /// Streams in the given order.
-    pub(super) fn found(
+    pub(super) fn of_handles(
         handles: Vec<StreamHandle>,
         keys: Arc<[String]>,
         loaded: &Arc<LoadedNames>,

@@ -207,7 +207,7 @@ impl OfZone {
             (Work::Begin, _) => {
                 let (width_ns, origin_ns) = intervals.unwrap_or_default();
                 let intervals = Intervals::new(zone.clone(), Width::Fixed(width_ns), origin_ns)
-                    .ok_or_else(|| Error::invalid_value("the width must be longer than nothing"))?;
+                    .ok_or_else(|| Error::invalid_value("the width must be greater than zero"))?;
                 let begins = each(&|at| intervals.begin(at))?;
                 Arc::new(begins.with_timezone("UTC"))
             }

@@ -26,7 +26,7 @@ pub(crate) use read::cast_in;
 pub(crate) use rule::InZone;
 
 use crate::error::Error;
-use crate::functions::Clocks;
+use crate::functions::ZoneFunctions;
 use crate::settings::Switches;
 
 /// `timezone(zone, time)`, which is also written `AT TIME ZONE`.
@@ -34,8 +34,8 @@ pub(crate) fn timezone() -> Arc<ScalarUDF> {
     functions::timezone()
 }
 
-/// Functions of the clocks of a zone: local time, and intervals.
-pub(crate) const CLOCKS: Clocks = Clocks {
+/// Functions of a time zone: local time, and intervals.
+pub(crate) const ZONE_FUNCTIONS: ZoneFunctions = ZoneFunctions {
     shown: functions::convert,
     begin: functions::begin,
     first: functions::first,

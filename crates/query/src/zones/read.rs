@@ -62,7 +62,7 @@ impl As {
 }
 
 fn time_of(text: &str, zone: &Zone, utc: &Tz, other: &Tz, wanted: As) -> Result<i64> {
-    let far = || ArrowError::ParseError(format!("the instant '{text}' is too far away"));
+    let far = || ArrowError::ParseError(format!("the timestamp '{text}' is out of range"));
     let text = &*canonical(text);
     let in_utc = string_to_datetime(utc, text)?.timestamp_nanos_opt();
     let ns = in_utc.ok_or_else(far)?;

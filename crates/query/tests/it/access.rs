@@ -1,8 +1,8 @@
 //! What a session may not see exists for it nowhere.
 
-use crate::support::{Lake, block_on, done, error, rows};
+use crate::support::{Lake, block_on, error, outcome, rows};
 use headwater_query::arrow::array::{ArrayRef, RecordBatch, StringArray};
-use headwater_query::{Access, Done, Made, Stored};
+use headwater_query::{Access, ObjectKind, Outcome, Stored};
 use std::sync::Arc;
 
 /// May read streams with these ids, write those, and manage tables that begin with `own`.
@@ -42,8 +42,8 @@ impl Access for Some_ {
 fn a_session_sees_its_streams_and_nothing_of_the_others() {
     block_on(async {
         let lake = Lake::pumps();
-        lake.done("CREATE TABLE secret (id TAG, x DOUBLE)").await;
-        lake.done("INSERT INTO secret (time, id, x) VALUES (now(), 'z', 1)")
+        lake.outcome("CREATE TABLE secret (id TAG, x DOUBLE)").await;
+        lake.outcome("INSERT INTO secret (time, id, x) VALUES (now(), 'z', 1)")
             .await;
         for key in [None, Some("one")] {
             let session = lake.as_(Some_ {
@@ -110,12 +110,12 @@ fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
             "forbidden"
         );
         assert_eq!(
-            done(
+            outcome(
                 &session,
                 "INSERT INTO pump (time, id, temp) VALUES (now(), 'new', 1)"
             )
             .await,
-            Done::Inserted(Stored::of(1))
+            Outcome::Inserted(Stored::of(1))
         );
         let columns = ["id".to_owned(), "temp".to_owned()];
         for (id, allowed) in [("a", false), ("new", true)] {
@@ -134,12 +134,12 @@ fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
         );
         assert_eq!(error(&session, "DELETE FROM pump").await.code, "forbidden");
         assert_eq!(
-            done(&session, "DELETE FROM pump WHERE id = 'b'").await,
-            Done::Deleted(100)
+            outcome(&session, "DELETE FROM pump WHERE id = 'b'").await,
+            Outcome::Deleted(100)
         );
         assert_eq!(
-            done(&session, "DELETE FROM pump WHERE id = 'c'").await,
-            Done::Deleted(0)
+            outcome(&session, "DELETE FROM pump WHERE id = 'c'").await,
+            Outcome::Deleted(0)
         );
         for sql in [
             "DROP TABLE pump",
@@ -149,16 +149,16 @@ fn a_session_changes_what_it_may_and_is_told_what_it_may_not() {
             assert_eq!(error(&session, sql).await.code, "forbidden", "{sql}");
         }
         assert_eq!(
-            done(&session, "CREATE TABLE own_table (id TAG, x DOUBLE)").await,
-            Done::Created(Made::Table)
+            outcome(&session, "CREATE TABLE own_table (id TAG, x DOUBLE)").await,
+            Outcome::Created(ObjectKind::Table)
         );
         assert_eq!(
             rows(&session, "SELECT count(*) FROM own_table").await,
             ["0"]
         );
         assert_eq!(
-            done(&session, "DROP TABLE own_table").await,
-            Done::Dropped(Made::Table)
+            outcome(&session, "DROP TABLE own_table").await,
+            Outcome::Dropped(ObjectKind::Table)
         );
         assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["202"]);
     });

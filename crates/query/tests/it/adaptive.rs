@@ -1,6 +1,6 @@
 //! Indexes that a table makes and drops by itself, and the room that its indexes may take.
 
-use crate::support::{SECOND, block_on, done, error, rows};
+use crate::support::{SECOND, block_on, error, outcome, rows};
 use headwater::io::{FaultyFiles, ManualClock, NoThreads};
 use headwater::{
     Batch, Database, Env, IndexBudget, IndexInfo, IndexPolicy, IndexUse, Options, StreamName,
@@ -58,7 +58,7 @@ impl Shop {
     }
 
     /// Opens it again, after a close, or after the power has failed.
-    fn again(self, seed: u64, fails: bool) -> Shop {
+    fn reopen(self, seed: u64, fails: bool) -> Shop {
         let Shop {
             disk,
             clock,
@@ -97,7 +97,7 @@ impl Shop {
     async fn filled(seed: u64, count: i64) -> Shop {
         let shop = Shop::new(seed);
         let sql = "CREATE TABLE t (id TAG, a BIGINT, b BIGINT, steady BIGINT)";
-        done(&shop.session, sql).await;
+        outcome(&shop.session, sql).await;
         shop.write(0..count, |n| {
             vec![
                 ("a", scattered(n, count).into()),
@@ -110,12 +110,12 @@ impl Shop {
     }
 
     async fn set(&self, settings: &str) {
-        done(&self.session, &format!("ALTER TABLE t SET ({settings})")).await;
+        outcome(&self.session, &format!("ALTER TABLE t SET ({settings})")).await;
     }
 
     /// Looks for so many values of a field, from the midst of all, so that the bounds of the
     /// pyramid leave little out.
-    async fn ask(&self, field: &str, times: i64) {
+    async fn look_up(&self, field: &str, times: i64) {
         for value in 2_000..2_000 + times {
             rows(
                 &self.session,
@@ -194,15 +194,15 @@ fn an_index_is_made_when_filters_read_much_in_vain_and_dropped_when_it_spares_li
     block_on(async {
         let shop = Shop::filled(1, 5_000).await;
         // Nobody said so yet.
-        shop.ask("a", 40).await;
+        shop.look_up("a", 40).await;
         shop.db.maintain().unwrap();
         shop.set("auto_index = 'on', index_budget = '400%'").await;
         shop.db.maintain().unwrap();
         assert!(shop.names().is_empty(), "what was read before counts");
-        shop.ask("a", 8).await;
+        shop.look_up("a", 8).await;
         shop.db.maintain().unwrap();
         assert!(shop.names().is_empty(), "eight filters do not pay for it");
-        shop.ask("a", 60).await;
+        shop.look_up("a", 60).await;
         shop.db.maintain().unwrap();
         assert_eq!(shop.names(), ["t_a_auto"]);
         let made = shop.index("t_a_auto");
@@ -212,11 +212,11 @@ fn an_index_is_made_when_filters_read_much_in_vain_and_dropped_when_it_spares_li
         let shown = rows(&shop.session, "SHOW INDEXES").await;
         assert!(shown[0].ends_with("|automatic|complete"), "{shown:?}");
         // What it answers is read in vain no more, so that it is not made twice.
-        shop.ask("a", 60).await;
+        shop.look_up("a", 60).await;
         shop.db.maintain().unwrap();
         assert_eq!(shop.names(), ["t_a_auto"]);
         // It is there after a restart, still as one that was made by itself.
-        let shop = shop.again(1, false);
+        let shop = shop.reopen(1, false);
         assert!(shop.index("t_a_auto").automatic);
         let policy = IndexPolicy {
             auto: true,
@@ -227,7 +227,7 @@ fn an_index_is_made_when_filters_read_much_in_vain_and_dropped_when_it_spares_li
         // It is kept for a day at least, and as long as it is worth it.
         shop.clock.advance(DAY / 2);
         shop.db.use_indexes(IndexUse::Always);
-        shop.ask("a", 40).await;
+        shop.look_up("a", 40).await;
         shop.db.use_indexes(IndexUse::ByCost);
         shop.db.maintain().unwrap();
         shop.clock.advance(DAY);
@@ -237,13 +237,13 @@ fn an_index_is_made_when_filters_read_much_in_vain_and_dropped_when_it_spares_li
         shop.db.maintain().unwrap();
         assert!(shop.names().is_empty());
         // A clock that is set makes and drops nothing.
-        shop.ask("a", 60).await;
+        shop.look_up("a", 60).await;
         shop.db.maintain().unwrap();
         shop.clock.set(Timestamp::from_nanos(i64::MAX / 2));
         shop.db.maintain().unwrap();
         assert_eq!(shop.names(), ["t_a_auto"]);
         // Who turns it off has none of them any more, and keeps those that were asked for.
-        done(&shop.session, "CREATE INDEX own ON t (b)").await;
+        outcome(&shop.session, "CREATE INDEX own ON t (b)").await;
         shop.set("auto_index = 'off'").await;
         shop.db.maintain().unwrap();
         assert_eq!(shop.names(), ["own"]);
@@ -257,10 +257,10 @@ fn fields_that_are_indexed_or_of_which_filters_find_much_get_none() {
     block_on(async {
         let shop = Shop::filled(2, 5_000).await;
         shop.set("auto_index = 'on', index_budget = '400%'").await;
-        done(&shop.session, "CREATE INDEX own ON t (b)").await;
+        outcome(&shop.session, "CREATE INDEX own ON t (b)").await;
         assert!(shop.build("own").unwrap());
         for _ in 0..60 {
-            shop.ask("b", 1).await;
+            shop.look_up("b", 1).await;
             let fifth = "SELECT time FROM t WHERE steady = 3";
             assert_eq!(rows(&shop.session, fifth).await.len(), 1_000);
         }
@@ -283,10 +283,10 @@ fn fields_that_are_indexed_or_of_which_filters_find_much_get_none() {
         assert_eq!(shop.db.index_policy("t").unwrap().budget, None);
         assert!(shop.db.index_policy("nothing").is_err());
         // It goes with its table.
-        done(&shop.session, "DROP TABLE t").await;
+        outcome(&shop.session, "DROP TABLE t").await;
         shop.db.maintain().unwrap();
         let sql = "CREATE TABLE t (a BIGINT) WITH (index_budget = '7%')";
-        done(&shop.session, sql).await;
+        outcome(&shop.session, sql).await;
         let policy = IndexPolicy {
             auto: false,
             budget: Some(IndexBudget::Percent(7)),
@@ -300,7 +300,7 @@ fn fields_that_are_indexed_or_of_which_filters_find_much_get_none() {
 fn all_indexes_of_a_table_together_take_no_more_than_their_budget() {
     block_on(async {
         let shop = Shop::filled(3, 20_000).await;
-        done(&shop.session, "CREATE INDEX a ON t (a)").await;
+        outcome(&shop.session, "CREATE INDEX a ON t (a)").await;
         assert!(shop.build("a").unwrap());
         let one = shop.bytes();
         assert!(one > 20_000, "{one}");
@@ -309,19 +309,22 @@ fn all_indexes_of_a_table_together_take_no_more_than_their_budget() {
             .await;
         let refused = error(&shop.session, "CREATE INDEX b ON t (b)").await;
         assert!(refused.message.contains("index_budget"), "{refused}");
-        shop.ask("b", 80).await;
+        shop.look_up("b", 80).await;
         shop.db.maintain().unwrap();
         assert_eq!(shop.names(), ["a"]);
         // One that is asked for where a little room is left is made as far as it goes.
         shop.set(&format!("index_budget = '{}'", one + 1)).await;
-        done(&shop.session, "CREATE INDEX b ON t (b)").await;
+        outcome(&shop.session, "CREATE INDEX b ON t (b)").await;
         shop.db.maintain().unwrap();
         let waits = shop.index("b");
         assert!(waits.over_budget && !waits.automatic, "{waits:?}");
         assert!(waits.progress.partitions_complete < waits.progress.partitions);
         assert!(shop.bytes() < one * 2, "{} of {one}", shop.bytes());
         let shown = rows(&shop.session, "SHOW INDEXES").await;
-        assert!(shown[1].ends_with("|asked for|over budget"), "{shown:?}");
+        assert!(
+            shown[1].ends_with("|created by CREATE INDEX|over budget"),
+            "{shown:?}"
+        );
         let ended = shop.build("b").unwrap_err();
         assert!(ended.to_string().contains("index_budget"), "{ended}");
         shop.agrees(3).await;
@@ -330,9 +333,9 @@ fn all_indexes_of_a_table_together_take_no_more_than_their_budget() {
         assert!(shop.build("b").unwrap());
         assert!(!shop.index("b").over_budget);
         // Where too much is taken those that were made by themselves go, and only they.
-        done(&shop.session, "DROP INDEX a").await;
+        outcome(&shop.session, "DROP INDEX a").await;
         shop.set("auto_index = 'on', index_budget = '16MB'").await;
-        shop.ask("a", 80).await;
+        shop.look_up("a", 80).await;
         shop.db.maintain().unwrap();
         assert_eq!(shop.names(), ["b", "t_a_auto"]);
         shop.set("index_budget = '0'").await;
@@ -403,8 +406,8 @@ async fn life(seed: u64) -> usize {
             5 => shop.db.flush().unwrap(),
             6 => shop.db.compact().unwrap(),
             7 => shop.clock.advance(DAY / 3),
-            8 => shop = shop.again(seed, false),
-            9 => shop = shop.again(seed + step, true),
+            8 => shop = shop.reopen(seed, false),
+            9 => shop = shop.reopen(seed + step, true),
             10 if roll(4) == 0 => {
                 let change = TableChange {
                     add_fields: vec![FieldSpec {
@@ -415,7 +418,10 @@ async fn life(seed: u64) -> usize {
                 };
                 shop.db.alter_table("t", &change).unwrap();
             }
-            _ => shop.ask(["a", "steady", "b"][roll(3) as usize], 40).await,
+            _ => {
+                shop.look_up(["a", "steady", "b"][roll(3) as usize], 40)
+                    .await
+            }
         }
         shop.db.maintain().unwrap();
         let after = shop.db.indexes();

@@ -32,7 +32,7 @@ pub(crate) fn odd() -> Lake {
 pub(crate) async fn answers(lake: &Lake, cases: &[(&str, &[&str])]) {
     let mut wrong = Vec::new();
     for pyramid in ["on", "off"] {
-        lake.done(&format!("SET headwater.use_pyramid = {pyramid}"))
+        lake.outcome(&format!("SET headwater.use_pyramid = {pyramid}"))
             .await;
         for (sql, wanted) in cases {
             let found = match batches(&lake.session, sql).await {
@@ -46,7 +46,7 @@ pub(crate) async fn answers(lake: &Lake, cases: &[(&str, &[&str])]) {
             }
         }
     }
-    lake.done("RESET headwater.use_pyramid").await;
+    lake.outcome("RESET headwater.use_pyramid").await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -268,7 +268,7 @@ fn integers_do_not_wrap_around() {
         )
         .await;
         for pyramid in ["on", "off"] {
-            lake.done(&format!("SET headwater.use_pyramid = {pyramid}"))
+            lake.outcome(&format!("SET headwater.use_pyramid = {pyramid}"))
                 .await;
             for sql in [
                 "SELECT sum(n) FROM odd",

@@ -178,13 +178,13 @@ fn what_multiplies_when_it_is_planned_is_refused() {
 fn large_statements_of_every_day_are_answered() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE t (time TIMESTAMP, id TAG, x DOUBLE, n BIGINT)")
+        lake.outcome("CREATE TABLE t (time TIMESTAMP, id TAG, x DOUBLE, n BIGINT)")
             .await;
         let rows: Vec<String> = (0..3_000)
             .map(|i| format!("({i}, 'a', {i}.5, {i})"))
             .collect();
         let insert = format!("INSERT INTO t (time, id, x, n) VALUES {}", rows.join(", "));
-        lake.done(&insert).await;
+        lake.outcome(&insert).await;
         assert_eq!(lake.rows("SELECT count(*) FROM t").await, ["3000"]);
         let numbers: Vec<String> = (0..10_000).map(|i| (i * 2).to_string()).collect();
         let list = format!("SELECT count(*) FROM t WHERE n IN ({})", numbers.join(", "));

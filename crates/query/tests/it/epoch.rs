@@ -28,9 +28,9 @@ fn the_pyramid_answers_bins_written_as_arithmetic() {
             let plan = lake.rows(&format!("EXPLAIN {sql}")).await.join("\n");
             assert_eq!(plan.contains("PyramidExec"), pyramid, "{bin}: {plan}");
             let found = lake.rows(&sql).await;
-            lake.done("SET headwater.use_pyramid = off").await;
+            lake.outcome("SET headwater.use_pyramid = off").await;
             assert_eq!(lake.rows(&sql).await, found, "{bin}");
-            lake.done("RESET headwater.use_pyramid").await;
+            lake.outcome("RESET headwater.use_pyramid").await;
         }
         let bins = "floor(extract(epoch from time)/60)*60";
         for (sql, wanted) in [
@@ -96,7 +96,7 @@ proptest! {
             lake.db.flush().unwrap();
             let sql = format!("SELECT CAST(floor(extract(epoch from time)/{width})*{width} AS BIGINT) AS b, count(*) FROM m GROUP BY floor(extract(epoch from time)/{width})*{width} ORDER BY b");
             for on in ["on", "off"] {
-                lake.done(&format!("SET headwater.use_pyramid = {on}")).await;
+                lake.outcome(&format!("SET headwater.use_pyramid = {on}")).await;
                 assert_eq!(lake.rows(&sql).await, wanted, "{on}");
             }
         });

@@ -6,8 +6,7 @@ use headwater_query::{CODES, Error, Limits, Parameters, Threads};
 use std::time::Duration;
 
 /// What helps against a regular expression that cannot be read.
-const REGEX_HINT: Option<&str> =
-    Some(r"signs such as ( [ { * + ? | . that stand for themselves need a \ before them");
+const REGEX_HINT: Option<&str> = Some(r"put a \ before ( [ { * + ? | . that are meant literally");
 
 #[test]
 fn an_error_has_its_code_and_says_where_and_what_may_help() {
@@ -88,7 +87,9 @@ fn an_error_has_its_code_and_says_where_and_what_may_help() {
                 "UPDATE pump SET temp = 1",
                 "unsupported_statement",
                 false,
-                Some("insert a row with the same tags and time: the newer value of a field wins"),
+                Some(
+                    "insert a row with the same tags and time: it replaces the values of its fields",
+                ),
             ),
             (
                 "SELECT a.time FROM pump a, pump b WHERE time = now()",

@@ -4,7 +4,7 @@ use crate::support::{Lake, block_on};
 
 async fn weather() -> Lake {
     let lake = Lake::new();
-    lake.done("CREATE TABLE weather (id TAG, temp DOUBLE, n BIGINT)")
+    lake.outcome("CREATE TABLE weather (id TAG, temp DOUBLE, n BIGINT)")
         .await;
     for (time, id, temp, n) in [
         ("00:05", "a", "1.0", "1"),
@@ -12,7 +12,7 @@ async fn weather() -> Lake {
         ("01:00", "b", "NULL", "7"),
         ("02:59", "b", "9.0", "NULL"),
     ] {
-        lake.done(&format!(
+        lake.outcome(&format!(
             "INSERT INTO weather (time, id, temp, n) VALUES ('2024-05-01T{time}:00Z', '{id}', {temp}, {n})"
         ))
         .await;
@@ -51,7 +51,7 @@ fn missing_buckets_are_put_in_for_each_group() {
             ]
         );
         // Without the pyramid it is the same, and both are answered from the buckets it has.
-        lake.done("SET headwater.use_pyramid = off").await;
+        lake.outcome("SET headwater.use_pyramid = off").await;
         assert_eq!(hours(&lake, sql).await.len(), 8);
     });
 }
@@ -189,7 +189,7 @@ fn a_range_of_very_many_buckets_is_answered_a_batch_at_a_time() {
 fn buckets_follow_the_clocks_of_a_zone_and_the_calendar() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE clock (x DOUBLE)").await;
+        lake.outcome("CREATE TABLE clock (x DOUBLE)").await;
         // The clocks of Berlin change on 2024-03-31 at 01:00 UTC.
         for time in [
             "2024-03-30T22:30:00Z",
@@ -197,7 +197,7 @@ fn buckets_follow_the_clocks_of_a_zone_and_the_calendar() {
             "2024-03-31T21:30:00Z",
             "2024-03-31T22:30:00Z",
         ] {
-            lake.done(&format!("INSERT INTO clock (time, x) VALUES ('{time}', 1)"))
+            lake.outcome(&format!("INSERT INTO clock (time, x) VALUES ('{time}', 1)"))
                 .await;
         }
         let by = async |bucket: &str| {

@@ -1,9 +1,9 @@
 //! Indexes in SQL: made, told, used, dropped; and never a different answer.
 
-use crate::support::{Lake, SECOND, block_on, done, error, rows};
+use crate::support::{Lake, SECOND, block_on, error, outcome, rows};
 use headwater::{Batch, IndexUse, StreamName};
 use headwater_query::datafusion::common::ScalarValue;
-use headwater_query::{Access, Done, Made, Parameters};
+use headwater_query::{Access, ObjectKind, Outcome, Parameters};
 use std::ops::ControlFlow;
 
 /// Orders of two tills, whose numbers stand in no order; half of them in segments.
@@ -43,16 +43,17 @@ fn build(lake: &Lake, name: &str) {
 fn an_index_is_made_told_used_and_dropped() {
     block_on(async {
         let lake = orders();
-        let made = Done::Created(Made::Index);
+        let made = Outcome::Created(ObjectKind::Index);
         assert_eq!(
-            lake.done("CREATE INDEX by_number ON orders (number)").await,
+            lake.outcome("CREATE INDEX by_number ON orders (number)")
+                .await,
             made
         );
         let again = "CREATE INDEX by_number ON orders (price)";
         let twice = lake.error(again).await;
         assert_eq!((twice.code, twice.sqlstate), ("index_exists", "42P07"));
         let again = again.replace("INDEX", "INDEX IF NOT EXISTS");
-        assert_eq!(lake.done(&again).await, made);
+        assert_eq!(lake.outcome(&again).await, made);
         build(&lake, "by_number");
         lake.db.use_indexes(IndexUse::Always);
         let sql = "SELECT till, price FROM orders WHERE number = 17 ORDER BY till, price";
@@ -74,16 +75,19 @@ fn an_index_is_made_told_used_and_dropped() {
         assert!(!plan.contains("indexes="), "{plan}");
         let without = lake.rows(either).await;
         assert_eq!(without.len(), 4);
-        lake.done("CREATE INDEX by_price ON orders (price)").await;
+        lake.outcome("CREATE INDEX by_price ON orders (price)")
+            .await;
         build(&lake, "by_price");
         let plan = lake.rows(&format!("EXPLAIN {either}")).await.join("\n");
         assert!(plan.contains("indexes=[by_number, by_price]"), "{plan}");
         assert_eq!(lake.rows(either).await, without);
-        lake.done("DROP INDEX by_price").await;
+        lake.outcome("DROP INDEX by_price").await;
         // A name that was not given, and several fields.
-        lake.done("CREATE INDEX ON orders (number, price)").await;
-        lake.done("create index concurrently on public.orders using btree (\"number\", Price ASC)")
-            .await;
+        lake.outcome("CREATE INDEX ON orders (number, price)").await;
+        lake.outcome(
+            "create index concurrently on public.orders using btree (\"number\", Price ASC)",
+        )
+        .await;
         let shown = lake.rows("SHOW INDEXES").await;
         let names: Vec<&str> = shown
             .iter()
@@ -112,10 +116,13 @@ fn an_index_is_made_told_used_and_dropped() {
         assert_eq!((missing.code, missing.sqlstate), ("unknown_index", "42704"));
         assert_eq!(lake.rows("SHOW INDEXES").await.len(), 3);
         let drop = "DROP INDEX IF EXISTS by_number, nothing, orders_number_price_idx";
-        assert_eq!(lake.done(drop).await, Done::Dropped(Made::Index));
+        assert_eq!(
+            lake.outcome(drop).await,
+            Outcome::Dropped(ObjectKind::Index)
+        );
         assert_eq!(lake.rows("SHOW INDEXES").await.len(), 1);
         assert_eq!(lake.rows(sql).await, found);
-        lake.done("DROP TABLE orders").await;
+        lake.outcome("DROP TABLE orders").await;
         assert_eq!(lake.rows("SHOW INDEXES").await.len(), 0);
     });
 }
@@ -226,12 +233,13 @@ fn who_manages_a_table_manages_its_indexes() {
             .row(0, [("secret", 1i64.into())])
             .unwrap();
         lake.db.commit(other).unwrap();
-        lake.done("CREATE INDEX by_secret ON hidden (secret)").await;
+        lake.outcome("CREATE INDEX by_secret ON hidden (secret)")
+            .await;
         let clerk = lake.as_(Clerk { manages: false });
         let create = "CREATE INDEX by_number ON orders (number)";
         assert_eq!(error(&clerk, create).await.code, "forbidden");
         let manager = lake.as_(Clerk { manages: true });
-        done(&manager, create).await;
+        outcome(&manager, create).await;
         assert_eq!(rows(&clerk, "SHOW INDEXES").await.len(), 1);
         assert_eq!(rows(&manager, "SHOW INDEXES").await.len(), 1);
         for sql in ["DROP INDEX by_number", "DROP INDEX IF EXISTS by_number"] {
@@ -246,9 +254,9 @@ fn who_manages_a_table_manages_its_indexes() {
         }
         let unseen = error(&manager, "DROP INDEX by_secret").await;
         assert_eq!(unseen.code, "unknown_index");
-        done(&manager, "DROP INDEX IF EXISTS by_secret").await;
+        outcome(&manager, "DROP INDEX IF EXISTS by_secret").await;
         assert_eq!(lake.rows("SHOW INDEXES").await.len(), 2);
-        done(&manager, "DROP INDEX by_number").await;
+        outcome(&manager, "DROP INDEX by_number").await;
     });
 }
 
@@ -261,14 +269,14 @@ fn answers_are_the_same_with_and_without() {
             "CREATE INDEX by_note ON orders (note)",
             "CREATE INDEX by_both ON orders (number, price)",
         ] {
-            lake.done(sql).await;
+            lake.outcome(sql).await;
         }
         for name in ["by_number", "by_note", "by_both"] {
             build(&lake, name);
         }
-        lake.done("DELETE FROM orders WHERE till = '1' AND time < '1970-01-01T00:05:00Z'")
+        lake.outcome("DELETE FROM orders WHERE till = '1' AND time < '1970-01-01T00:05:00Z'")
             .await;
-        lake.done(
+        lake.outcome(
             "INSERT INTO orders (time, till, number) VALUES ('1970-01-01T00:00:07Z', '2', 17)",
         )
         .await;

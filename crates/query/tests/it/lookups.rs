@@ -9,7 +9,7 @@ use headwater_query::Limits;
 async fn answers(lake: &Lake, cases: &[(&str, &[&str])]) {
     let mut wrong = Vec::new();
     for pyramid in ["on", "off"] {
-        lake.done(&format!("SET headwater.use_pyramid = {pyramid}"))
+        lake.outcome(&format!("SET headwater.use_pyramid = {pyramid}"))
             .await;
         for (sql, wanted) in cases {
             let found = match batches(&lake.session, sql).await {
@@ -23,7 +23,7 @@ async fn answers(lake: &Lake, cases: &[(&str, &[&str])]) {
             }
         }
     }
-    lake.done("RESET headwater.use_pyramid").await;
+    lake.outcome("RESET headwater.use_pyramid").await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -277,11 +277,11 @@ fn the_row_at_an_end_comes_from_the_end() {
                 false => wanted.iter().map(|row| (*row).to_owned()).collect(),
             };
             for pyramid in ["on", "off"] {
-                lake.done(&format!("SET headwater.use_pyramid = {pyramid}"))
+                lake.outcome(&format!("SET headwater.use_pyramid = {pyramid}"))
                     .await;
                 assert_eq!(lake.rows(sql).await, wanted, "{pyramid}: {sql}");
             }
-            lake.done("RESET headwater.use_pyramid").await;
+            lake.outcome("RESET headwater.use_pyramid").await;
         }
         // Of many fields the newest values are taken together, also of a range that ends before
         // them, and of one that the newest rows are not in.
@@ -297,9 +297,9 @@ fn the_row_at_an_end_comes_from_the_end() {
             assert!(told.contains("PyramidExec"), "{sql}: {told}");
             let found = lake.rows(&sql).await;
             assert!(!found.is_empty(), "{sql}");
-            lake.done("SET headwater.use_pyramid = off").await;
+            lake.outcome("SET headwater.use_pyramid = off").await;
             assert_eq!(found, lake.rows(&sql).await, "{sql}");
-            lake.done("RESET headwater.use_pyramid").await;
+            lake.outcome("RESET headwater.use_pyramid").await;
         }
         // What orders rows of one instant, or chooses by a field, is asked of the rows.
         for sql in [

@@ -66,7 +66,7 @@ async fn run(lake: &Lake, page_name: &str) {
 fn every_example_of_the_manual_runs_and_answers_what_it_says() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE stations (station TAG, height DOUBLE)")
+        lake.outcome("CREATE TABLE stations (station TAG, height DOUBLE)")
             .await;
         run(&lake, "sql.md").await;
         let lake = Lake::new();

@@ -3,7 +3,7 @@
 
 use crate::support::{Lake, SECOND, batches, block_on, rows, text};
 use headwater::{Batch, ClosedRange, Database, Options, StreamName};
-use headwater_query::{Access, Done, Limits, Query, Session, Unrestricted};
+use headwater_query::{Access, Limits, Outcome, Query, Session, Unrestricted};
 use headwater_testing::Dice;
 use std::sync::Arc;
 
@@ -229,7 +229,7 @@ fn few_names_of_a_large_table_are_held_whatever_is_asked() {
             }
         }
         // Of each statement some pages, and what `WHERE id = …` chose.
-        let (now, most) = lake.query.names_held();
+        let (now, most) = lake.query.names_loaded();
         assert!(now <= 64 && most <= 128, "{now} {most}");
         for (sql, holds) in [
             ("SELECT * FROM m", "streams by pages"),
@@ -257,7 +257,7 @@ fn a_statement_removes_what_it_names_of_more_streams_than_are_held() {
         }
         lake.db.commit(batch).unwrap();
         let delete = "DELETE FROM m WHERE site = 's1' AND time < '1970-01-01T00:00:01Z'";
-        assert_eq!(lake.done(delete).await, Done::Deleted(30));
+        assert_eq!(lake.outcome(delete).await, Outcome::Deleted(30));
         assert_eq!(lake.rows("SELECT count(*) FROM m").await, ["30"]);
         assert_eq!(
             lake.rows("SELECT id FROM m ORDER BY time DESC LIMIT 2")

@@ -17,7 +17,7 @@ fn a_column_of_both_sides_has_a_value_wherever_one_of_them_has() {
             "INSERT INTO two (time, d, w) VALUES (to_timestamp(1), 'b', 20), (to_timestamp(1), 'c', 30)",
             "INSERT INTO three (time, d, x) VALUES (to_timestamp(1), 'c', 300), (to_timestamp(1), 'e', 500)",
         ] {
-            lake.done(sql).await;
+            lake.outcome(sql).await;
         }
         answers(
             &lake,
@@ -125,8 +125,8 @@ fn integers_are_rounded_as_numbers_with_fractions_and_days_begin_at_an_instant()
 fn distinct_floats_have_one_nan_whatever_computed_it() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE odd (x DOUBLE)").await;
-        lake.done("INSERT INTO odd (time, x) VALUES (to_timestamp(1), 'NaN'), (to_timestamp(2), 'Infinity'), (to_timestamp(3), '-Infinity'), (to_timestamp(4), 1)").await;
+        lake.outcome("CREATE TABLE odd (x DOUBLE)").await;
+        lake.outcome("INSERT INTO odd (time, x) VALUES (to_timestamp(1), 'NaN'), (to_timestamp(2), 'Infinity'), (to_timestamp(3), '-Infinity'), (to_timestamp(4), 1)").await;
         answers(
             &lake,
             &[
@@ -246,9 +246,9 @@ fn numbers_of_columns_order_by_what_is_computed_of_aggregates() {
 fn a_correlation_is_nan_where_both_vary_and_one_is_not_finite() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE t (d TAG, x DOUBLE, y DOUBLE)")
+        lake.outcome("CREATE TABLE t (d TAG, x DOUBLE, y DOUBLE)")
             .await;
-        lake.done(
+        lake.outcome(
             "INSERT INTO t (time, d, x, y) VALUES
              (to_timestamp(1), 'a', 1, 2), (to_timestamp(2), 'a', 2, 4), (to_timestamp(3), 'a', 3, 6),
              (to_timestamp(1), 'b', 1, 2), (to_timestamp(2), 'b', 'NaN', 4),
@@ -345,7 +345,7 @@ fn distinct_counts_whatever_the_aggregate() {
         let lake = Lake::new();
         for table in ["once", "often"] {
             let create = format!("CREATE TABLE {table} (d TAG, f DOUBLE, i BIGINT, s VARCHAR)");
-            lake.done(&create).await;
+            lake.outcome(&create).await;
         }
         let rows = [
             ("1", "1"),
@@ -360,7 +360,7 @@ fn distinct_counts_whatever_the_aggregate() {
                     // Two zeros are one.
                     let f = if copy == 1 { f.trim_matches('\'') } else { f };
                     let f = f.replace("-0.0", if copy == 2 { "0.0" } else { "-0.0" });
-                    lake.done(&format!(
+                    lake.outcome(&format!(
                         "INSERT INTO {table} (time, d, f, i, s) VALUES (to_timestamp({at}), '{copy}', {f}, {i}, 's{i}')"
                     ))
                     .await;
@@ -392,9 +392,9 @@ fn distinct_counts_whatever_the_aggregate() {
 fn rows_are_ordered_by_a_key_that_is_constant() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE t (d TAG, n BIGINT, g DOUBLE)")
+        lake.outcome("CREATE TABLE t (d TAG, n BIGINT, g DOUBLE)")
             .await;
-        lake.done(
+        lake.outcome(
             "INSERT INTO t (time, d, n, g) VALUES (to_timestamp(1), 'a', 1, 2.0), (to_timestamp(2), 'b', 4, 3.0)",
         )
         .await;

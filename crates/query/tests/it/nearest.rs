@@ -4,9 +4,10 @@ use crate::support::{Lake, block_on};
 
 async fn market() -> Lake {
     let lake = Lake::new();
-    lake.done("CREATE TABLE trades (sym TAG, price DOUBLE)")
+    lake.outcome("CREATE TABLE trades (sym TAG, price DOUBLE)")
         .await;
-    lake.done("CREATE TABLE quotes (sym TAG, bid DOUBLE)").await;
+    lake.outcome("CREATE TABLE quotes (sym TAG, bid DOUBLE)")
+        .await;
     for (table, column, rows) in [
         (
             "trades",
@@ -32,7 +33,7 @@ async fn market() -> Lake {
         ),
     ] {
         for (sym, second, value) in rows {
-            lake.done(&format!(
+            lake.outcome(&format!(
                 "INSERT INTO {table} (time, sym, {column}) VALUES ('1970-01-01T00:00:{second:02}Z', '{sym}', {value})"
             ))
             .await;
@@ -119,8 +120,8 @@ fn asof_joins_agree_with_a_search_of_all_pairs() {
                 .wrapping_add(1_442_695_040_888_963_407);
             (next >> 33) % below
         };
-        lake.done("CREATE TABLE l (k TAG, x BIGINT)").await;
-        lake.done("CREATE TABLE r (k TAG, y BIGINT)").await;
+        lake.outcome("CREATE TABLE l (k TAG, x BIGINT)").await;
+        lake.outcome("CREATE TABLE r (k TAG, y BIGINT)").await;
         for (table, column, count) in [("l", "x", 400), ("r", "y", 300)] {
             let rows: Vec<String> = (0..count)
                 .map(|n| {
@@ -131,7 +132,7 @@ fn asof_joins_agree_with_a_search_of_all_pairs() {
                     format!("({key}, to_timestamp({}), {n})", random(500))
                 })
                 .collect();
-            lake.done(&format!(
+            lake.outcome(&format!(
                 "INSERT INTO {table} (k, time, {column}) VALUES {}",
                 rows.join(", ")
             ))

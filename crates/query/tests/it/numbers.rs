@@ -175,7 +175,7 @@ fn what_would_be_silently_wrong_is_right_or_refused() {
             ),
             (
                 "SELECT lead(temp, 2) IGNORE NULLS OVER (ORDER BY time) FROM pump",
-                "n beyond 1",
+                "n greater than 1",
             ),
             ("SELECT derivative(temp) FROM pump", "derivative"),
         ] {

@@ -5,14 +5,14 @@ use crate::support::{Lake, block_on};
 /// Prices of two symbols, a row a second: `a` falls and rises twice, `b` only falls.
 async fn market() -> Lake {
     let lake = Lake::new();
-    lake.done("CREATE TABLE ticks (sym TAG, price DOUBLE, n BIGINT)")
+    lake.outcome("CREATE TABLE ticks (sym TAG, price DOUBLE, n BIGINT)")
         .await;
     for (sym, prices) in [
         ("a", &[10.0, 8.0, 5.0, 7.0, 9.0, 6.0, 4.0, 11.0][..]),
         ("b", &[9.0, 8.0, 7.0][..]),
     ] {
         for (second, price) in prices.iter().enumerate() {
-            lake.done(&format!(
+            lake.outcome(&format!(
                 "INSERT INTO ticks (time, sym, price, n) VALUES ('1970-01-01T00:00:{second:02}Z', '{sym}', {price}, {second})"
             ))
             .await;
@@ -200,12 +200,12 @@ fn what_means_nothing_or_is_not_supported_is_refused_by_name() {
             (
                 "ORDER BY time PATTERN (A) DEFINE A AS price",
                 "type_mismatch",
-                "true or false",
+                "boolean",
             ),
             (
                 "ORDER BY time PATTERN (A) DEFINE A AS Q.price > 1",
                 "unknown_column",
-                "no symbol",
+                "not a symbol",
             ),
             (
                 "ORDER BY time PATTERN (A) DEFINE A AS nothing > 1",
@@ -220,7 +220,7 @@ fn what_means_nothing_or_is_not_supported_is_refused_by_name() {
             (
                 "ORDER BY time PATTERN (A) DEFINE A AS EXISTS (SELECT 1)",
                 "unsupported",
-                "sub-query",
+                "subquery",
             ),
             (
                 "ORDER BY time PATTERN (A) DEFINE A AS FINAL LAST(price) > 1",
@@ -240,12 +240,12 @@ fn what_means_nothing_or_is_not_supported_is_refused_by_name() {
             (
                 "ORDER BY time AFTER MATCH SKIP TO Q PATTERN (A) DEFINE A AS TRUE",
                 "unknown_column",
-                "no symbol",
+                "not a symbol",
             ),
             (
                 "ORDER BY time AFTER MATCH SKIP TO FIRST A PATTERN (A) DEFINE A AS TRUE",
                 "invalid",
-                "for ever",
+                "the search would not end",
             ),
             (
                 "ORDER BY time PATTERN (A{9999}{2}) DEFINE A AS TRUE",
@@ -276,8 +276,8 @@ fn what_means_nothing_or_is_not_supported_is_refused_by_name() {
 fn a_sum_of_matched_integers_that_does_not_fit_fails() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE big (x BIGINT)").await;
-        lake.done("INSERT INTO big (time, x) VALUES (to_timestamp(1), 9223372036854775807), (to_timestamp(2), 1)").await;
+        lake.outcome("CREATE TABLE big (x BIGINT)").await;
+        lake.outcome("INSERT INTO big (time, x) VALUES (to_timestamp(1), 9223372036854775807), (to_timestamp(2), 1)").await;
         let error = lake
             .error("SELECT * FROM big MATCH_RECOGNIZE (ORDER BY time MEASURES sum(x) AS s PATTERN (A+) DEFINE A AS TRUE)")
             .await;
@@ -292,7 +292,7 @@ fn rows_that_were_written_late_and_again_are_matched_as_they_are_now() {
     block_on(async {
         let lake = market().await;
         lake.db.flush().unwrap();
-        lake.done("INSERT INTO ticks (time, sym, price, n) VALUES ('1970-01-01T00:00:01Z', 'b', 100, 1), ('1970-01-01T00:00:01.5Z', 'b', 101, 9)").await;
+        lake.outcome("INSERT INTO ticks (time, sym, price, n) VALUES ('1970-01-01T00:00:01Z', 'b', 100, 1), ('1970-01-01T00:00:01.5Z', 'b', 101, 9)").await;
         let sql = format!(
             "SELECT sym, e FROM ticks MATCH_RECOGNIZE ({VEE} MEASURES LAST(n) AS e PATTERN (A B B) DEFINE B AS price > PREV(price)) ORDER BY sym"
         );

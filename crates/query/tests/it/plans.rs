@@ -1,6 +1,6 @@
-//! Plans that are kept: what they save never shows in an answer.
+//! Cached plans: an answer is the same with and without them.
 
-use crate::support::{Lake, block_on, done, rows, text};
+use crate::support::{Lake, block_on, outcome, rows, text};
 use headwater_query::arrow::datatypes::DataType;
 use headwater_query::datafusion::catalog::SchemaProvider;
 use headwater_query::datafusion::common::ScalarValue;
@@ -54,17 +54,17 @@ fn a_prepared_statement_is_planned_once_for_the_same_values_and_sees_what_change
         assert!(run(&prepared, values("b", 90.0)).await.is_empty());
         assert_eq!(lake.query.plans(), kept + 2);
         // Rows that came since, and another table under the name.
-        lake.done("INSERT INTO pump (time, id, temp) VALUES (to_timestamp(500), 'a', 70)")
+        lake.outcome("INSERT INTO pump (time, id, temp) VALUES (to_timestamp(500), 'a', 70)")
             .await;
         assert_eq!(run(&prepared, values("a", 10.0)).await, ["a|70.0"]);
-        lake.done("DROP TABLE pump").await;
+        lake.outcome("DROP TABLE pump").await;
         let gone = prepared
             .run(Parameters::positional(values("a", 10.0)))
             .await;
         assert_eq!(gone.map(|_| ()).unwrap_err().code, "unknown_table");
-        lake.done("CREATE TABLE pump (time TIMESTAMP, id TAG, more DOUBLE, temp DOUBLE)")
+        lake.outcome("CREATE TABLE pump (time TIMESTAMP, id TAG, more DOUBLE, temp DOUBLE)")
             .await;
-        lake.done("INSERT INTO pump (time, id, temp) VALUES (now(), 'a', 11)")
+        lake.outcome("INSERT INTO pump (time, id, temp) VALUES (now(), 'a', 11)")
             .await;
         assert_eq!(run(&prepared, values("a", 10.0)).await, ["a|11.0"]);
         // What was kept for the tables and streams of before is let go.
@@ -99,7 +99,7 @@ fn sessions_of_one_kind_share_plans_and_settings_part_them() {
             let plan = rows(&session, "EXPLAIN SELECT max(temp) FROM pump").await;
             plan.join("\n").contains("PyramidExec")
         };
-        done(&other, "SET headwater.use_pyramid = off").await;
+        outcome(&other, "SET headwater.use_pyramid = off").await;
         assert!(!plan(other.clone()).await);
         assert!(plan(session(Some("one"))).await);
         // The same text from the rows is another plan.

@@ -221,7 +221,7 @@ proptest! {
         fill(&lake, duplicates, expires, events);
         block_on(async {
             if let Some((at, length)) = delete {
-                lake.done(&format!(
+                lake.outcome(&format!(
                     "DELETE FROM m WHERE site = 'x' AND time >= to_timestamp({at}) AND time < to_timestamp({})",
                     at + length
                 )).await;
@@ -328,7 +328,7 @@ fn what_the_pyramid_cannot_say_is_read_from_rows() {
             assert!(!plan.contains("PyramidExec"), "{sql}: {plan}");
             lake.rows(sql).await;
         }
-        lake.done("SET headwater.use_pyramid = off").await;
+        lake.outcome("SET headwater.use_pyramid = off").await;
         let plan = lake
             .rows("EXPLAIN SELECT count(*) FROM pump")
             .await
@@ -393,10 +393,10 @@ fn ends_of_time_are_found_without_reading_what_lies_between() {
         }
         // Behind all others, deleted again, so that what the files say of the stream's end is too
         // late.
-        lake.done("INSERT INTO t (time, id, x) VALUES (to_timestamp(900000), 'a', 1)")
+        lake.outcome("INSERT INTO t (time, id, x) VALUES (to_timestamp(900000), 'a', 1)")
             .await;
         lake.db.flush().unwrap();
-        lake.done("DELETE FROM t WHERE time >= to_timestamp(39990)")
+        lake.outcome("DELETE FROM t WHERE time >= to_timestamp(39990)")
             .await;
         for (sql, wanted) in [
             (
@@ -460,16 +460,17 @@ fn a_plan_that_was_kept_sees_what_came_since() {
                 1000 + n,
                 50.5 + n as f64
             );
-            lake.done(&insert).await;
+            lake.outcome(&insert).await;
         }
-        lake.done("ALTER TABLE pump ADD COLUMN more DOUBLE").await;
+        lake.outcome("ALTER TABLE pump ADD COLUMN more DOUBLE")
+            .await;
         assert_eq!(
             lake.rows("SELECT * FROM pump LIMIT 1").await[0]
                 .split('|')
                 .count(),
             8
         );
-        lake.done("DROP TABLE pump").await;
+        lake.outcome("DROP TABLE pump").await;
         assert_eq!(lake.error(pyramid).await.code, "unknown_table");
     });
 }

@@ -4,7 +4,7 @@ use crate::support::{Lake, SECOND, batches, block_on, text};
 use headwater::{Batch, StreamName, Value};
 use headwater_query::arrow::datatypes::DataType;
 use headwater_query::datafusion::common::ScalarValue;
-use headwater_query::{Done, Parameters, Stored, tag_type, time_type};
+use headwater_query::{Outcome, Parameters, Stored, tag_type, time_type};
 
 #[test]
 fn rows_come_with_time_tags_and_fields() {
@@ -286,7 +286,7 @@ fn parameters_take_the_types_of_what_they_stand_for() {
             prepared.parameters()
         );
         assert_eq!(prepared.parameters()[1], time_type());
-        assert_eq!(prepared.done(), Done::Select);
+        assert_eq!(prepared.outcome(), Outcome::Select);
         let schema = prepared.schema();
         assert_eq!(schema.field(0).data_type(), &DataType::Int64);
         assert_eq!(schema.field(1).data_type(), &DataType::Float64);
@@ -338,7 +338,7 @@ fn a_later_write_is_seen_by_the_next_statement() {
         for n in 301..305 {
             let sql =
                 format!("INSERT INTO pump (time, id, temp) VALUES (to_timestamp({n}), 'd{n}', 1)");
-            assert_eq!(lake.done(&sql).await, Done::Inserted(Stored::of(1)));
+            assert_eq!(lake.outcome(&sql).await, Outcome::Inserted(Stored::of(1)));
             let answer = prepared.run(Parameters::none()).await.unwrap();
             assert_eq!(text(&answer.collect().await.unwrap()), [n.to_string()]);
             assert_eq!(

@@ -4,7 +4,7 @@ use crate::support::{Lake, block_on};
 
 async fn meters() -> Lake {
     let lake = Lake::new();
-    lake.done("CREATE TABLE meter (id TAG, bytes BIGINT, watts DOUBLE, state TEXT)")
+    lake.outcome("CREATE TABLE meter (id TAG, bytes BIGINT, watts DOUBLE, state TEXT)")
         .await;
     // Unordered; `a` begins anew once, one row has no value, one is written again.
     for row in [
@@ -18,7 +18,7 @@ async fn meters() -> Lake {
         "('1970-01-01T00:00:01Z', 'c', NULL, 1.0, NULL)",
         "('1970-01-01T00:01:00Z', 'a', 150, 20.0, 'on')",
     ] {
-        lake.done(&format!(
+        lake.outcome(&format!(
             "INSERT INTO meter (time, id, bytes, watts, state) VALUES {row}"
         ))
         .await;

@@ -212,17 +212,17 @@ async fn answered(lake: &Lake, sql: &str) -> Result<Vec<String>, &'static str> {
 
 /// What a life saw: statements that left something out, and those of them that had an answer.
 #[derive(Default)]
-struct Seen {
+struct Counts {
     skipped: usize,
     answered: usize,
 }
 
-async fn life(seed: u64, seen: &mut Seen) {
+async fn life(seed: u64, seen: &mut Counts) {
     let mut dice = Dice::new(seed);
     let begin = Timestamp::from_nanos(BEGIN_S * SECOND);
     let clock = Arc::new(ManualClock::new(begin));
     let lake = Lake::of(Arc::clone(&clock));
-    lake.done("CREATE TABLE t (id TAG, site TAG, temp DOUBLE, rpm BIGINT, note TEXT) WITH (leaf_events = 64)")
+    lake.outcome("CREATE TABLE t (id TAG, site TAG, temp DOUBLE, rpm BIGINT, note TEXT) WITH (leaf_events = 64)")
         .await;
     if dice.index(3) == 0 {
         let kept = Some(Some(Duration::from_secs(2_000)));
@@ -256,9 +256,9 @@ async fn life(seed: u64, seen: &mut Seen) {
         let explained = answered(&lake, &format!("EXPLAIN {sql}")).await;
         let skips = explained.is_ok_and(|plan| plan.join("").contains("only near"));
         let with = answered(&lake, &sql).await;
-        lake.done("SET headwater.use_pyramid = off").await;
+        lake.outcome("SET headwater.use_pyramid = off").await;
         let without = answered(&lake, &sql).await;
-        lake.done("RESET headwater.use_pyramid").await;
+        lake.outcome("RESET headwater.use_pyramid").await;
         assert_eq!(with, without, "seed {seed}: {sql}");
         if skips {
             seen.skipped += 1;
@@ -274,7 +274,7 @@ fn what_is_left_out_changes_no_answer() {
     let first = std::env::var("HEADWATER_MODEL_FIRST_SEED").ok();
     let first: u64 = first.and_then(|first| first.parse().ok()).unwrap_or(0);
     block_on(async {
-        let mut seen = Seen::default();
+        let mut seen = Counts::default();
         for seed in first..first + lives {
             life(seed, &mut seen).await;
         }
@@ -286,7 +286,7 @@ fn what_is_left_out_changes_no_answer() {
 /// Two streams with a row a second, and a peak every so often, compacted.
 async fn peaks(rows: i64, apart: i64) -> Lake {
     let lake = Lake::new();
-    lake.done("CREATE TABLE t (id TAG, temp DOUBLE, rpm BIGINT) WITH (leaf_events = 64)")
+    lake.outcome("CREATE TABLE t (id TAG, temp DOUBLE, rpm BIGINT) WITH (leaf_events = 64)")
         .await;
     for (id, from) in ["a", "b"].into_iter().flat_map(|id| {
         let parts = (0..rows).step_by(50_000);
@@ -359,10 +359,10 @@ fn leaves_that_no_match_reaches_are_not_read() {
             );
             let (leaves, rows) = read(&lake, &sql).await;
             let found = lake.rows(&sql).await;
-            lake.done("SET headwater.use_pyramid = off").await;
+            lake.outcome("SET headwater.use_pyramid = off").await;
             let (all_leaves, all_rows) = read(&lake, &sql).await;
             assert_eq!(lake.rows(&sql).await, found, "{sql}");
-            lake.done("RESET headwater.use_pyramid").await;
+            lake.outcome("RESET headwater.use_pyramid").await;
             assert_eq!(all_rows, 48_000);
             assert!(found.len() >= 8, "{sql}: {found:?}");
             assert!(leaves * 5 < all_leaves, "{leaves} of {all_leaves}: {sql}");
@@ -393,7 +393,7 @@ fn of_a_partition_no_more_is_held_than_a_match_can_reach() {
             ..Limits::default()
         };
         let lake = Lake::with(limits, |options| options);
-        lake.done("CREATE TABLE t (n BIGINT, k BIGINT)").await;
+        lake.outcome("CREATE TABLE t (n BIGINT, k BIGINT)").await;
         for part in 0..8i64 {
             let mut batch = Batch::new();
             let stream = batch.stream(&StreamName::new("t", [] as [(&str, &str); 0]));

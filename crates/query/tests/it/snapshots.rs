@@ -2,7 +2,7 @@
 
 use crate::support::{Lake, SECOND, block_on, error, rows};
 use headwater::{Batch, StreamName};
-use headwater_query::{Access, Done, Made};
+use headwater_query::{Access, ObjectKind, Outcome};
 
 fn write(lake: &Lake, first: i64, count: i64, value: f64) {
     let mut batch = Batch::new();
@@ -22,12 +22,12 @@ fn a_snapshot_is_made_listed_read_and_dropped() {
     block_on(async {
         let lake = Lake::new();
         write(&lake, 0, 3_000, 0.5);
-        let made = Done::Created(Made::Snapshot);
-        assert_eq!(lake.done("CREATE SNAPSHOT before").await, made);
+        let made = Outcome::Created(ObjectKind::Snapshot);
+        assert_eq!(lake.outcome("CREATE SNAPSHOT before").await, made);
         let twice = lake.error("create snapshot Before").await;
         assert_eq!((twice.code, twice.sqlstate), ("snapshot_exists", "42P07"));
         assert_eq!(
-            lake.done("CREATE SNAPSHOT IF NOT EXISTS before").await,
+            lake.outcome("CREATE SNAPSHOT IF NOT EXISTS before").await,
             made
         );
         write(&lake, 1_000, 100, 9.5);
@@ -51,13 +51,13 @@ fn a_snapshot_is_made_listed_read_and_dropped() {
         // Twice the same statement: what was planned for another snapshot is not used.
         let count = "SELECT count(*) FROM snapshot('orders', 'before')";
         assert_eq!(lake.rows(count).await, ["6000"]);
-        lake.done("DROP SNAPSHOT before").await;
+        lake.outcome("DROP SNAPSHOT before").await;
         let gone = lake.error(count).await;
         assert_eq!((gone.code, gone.sqlstate), ("unknown_snapshot", "42704"));
-        lake.done("CREATE SNAPSHOT before").await;
+        lake.outcome("CREATE SNAPSHOT before").await;
         assert_eq!(lake.rows(count).await, ["6020"]);
         // What is deleted now is not in it either.
-        lake.done("DELETE FROM orders WHERE till = '2'").await;
+        lake.outcome("DELETE FROM orders WHERE till = '2'").await;
         assert_eq!(lake.rows(count).await, ["3010"]);
         let other = lake
             .error("SELECT * FROM snapshot('nothing', 'before')")
@@ -67,8 +67,11 @@ fn a_snapshot_is_made_listed_read_and_dropped() {
             lake.error("DROP SNAPSHOT nobody").await.code,
             "unknown_snapshot"
         );
-        let dropped = Done::Dropped(Made::Snapshot);
-        assert_eq!(lake.done("DROP SNAPSHOT IF EXISTS nobody").await, dropped);
+        let dropped = Outcome::Dropped(ObjectKind::Snapshot);
+        assert_eq!(
+            lake.outcome("DROP SNAPSHOT IF EXISTS nobody").await,
+            dropped
+        );
         let odd = lake
             .error("SELECT * FROM \"\u{1f}before\u{1f}\".orders")
             .await;
@@ -103,7 +106,7 @@ fn a_session_sees_of_a_snapshot_what_it_may_see_and_makes_none() {
     block_on(async {
         let lake = Lake::new();
         write(&lake, 0, 100, 0.5);
-        lake.done("CREATE SNAPSHOT s").await;
+        lake.outcome("CREATE SNAPSHOT s").await;
         let first = lake.as_(First);
         let sql = "SELECT till, count(*) FROM snapshot('orders', 's') GROUP BY till";
         assert_eq!(rows(&first, sql).await, ["1|100"]);

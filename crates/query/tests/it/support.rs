@@ -4,7 +4,7 @@ use headwater::io::{ManualClock, NoThreads};
 use headwater::{Batch, Database, Env, Options, StreamName};
 use headwater_query::arrow::array::{Array, RecordBatch};
 use headwater_query::arrow::util::display::{ArrayFormatter, FormatOptions};
-use headwater_query::{Access, Done, Error, Limits, Parameters, Query, Session, Unrestricted};
+use headwater_query::{Access, Error, Limits, Outcome, Parameters, Query, Session, Unrestricted};
 use std::sync::Arc;
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
@@ -94,8 +94,8 @@ impl Lake {
         error(&self.session, sql).await
     }
 
-    pub(crate) async fn done(&self, sql: &str) -> Done {
-        done(&self.session, sql).await
+    pub(crate) async fn outcome(&self, sql: &str) -> Outcome {
+        outcome(&self.session, sql).await
     }
 }
 
@@ -145,9 +145,9 @@ pub(crate) async fn error(session: &Session, sql: &str) -> Error {
     }
 }
 
-pub(crate) async fn done(session: &Session, sql: &str) -> Done {
+pub(crate) async fn outcome(session: &Session, sql: &str) -> Outcome {
     match session.run(sql, Parameters::none()).await {
-        Ok(answer) => answer.done,
+        Ok(answer) => answer.outcome,
         Err(error) => panic!("{sql}: {}: {error}", error.code),
     }
 }

@@ -3,7 +3,7 @@
 use crate::support::{Lake, block_on};
 use headwater::{Duplicates, StreamName};
 use headwater_query::datafusion::common::ScalarValue;
-use headwater_query::{Done, Made, Parameters, Stored};
+use headwater_query::{ObjectKind, Outcome, Parameters, Stored};
 use std::time::Duration;
 
 const DAY: u64 = 86_400;
@@ -17,7 +17,10 @@ fn a_table_is_made_filled_changed_and_dropped() {
                       WITH (retention = '30000d', raw_for = '7000d', duplicates = 'keep', leaf_events = 512)";
         // What a retention has ended is ended: those of this table end nothing that is inserted
         // below, whenever they are looked at.
-        assert_eq!(lake.done(create).await, Done::Created(Made::Table));
+        assert_eq!(
+            lake.outcome(create).await,
+            Outcome::Created(ObjectKind::Table)
+        );
         let info = lake.db.tables().remove(0);
         assert_eq!(info.tags, ["station"]);
         assert_eq!(info.retention, Some(Duration::from_secs(30_000 * DAY)));
@@ -38,25 +41,25 @@ fn a_table_is_made_filled_changed_and_dropped() {
         );
         assert_eq!(lake.error(create).await.code, "table_exists");
         assert_eq!(
-            lake.done(&create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
+            lake.outcome(&create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
                 .await,
-            Done::Created(Made::Table)
+            Outcome::Created(ObjectKind::Table)
         );
-        lake.done("ALTER TABLE weather SET (retention = 'none', raw_for = 'none'), ADD COLUMN wind DOUBLE, ADD site TAG")
+        lake.outcome("ALTER TABLE weather SET (retention = 'none', raw_for = 'none'), ADD COLUMN wind DOUBLE, ADD site TAG")
             .await;
-        lake.done("ALTER TABLE weather ALTER COLUMN rain TYPE DOUBLE")
+        lake.outcome("ALTER TABLE weather ALTER COLUMN rain TYPE DOUBLE")
             .await;
         let info = lake.db.tables().remove(0);
         assert_eq!((info.retention, info.raw_for), (None, None));
         assert_eq!(info.tags, ["site", "station"]);
         assert_eq!(
-            lake.done(
+            lake.outcome(
                 "INSERT INTO weather VALUES \
                  ('2024-01-01T00:00:00Z', 'roof', 'EWR', 1.5, 2, true, 'wet', '\\x00ff', 7, NULL), \
                  ('2024-01-01T00:00:01Z', NULL, 'JFK', NULL, NULL, false, '', NULL, NULL, 3)"
             )
             .await,
-            Done::Inserted(Stored::of(2))
+            Outcome::Inserted(Stored::of(2))
         );
         assert_eq!(
             lake.rows("SELECT * FROM weather ORDER BY time").await,
@@ -66,8 +69,8 @@ fn a_table_is_made_filled_changed_and_dropped() {
             ]
         );
         assert_eq!(
-            lake.done("DROP TABLE weather").await,
-            Done::Dropped(Made::Table)
+            lake.outcome("DROP TABLE weather").await,
+            Outcome::Dropped(ObjectKind::Table)
         );
         assert_eq!(
             lake.error("SELECT * FROM weather").await.code,
@@ -75,8 +78,8 @@ fn a_table_is_made_filled_changed_and_dropped() {
         );
         assert_eq!(lake.error("DROP TABLE weather").await.code, "unknown_table");
         assert_eq!(
-            lake.done("DROP TABLE IF EXISTS weather").await,
-            Done::Dropped(Made::Table)
+            lake.outcome("DROP TABLE IF EXISTS weather").await,
+            Outcome::Dropped(ObjectKind::Table)
         );
     });
 }
@@ -85,20 +88,20 @@ fn a_table_is_made_filled_changed_and_dropped() {
 fn rows_of_a_query_are_inserted_and_time_is_now_where_it_is_left_out() {
     block_on(async {
         let lake = Lake::pumps();
-        lake.done("CREATE TABLE hot (id TAG, temp DOUBLE)").await;
+        lake.outcome("CREATE TABLE hot (id TAG, temp DOUBLE)").await;
         assert_eq!(
-            lake.done(
+            lake.outcome(
                 "INSERT INTO hot (time, id, temp) SELECT time, id, temp FROM pump WHERE temp >= 45"
             )
             .await,
-            Done::Inserted(Stored::of(30))
+            Outcome::Inserted(Stored::of(30))
         );
         assert_eq!(
             lake.rows("SELECT id, count(*), min(temp) FROM hot GROUP BY id ORDER BY id")
                 .await,
             ["a|10|45.0", "b|10|45.0", "c|10|45.0"]
         );
-        lake.done("INSERT INTO hot (id, temp) VALUES ('now', 1)")
+        lake.outcome("INSERT INTO hot (id, temp) VALUES ('now', 1)")
             .await;
         assert_eq!(
             lake.rows(
@@ -114,7 +117,7 @@ fn rows_of_a_query_are_inserted_and_time_is_now_where_it_is_left_out() {
 fn an_insert_gives_back_what_it_wrote() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE pump (time TIMESTAMP, id TAG, temp DOUBLE, note TEXT)")
+        lake.outcome("CREATE TABLE pump (time TIMESTAMP, id TAG, temp DOUBLE, note TEXT)")
             .await;
         let insert = "INSERT INTO pump (time, id, temp) VALUES ('2024-01-01T00:00:00Z', 'a', 1), \
                       ('2024-01-01 00:00:01', 'b', '2.5')";
@@ -151,10 +154,10 @@ fn an_insert_gives_back_what_it_wrote() {
         );
         let none =
             "INSERT INTO pump (time, id) SELECT time, id FROM pump WHERE id = 'z' RETURNING id";
-        assert_eq!(lake.done(none).await, Done::Returned(Stored::of(0)));
+        assert_eq!(lake.outcome(none).await, Outcome::Returned(Stored::of(0)));
         assert_eq!(
-            lake.done(&format!("{insert} RETURNING id")).await,
-            Done::Returned(Stored::of(2))
+            lake.outcome(&format!("{insert} RETURNING id")).await,
+            Outcome::Returned(Stored::of(2))
         );
         assert_eq!(
             lake.rows("SELECT id, count(*) FROM pump GROUP BY id ORDER BY id")
@@ -230,7 +233,7 @@ fn values_of_parameters_become_what_their_columns_are() {
     };
     block_on(async {
         let lake = Lake::new();
-        lake.done(
+        lake.outcome(
             "CREATE TABLE t (time TIMESTAMP, id TAG, f DOUBLE, i BIGINT, u BIGINT UNSIGNED, b BOOLEAN, s TEXT, x BYTEA)",
         )
         .await;
@@ -264,7 +267,7 @@ fn values_of_parameters_become_what_their_columns_are() {
             ("time", Int64(Some(5)), Err("type_mismatch")),
             ("time", Boolean(Some(true)), Err("type_mismatch")),
         ] {
-            lake.done("DELETE FROM t").await;
+            lake.outcome("DELETE FROM t").await;
             let sql = match column {
                 "time" => "INSERT INTO t (time, f) VALUES ($1, 1)".to_owned(),
                 _ => format!("INSERT INTO t (time, {column}) VALUES (to_timestamp(1), $1)"),
@@ -279,8 +282,8 @@ fn values_of_parameters_become_what_their_columns_are() {
                 match stored {
                     Ok(text) => {
                         assert_eq!(
-                            ran.unwrap().done,
-                            Done::Inserted(Stored::of(1)),
+                            ran.unwrap().outcome,
+                            Outcome::Inserted(Stored::of(1)),
                             "{column} {given}"
                         );
                         let rows = lake.rows(&format!("SELECT {column} FROM t")).await;
@@ -306,7 +309,7 @@ fn values_of_parameters_become_what_their_columns_are() {
 fn bytes_are_written_as_postgresql_writes_them() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE t (time TIMESTAMP, id TAG, x BYTEA, s TEXT)")
+        lake.outcome("CREATE TABLE t (time TIMESTAMP, id TAG, x BYTEA, s TEXT)")
             .await;
         for (id, bytes) in [
             ("a", "'\\x00Ff'"),
@@ -315,7 +318,7 @@ fn bytes_are_written_as_postgresql_writes_them() {
             ("d", "'plain'"),
             ("e", "'\\x'"),
         ] {
-            lake.done(&format!(
+            lake.outcome(&format!(
                 "INSERT INTO t (time, id, x) VALUES (to_timestamp(1), '{id}', {bytes})"
             ))
             .await;
@@ -331,7 +334,7 @@ fn bytes_are_written_as_postgresql_writes_them() {
             assert_eq!(lake.error(&sql).await.code, "invalid_value", "{sql}");
         }
         // A text stays one.
-        lake.done("INSERT INTO t (time, id, s) VALUES (to_timestamp(1), 'a', '\\x00ff')")
+        lake.outcome("INSERT INTO t (time, id, s) VALUES (to_timestamp(1), 'a', '\\x00ff')")
             .await;
         let named = "SELECT s FROM t WHERE s = '\\x00ff'";
         assert_eq!(lake.rows(named).await, ["\\x00ff"]);
@@ -343,9 +346,9 @@ fn a_delete_takes_exactly_what_its_condition_says() {
     block_on(async {
         let lake = Lake::pumps();
         assert_eq!(
-            lake.done("DELETE FROM pump WHERE id = 'a' AND time < '1970-01-01T00:00:10Z'")
+            lake.outcome("DELETE FROM pump WHERE id = 'a' AND time < '1970-01-01T00:00:10Z'")
                 .await,
-            Done::Deleted(10)
+            Outcome::Deleted(10)
         );
         assert_eq!(
             lake.rows("SELECT id, count(*) FROM pump GROUP BY id ORDER BY id")
@@ -353,14 +356,14 @@ fn a_delete_takes_exactly_what_its_condition_says() {
             ["a|90", "b|100", "c|100"]
         );
         // A stream with more tags than the one meant stays.
-        lake.done(
+        lake.outcome(
             "INSERT INTO pump (time, id, site, temp) VALUES (to_timestamp(1), 'c', 'west', 1)",
         )
         .await;
         assert_eq!(
-            lake.done("DELETE FROM pump WHERE id = 'c' AND site IS NULL")
+            lake.outcome("DELETE FROM pump WHERE id = 'c' AND site IS NULL")
                 .await,
-            Done::Deleted(100)
+            Outcome::Deleted(100)
         );
         assert_eq!(
             lake.rows("SELECT site FROM pump WHERE id = 'c'").await,
@@ -387,16 +390,19 @@ fn a_delete_takes_exactly_what_its_condition_says() {
             assert_eq!(error.code, "invalid_value", "{sql}: {}", error.message);
         }
         assert_eq!(
-            lake.done("DELETE FROM pump WHERE time < now() - interval '100 years'")
+            lake.outcome("DELETE FROM pump WHERE time < now() - interval '100 years'")
                 .await,
-            Done::Deleted(0)
+            Outcome::Deleted(0)
         );
         assert_eq!(
-            lake.done("DELETE FROM pump WHERE 1 = 2").await,
-            Done::Deleted(0)
+            lake.outcome("DELETE FROM pump WHERE 1 = 2").await,
+            Outcome::Deleted(0)
         );
         assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["191"]);
-        assert_eq!(lake.done("DELETE FROM pump").await, Done::Deleted(191));
+        assert_eq!(
+            lake.outcome("DELETE FROM pump").await,
+            Outcome::Deleted(191)
+        );
         assert_eq!(lake.rows("SELECT count(*) FROM pump").await, ["0"]);
     });
 }
@@ -417,7 +423,7 @@ fn columns_with_one_name_are_told_apart() {
                 .await,
             ["t|x|1.5|2"]
         );
-        lake.done("INSERT INTO \"Odd Table\" (time, time_1, a, a_1, \"B\") VALUES (to_timestamp(6), 't', 'x', 2.5, 3)")
+        lake.outcome("INSERT INTO \"Odd Table\" (time, time_1, a, a_1, \"B\") VALUES (to_timestamp(6), 't', 'x', 2.5, 3)")
             .await;
         assert_eq!(lake.db.snapshot().unwrap().last(&name).unwrap().len(), 2);
         assert_eq!(
@@ -432,7 +438,7 @@ fn columns_with_one_name_are_told_apart() {
 fn tables_and_columns_are_shown() {
     block_on(async {
         let lake = Lake::pumps();
-        lake.done("CREATE TABLE empty (device TAG)").await;
+        lake.outcome("CREATE TABLE empty (device TAG)").await;
         assert_eq!(
             lake.rows("SHOW TABLES").await,
             ["empty|0|device|0", "pump|3|id, site|4"]
@@ -469,14 +475,14 @@ fn settings_last_as_long_as_their_session() {
         let lake = Lake::pumps();
         assert_eq!(lake.rows("SHOW headwater.use_pyramid").await, ["on"]);
         assert_eq!(
-            lake.done("SET headwater.use_pyramid = off").await,
-            Done::Set
+            lake.outcome("SET headwater.use_pyramid = off").await,
+            Outcome::Set
         );
         assert_eq!(lake.rows("SHOW headwater.use_pyramid").await, ["off"]);
-        lake.done("RESET headwater.use_pyramid").await;
+        lake.outcome("RESET headwater.use_pyramid").await;
         assert_eq!(lake.rows("SHOW headwater.use_pyramid").await, ["on"]);
-        lake.done("SET TIME ZONE 'UTC'").await;
-        lake.done("SET timezone = '+00:00'").await;
+        lake.outcome("SET TIME ZONE 'UTC'").await;
+        lake.outcome("SET timezone = '+00:00'").await;
         assert_eq!(lake.rows("SHOW timezone").await, ["UTC"]);
         assert_eq!(lake.rows("SHOW ALL").await.len(), 2);
         assert_eq!(

@@ -1,18 +1,18 @@
 //! Views.
 
-use crate::support::{Lake, block_on, done, error, rows};
-use headwater_query::{Access, Done, Made, Stored};
+use crate::support::{Lake, block_on, error, outcome, rows};
+use headwater_query::{Access, ObjectKind, Outcome, Stored};
 
 #[test]
 fn a_view_stands_where_a_table_can() {
     block_on(async {
         let lake = Lake::pumps();
         assert_eq!(
-            lake.done("CREATE VIEW hot AS SELECT id, time, temp FROM pump WHERE temp > 49")
+            lake.outcome("CREATE VIEW hot AS SELECT id, time, temp FROM pump WHERE temp > 49")
                 .await,
-            Done::Created(Made::View)
+            Outcome::Created(ObjectKind::View)
         );
-        lake.done(
+        lake.outcome(
             "CREATE VIEW \"Hot ones\" (device, warm) AS SELECT id, max(temp) FROM hot GROUP BY id",
         )
         .await;
@@ -35,19 +35,26 @@ fn a_view_stands_where_a_table_can() {
                 .await,
             ["1"]
         );
-        lake.done("CREATE TABLE copy (id TAG, temp DOUBLE)").await;
-        assert_eq!(
-            lake.done("INSERT INTO copy (time, id, temp) SELECT time, id, temp FROM hot")
-                .await,
-            Done::Inserted(Stored::of(3))
-        );
-        lake.done("CREATE OR REPLACE VIEW hot AS SELECT id, time, temp FROM pump WHERE temp > 48")
+        lake.outcome("CREATE TABLE copy (id TAG, temp DOUBLE)")
             .await;
+        assert_eq!(
+            lake.outcome("INSERT INTO copy (time, id, temp) SELECT time, id, temp FROM hot")
+                .await,
+            Outcome::Inserted(Stored::of(3))
+        );
+        lake.outcome(
+            "CREATE OR REPLACE VIEW hot AS SELECT id, time, temp FROM pump WHERE temp > 48",
+        )
+        .await;
         assert_eq!(lake.rows("SELECT count(*) FROM hot").await, ["9"]);
         assert_eq!(lake.rows("SHOW VIEWS").await.len(), 2);
-        lake.done("CREATE VIEW IF NOT EXISTS hot AS SELECT 1").await;
+        lake.outcome("CREATE VIEW IF NOT EXISTS hot AS SELECT 1")
+            .await;
         assert_eq!(lake.rows("SELECT count(*) FROM hot").await, ["9"]);
-        assert_eq!(lake.done("DROP VIEW hot").await, Done::Dropped(Made::View));
+        assert_eq!(
+            lake.outcome("DROP VIEW hot").await,
+            Outcome::Dropped(ObjectKind::View)
+        );
         assert_eq!(lake.error("SELECT * FROM hot").await.code, "unknown_table");
         // What it stood in is gone with it.
         assert_eq!(
@@ -55,7 +62,7 @@ fn a_view_stands_where_a_table_can() {
             "unknown_table"
         );
         assert!(lake.rows("SHOW VIEWS").await.is_empty());
-        lake.done("DROP VIEW IF EXISTS hot, nothing").await;
+        lake.outcome("DROP VIEW IF EXISTS hot, nothing").await;
     });
 }
 
@@ -63,7 +70,7 @@ fn a_view_stands_where_a_table_can() {
 fn a_view_that_cannot_be_is_refused() {
     block_on(async {
         let lake = Lake::pumps();
-        lake.done("CREATE VIEW v AS SELECT 1 AS x").await;
+        lake.outcome("CREATE VIEW v AS SELECT 1 AS x").await;
         for (sql, code) in [
             ("CREATE VIEW v AS SELECT 2 AS x", "table_exists"),
             ("CREATE VIEW pump AS SELECT 2 AS x", "table_exists"),
@@ -88,9 +95,9 @@ fn a_view_that_cannot_be_is_refused() {
 }
 
 /// May read one pump, and manage nothing but what begins with `own`.
-struct One;
+struct OnePump;
 
-impl Access for One {
+impl Access for OnePump {
     fn reads(&self, table: &str, tags: &[(String, String)]) -> bool {
         table == "pump" && tags.iter().any(|(k, v)| k == "id" && v == "c")
     }
@@ -116,14 +123,14 @@ impl Access for One {
 fn a_view_shows_each_session_what_it_may_see() {
     block_on(async {
         let lake = Lake::pumps();
-        lake.done("CREATE TABLE secret (id TAG, x DOUBLE)").await;
-        lake.done("CREATE VIEW counts AS SELECT id, count(*) AS n FROM pump GROUP BY id")
+        lake.outcome("CREATE TABLE secret (id TAG, x DOUBLE)").await;
+        lake.outcome("CREATE VIEW counts AS SELECT id, count(*) AS n FROM pump GROUP BY id")
             .await;
-        lake.done("CREATE VIEW sites AS SELECT site FROM pump")
+        lake.outcome("CREATE VIEW sites AS SELECT site FROM pump")
             .await;
-        lake.done("CREATE VIEW secrets AS SELECT * FROM secret")
+        lake.outcome("CREATE VIEW secrets AS SELECT * FROM secret")
             .await;
-        let session = lake.as_(One);
+        let session = lake.as_(OnePump);
         assert_eq!(
             rows(&lake.session, "SELECT count(*) FROM counts").await,
             ["3"]
@@ -147,12 +154,12 @@ fn a_view_shows_each_session_what_it_may_see() {
             assert_eq!(error(&session, sql).await.code, "forbidden", "{sql}");
         }
         assert_eq!(
-            done(
+            outcome(
                 &session,
                 "CREATE VIEW own_view AS SELECT count(*) AS n FROM counts"
             )
             .await,
-            Done::Created(Made::View)
+            Outcome::Created(ObjectKind::View)
         );
         assert_eq!(rows(&session, "SELECT * FROM own_view").await, ["1"]);
         assert_eq!(rows(&lake.session, "SELECT * FROM own_view").await, ["3"]);

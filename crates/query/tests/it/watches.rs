@@ -1,12 +1,12 @@
 //! Watches: what is told as rows come equals what the same statement finds afterwards.
 
-use crate::support::{Lake, SECOND, block_on, done, error, rows};
+use crate::support::{Lake, SECOND, block_on, error, outcome, rows};
 use headwater::io::{FaultKind, FaultyFiles, Files, ManualClock};
 use headwater::{TableChange, Timestamp};
 use headwater_ask::Access;
-use headwater_query::{Done, Look, Made, Session, Watch};
+use headwater_query::{Look, ObjectKind, Outcome, Session, Watch};
 use headwater_testing::Dice;
-use headwater_watch::{Bounds, Change, Kind, Persisted, Round, Store};
+use headwater_watch::{Bounds, Change, EventKind, Persisted, Round, Store};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,68 +17,68 @@ struct Follower {
     watch: Watch,
     files: FaultyFiles,
     store: Store,
-    kept: Persisted,
+    persisted: Persisted,
     look: Look,
     /// By id, what was told and not taken back.
-    told: BTreeMap<String, String>,
+    reported: BTreeMap<String, String>,
     retractions: u64,
-    heard: u64,
+    last_read: u64,
 }
 
 impl Follower {
     fn open(watch: Watch, files: FaultyFiles) -> Follower {
-        let (store, kept) = opened(&watch, &files);
+        let (store, persisted) = open_store(&watch, &files);
         Follower {
             watch,
             files,
             store,
-            kept,
+            persisted,
             look: Look::default(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             retractions: 0,
-            heard: 0,
+            last_read: 0,
         }
     }
 
     async fn looked(&mut self, session: &Session, now_ns: i64, quiet: bool) -> (Bounds, Round) {
-        let begin = self.kept.state.begin();
+        let begin = self.persisted.state.begin();
         let looked = session.look(&self.watch, &begin, now_ns, quiet, &mut self.look);
         looked.await.unwrap()
     }
 
     async fn round(&mut self, session: &Session, now_ns: i64, quiet: bool) {
         let (bounds, round) = self.looked(session, now_ns, quiet).await;
-        let step = self.kept.state.step(bounds, &round).unwrap();
-        if !self.kept.state.is_worth(bounds, &step) {
-            self.kept.state.apply(&step);
+        let step = self.persisted.state.step(bounds, &round).unwrap();
+        if !self.persisted.state.is_worth(bounds, &step) {
+            self.persisted.state.apply(&step);
             return;
         }
         let change = Change::Step(step);
-        if let Err(full) = self.store.append(&self.kept, &change) {
+        if let Err(full) = self.store.append(&self.persisted, &change) {
             // Nobody hears of it now: it is found again.
             assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
             return;
         }
-        self.kept.apply(&change);
-        self.hear();
+        self.persisted.apply(&change);
+        self.read_events();
     }
 
     /// Hears what was told and not heard of yet.
-    fn hear(&mut self) {
-        let behind = self.kept.journal.behind(self.heard, usize::MAX);
+    fn read_events(&mut self) {
+        let behind = self.persisted.journal.behind(self.last_read, usize::MAX);
         assert_eq!(behind.missed, 0);
         let id = self.watch.definition().id;
         for event in &behind.events {
-            assert_eq!(event.sequence, self.heard + 1, "no number is left out");
-            self.heard += 1;
+            assert_eq!(event.sequence, self.last_read + 1, "no number is left out");
+            self.last_read += 1;
             match event.kind {
-                Kind::Match => {
-                    let known = self.told.insert(event.id(id), event.row.clone());
+                EventKind::Match => {
+                    let known = self.reported.insert(event.id(id), event.row.clone());
                     assert_eq!(known, None, "an id is told once");
                 }
-                Kind::Retraction | Kind::Return => {
+                EventKind::Retraction | EventKind::Return => {
                     self.retractions += 1;
-                    assert!(self.told.remove(&event.id(id)).is_some(), "it was told");
+                    assert!(self.reported.remove(&event.id(id)).is_some(), "it was told");
                 }
             }
         }
@@ -86,28 +86,31 @@ impl Follower {
 
     /// The process ends, and begins again.
     fn restart(&mut self) {
-        let before = self.kept.state.sequence();
-        (self.store, self.kept) = opened(&self.watch, &self.files);
+        let before = self.persisted.state.sequence();
+        (self.store, self.persisted) = open_store(&self.watch, &self.files);
         self.look = Look::default();
         // What the disk said not to have taken may be there all the same.
-        assert!(self.kept.state.sequence() >= before, "nothing is forgotten");
-        self.hear();
+        assert!(
+            self.persisted.state.sequence() >= before,
+            "nothing is forgotten"
+        );
+        self.read_events();
     }
 
     fn rows(&self) -> Vec<String> {
-        let mut rows: Vec<String> = self.told.values().cloned().collect();
+        let mut rows: Vec<String> = self.reported.values().cloned().collect();
         rows.sort();
         rows
     }
 }
 
-fn opened(watch: &Watch, files: &FaultyFiles) -> (Store, Persisted) {
+fn open_store(watch: &Watch, files: &FaultyFiles) -> (Store, Persisted) {
     let definition = watch.definition();
     let new = || Persisted::new(7, definition.since_ns);
     let files: Arc<dyn Files> = Arc::new(files.clone());
     let opened = Store::open(files, Path::new("/watches"), definition.id, new).unwrap();
     assert_eq!(opened.damage, None);
-    (opened.store, opened.kept)
+    (opened.store, opened.state)
 }
 
 /// What the statement of a watch answers, as its events have it.
@@ -118,7 +121,11 @@ async fn answered(session: &Session, sql: &str) -> Vec<String> {
 }
 
 async fn watch(lake: &Lake, sql: &str) -> Watch {
-    assert_eq!(lake.done(sql).await, Done::Created(Made::Watch), "{sql}");
+    assert_eq!(
+        lake.outcome(sql).await,
+        Outcome::Created(ObjectKind::Watch),
+        "{sql}"
+    );
     let mut all = lake.query.watches().unwrap();
     assert_eq!(all.len(), 1);
     Watch::read(all.pop().unwrap()).unwrap()
@@ -148,7 +155,7 @@ const PATTERNS: [&str; 7] = [
 const CORRECTIONS_S: i64 = 30;
 
 async fn change(lake: &Lake, dice: &mut Dice, clock_s: &mut i64) {
-    lake.done(&changed(dice, clock_s)).await;
+    lake.outcome(&changed(dice, clock_s)).await;
 }
 
 /// A statement that changes table `t`.
@@ -197,7 +204,7 @@ const AS_JSON: &str = "SELECT concat('{\"b\":\"', to_char(b, '%Y-%m-%dT%H:%M:%SZ
 async fn life(seed: u64) {
     let mut dice = Dice(seed);
     let lake = Lake::new();
-    lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
+    lake.outcome("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
         .await;
     let clause = PATTERNS[(seed % PATTERNS.len() as u64) as usize];
     let from = match dice.below(3) {
@@ -239,11 +246,11 @@ async fn life(seed: u64) {
     let expected = answered(&lake.session, &format!("{AS_JSON} ({query}) AS q")).await;
     assert_eq!(follower.rows(), expected, "seed {seed}: {sql}");
     // What is told again is told nobody.
-    let heard = follower.heard;
+    let heard = follower.last_read;
     follower.restart();
     follower.round(&lake.session, now_ns, true).await;
     assert_eq!(
-        (follower.heard, follower.rows()),
+        (follower.last_read, follower.rows()),
         (heard, expected),
         "seed {seed}"
     );
@@ -269,7 +276,7 @@ enum Ends {
 }
 
 /// Longer than a match, corrections, lateness and a silent stream take together.
-const KEPT_S: u64 = 100;
+const RETENTION_S: u64 = 100;
 
 /// As [`life`], over a table whose old rows go, or become aggregates, while it is watched. What was
 /// told of them stays told: it is what the statement finds where nothing has gone. Gives how many
@@ -281,16 +288,16 @@ async fn life_with_ends(seed: u64, ends: Ends) -> usize {
     )));
     let lake = Lake::of(Arc::clone(&clock));
     for table in ["t", "whole"] {
-        lake.done(&format!(
+        lake.outcome(&format!(
             "CREATE TABLE {table} (id TAG, site TAG, v BIGINT)"
         ))
         .await;
     }
-    let kept = Some(Some(Duration::from_secs(KEPT_S)));
+    let kept = Some(Some(Duration::from_secs(RETENTION_S)));
     let change = TableChange {
         retention: kept.filter(|_| ends != Ends::Aging),
         raw_for: kept.filter(|_| ends == Ends::Aging).or_else(|| {
-            let shorter = Some(Duration::from_secs(KEPT_S - 20));
+            let shorter = Some(Duration::from_secs(RETENTION_S - 20));
             Some(shorter).filter(|_| ends == Ends::Both)
         }),
         ..TableChange::default()
@@ -310,8 +317,8 @@ async fn life_with_ends(seed: u64, ends: Ends) -> usize {
     for _ in 0..90 {
         for _ in 0..=dice.below(4) {
             let sql = changed(&mut dice, &mut clock_s);
-            lake.done(&sql).await;
-            lake.done(&sql.replacen(" t ", " whole ", 1)).await;
+            lake.outcome(&sql).await;
+            lake.outcome(&sql.replacen(" t ", " whole ", 1)).await;
         }
         clock.set(Timestamp::from_nanos(BASE_NS + clock_s * SECOND));
         lake.db.maintain().unwrap();
@@ -361,7 +368,7 @@ fn what_was_told_of_rows_that_ended_since_stays_told() {
 fn rows_that_are_as_late_as_allowed_take_nothing_back() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
+        lake.outcome("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
             .await;
         let sql = format!(
             "CREATE WATCH w WITH (lateness = '3s') AS SELECT b, n FROM t MATCH_RECOGNIZE ({})",
@@ -373,13 +380,13 @@ fn rows_that_are_as_late_as_allowed_take_nothing_back() {
             // Each row up to three seconds late.
             let at = text(BEGIN_S + second - second % 4 + (3 - second % 4));
             let value = dice.below(10);
-            lake.done(&format!(
+            lake.outcome(&format!(
                 "INSERT INTO t (time, id, v) VALUES ('{at}', 'a', {value})"
             ))
             .await;
             follower.round(&lake.session, i64::MAX / 2, false).await;
         }
-        assert!(follower.heard > 5);
+        assert!(follower.last_read > 5);
         assert_eq!(follower.retractions, 0);
     });
 }
@@ -388,7 +395,7 @@ fn rows_that_are_as_late_as_allowed_take_nothing_back() {
 fn streams_without_rows_are_told_and_so_is_their_return() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
+        lake.outcome("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
             .await;
         let sql =
             "CREATE WATCH w AS ABSENCE OF t WHERE site = 'north' FOR INTERVAL '10 seconds' PER id";
@@ -396,7 +403,7 @@ fn streams_without_rows_are_told_and_so_is_their_return() {
         let at = |second: i64| (1_714_521_600 + BEGIN_S + second) * SECOND;
         let insert = async |second: i64, id: &str, site: &str| {
             let time = text(BEGIN_S + second);
-            lake.done(&format!(
+            lake.outcome(&format!(
                 "INSERT INTO t (time, id, site, v) VALUES ('{time}', '{id}', '{site}', 1)"
             ))
             .await;
@@ -420,15 +427,15 @@ fn streams_without_rows_are_told_and_so_is_their_return() {
         follower.round(&lake.session, at(17), false).await;
         assert_eq!(follower.rows().len(), 1);
         assert_eq!(
-            follower.kept.journal.behind(2, 9).events[0].kind,
-            Kind::Return
+            follower.persisted.journal.behind(2, 9).events[0].kind,
+            EventKind::Return
         );
         // Where the stream is gone, so is what was told of it.
-        lake.done("DELETE FROM t WHERE id = 'b'").await;
+        lake.outcome("DELETE FROM t WHERE id = 'b'").await;
         follower.round(&lake.session, at(18), false).await;
         assert!(follower.rows().is_empty());
-        let last = follower.kept.journal.behind(3, 9).events;
-        assert_eq!(last[0].kind, Kind::Retraction);
+        let last = follower.persisted.journal.behind(3, 9).events;
+        assert_eq!(last[0].kind, EventKind::Retraction);
     });
 }
 
@@ -437,7 +444,7 @@ fn watches_are_made_listed_and_dropped() {
     block_on(async {
         let lake = Lake::pumps();
         let query = "SELECT * FROM pump MATCH_RECOGNIZE (PARTITION BY id ORDER BY time MEASURES LAST(rpm) AS r PATTERN (A) WITHIN INTERVAL '1 s' DEFINE A AS rpm > 900)";
-        lake.done(&format!("CREATE WATCH hot WITH (topic = 'x/y') AS {query}"))
+        lake.outcome(&format!("CREATE WATCH hot WITH (topic = 'x/y') AS {query}"))
             .await;
         assert_eq!(
             lake.error(&format!("CREATE WATCH hot AS {query}"))
@@ -445,7 +452,7 @@ fn watches_are_made_listed_and_dropped() {
                 .code,
             "watch_exists"
         );
-        lake.done(&format!("CREATE WATCH IF NOT EXISTS hot AS {query}"))
+        lake.outcome(&format!("CREATE WATCH IF NOT EXISTS hot AS {query}"))
             .await;
         assert_eq!(
             lake.rows("SELECT 1").await.len() + lake.rows("SHOW WATCHES").await.len(),
@@ -460,11 +467,11 @@ fn watches_are_made_listed_and_dropped() {
         let known = lake.query.watches().unwrap();
         assert_eq!(known[0].since_ns, 99 * SECOND + 1);
         assert_eq!(
-            lake.done("DROP WATCH hot").await,
-            Done::Dropped(Made::Watch)
+            lake.outcome("DROP WATCH hot").await,
+            Outcome::Dropped(ObjectKind::Watch)
         );
         assert_eq!(lake.error("DROP WATCH hot").await.code, "unknown_watch");
-        lake.done("DROP WATCH IF EXISTS hot").await;
+        lake.outcome("DROP WATCH IF EXISTS hot").await;
         assert!(lake.rows("SHOW WATCHES").await.is_empty());
     });
 }
@@ -554,10 +561,10 @@ fn what_cannot_be_followed_is_refused() {
             let found = lake.error(&format!("CREATE WATCH w AS {query}")).await;
             assert_eq!(found.code, code, "{query}: {found}");
         }
-        lake.done("CREATE VIEW busy AS SELECT id, time, rpm FROM pump WHERE \"on\"")
+        lake.outcome("CREATE VIEW busy AS SELECT id, time, rpm FROM pump WHERE \"on\"")
             .await;
         let sql = good.replace("FROM pump", "FROM busy");
-        lake.done(&format!("CREATE WATCH w AS {sql}")).await;
+        lake.outcome(&format!("CREATE WATCH w AS {sql}")).await;
     });
 }
 
@@ -584,7 +591,7 @@ impl Access for Some {
         false
     }
 
-    fn asks(&self) -> bool {
+    fn may_query(&self) -> bool {
         true
     }
 }
@@ -603,12 +610,15 @@ fn whoever_makes_a_watch_manages_its_table() {
             manages: true,
             all: true,
         });
-        assert_eq!(done(&manager, sql).await, Done::Created(Made::Watch));
+        assert_eq!(
+            outcome(&manager, sql).await,
+            Outcome::Created(ObjectKind::Watch)
+        );
         assert_eq!(error(&reader, "DROP WATCH w").await.code, "forbidden");
         assert_eq!(rows(&reader, "SHOW WATCHES").await.len(), 1);
         assert_eq!(
-            done(&manager, "DROP WATCH w").await,
-            Done::Dropped(Made::Watch)
+            outcome(&manager, "DROP WATCH w").await,
+            Outcome::Dropped(ObjectKind::Watch)
         );
     });
 }
@@ -621,7 +631,7 @@ fn a_table_that_is_dropped_and_memory_that_is_not_enough_are_told() {
             ..headwater_query::Limits::default()
         };
         let lake = Lake::with(limits, |options| options);
-        lake.done("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
+        lake.outcome("CREATE TABLE t (id TAG, site TAG, v BIGINT)")
             .await;
         for begin in 0..10 {
             let values = (0..400).map(|at| {
@@ -629,7 +639,7 @@ fn a_table_that_is_dropped_and_memory_that_is_not_enough_are_told() {
                 format!("('{}', 'a', {})", text(at), at % 7)
             });
             let values: Vec<String> = values.collect();
-            lake.done(&format!(
+            lake.outcome(&format!(
                 "INSERT INTO t (time, id, v) VALUES {}",
                 values.join(", ")
             ))
@@ -638,13 +648,13 @@ fn a_table_that_is_dropped_and_memory_that_is_not_enough_are_told() {
         let sql = "CREATE WATCH w WITH (since = 'beginning') AS SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY id ORDER BY time MEASURES count(*) AS n AFTER MATCH SKIP TO NEXT ROW PATTERN ((A | B)+ C) WITHIN INTERVAL '50 minutes' DEFINE A AS v <> FIRST(v), B AS v <> FIRST(B.v), C AS sum(v) > 100000)";
         let mut follower = Follower::open(watch(&lake, sql).await, FaultyFiles::new(1));
         let now_ns = i64::MAX / 2;
-        let begin = follower.kept.state.begin();
+        let begin = follower.persisted.state.begin();
         let look = lake
             .session
             .look(&follower.watch, &begin, now_ns, false, &mut follower.look);
         assert_eq!(look.await.unwrap_err().code, "memory_limit");
-        lake.done("DROP TABLE t").await;
-        let begin = follower.kept.state.begin();
+        lake.outcome("DROP TABLE t").await;
+        let begin = follower.persisted.state.begin();
         let look = lake
             .session
             .look(&follower.watch, &begin, now_ns, false, &mut follower.look);

@@ -40,7 +40,7 @@ fn text_without_an_offset_is_read_by_the_clocks_of_the_session() {
                 .await
         };
         assert_eq!(count("time < '2024-03-31 03:00:00'").await, ["6"]);
-        lake.done("SET TIME ZONE 'europe/berlin'").await;
+        lake.outcome("SET TIME ZONE 'europe/berlin'").await;
         assert_eq!(lake.rows("SHOW timezone").await, ["Europe/Berlin"]);
         for (of, wanted) in [
             ("time < '2024-03-31 03:00:00'", "4"),
@@ -101,7 +101,7 @@ fn text_without_an_offset_is_read_by_the_clocks_of_the_session() {
         let sql = "SELECT count(*) FROM clock WHERE time < '2024-03-31 03:00:00'";
         assert_eq!(rows(&other, sql).await, ["6"]);
         assert_eq!(lake.rows(sql).await, ["4"]);
-        lake.done("RESET timezone").await;
+        lake.outcome("RESET timezone").await;
         assert_eq!(lake.rows(sql).await, ["6"]);
     });
 }
@@ -110,10 +110,10 @@ fn text_without_an_offset_is_read_by_the_clocks_of_the_session() {
 fn rows_are_written_and_deleted_by_the_clocks_of_the_session() {
     block_on(async {
         let lake = Lake::new();
-        lake.done("CREATE TABLE t (time TIMESTAMP, id TAG, v DOUBLE)")
+        lake.outcome("CREATE TABLE t (time TIMESTAMP, id TAG, v DOUBLE)")
             .await;
-        lake.done("SET TIME ZONE 'America/New_York'").await;
-        lake.done("INSERT INTO t VALUES ('2024-07-01 12:00:00', 'a', 1), ('2024-07-01T12:00:00Z', 'a', 2), (TIMESTAMP '2024-01-01', 'a', 3)")
+        lake.outcome("SET TIME ZONE 'America/New_York'").await;
+        lake.outcome("INSERT INTO t VALUES ('2024-07-01 12:00:00', 'a', 1), ('2024-07-01T12:00:00Z', 'a', 2), (TIMESTAMP '2024-01-01', 'a', 3)")
             .await;
         let all = [
             "2024-01-01T05:00:00Z|3.0",
@@ -157,7 +157,7 @@ fn rows_are_written_and_deleted_by_the_clocks_of_the_session() {
                 lake.rows("SELECT time, v FROM t WHERE id = 'p'").await,
                 ["2025-01-01T05:00:00Z|5.0"]
             );
-            lake.done("DELETE FROM t WHERE id = 'p'").await;
+            lake.outcome("DELETE FROM t WHERE id = 'p'").await;
         }
         let mut copy = lake.session.copy_in("t", &[]).unwrap();
         let schema = copy.schema();
@@ -178,7 +178,7 @@ fn rows_are_written_and_deleted_by_the_clocks_of_the_session() {
             lake.rows("SELECT time FROM t WHERE v = 4").await,
             ["2024-07-02T04:00:00Z"]
         );
-        lake.done("DELETE FROM t WHERE time >= '2024-07-01 12:00:00'")
+        lake.outcome("DELETE FROM t WHERE time >= '2024-07-01 12:00:00'")
             .await;
         assert_eq!(
             lake.rows("SELECT v FROM t ORDER BY time").await,
@@ -191,7 +191,7 @@ fn rows_are_written_and_deleted_by_the_clocks_of_the_session() {
 fn days_parts_and_text_are_those_of_the_clocks() {
     block_on(async {
         let lake = clocks();
-        lake.done("SET TIME ZONE 'Europe/Berlin'").await;
+        lake.outcome("SET TIME ZONE 'Europe/Berlin'").await;
         assert_eq!(
             lake.rows(
                 "SELECT date_trunc('day', time) AS d, count(*) FROM clock GROUP BY d ORDER BY d"
@@ -255,7 +255,7 @@ fn days_parts_and_text_are_those_of_the_clocks() {
             ]
         );
         // Hours that do not begin with those of UTC.
-        lake.done("SET TIME ZONE 'Asia/Kolkata'").await;
+        lake.outcome("SET TIME ZONE 'Asia/Kolkata'").await;
         assert_eq!(
             one("date_trunc('hour', time)").await,
             ["2024-03-30T21:30:00Z"]
@@ -272,7 +272,7 @@ fn at_time_zone_is_the_same_in_every_session() {
     block_on(async {
         let lake = clocks();
         for zone in ["UTC", "America/New_York"] {
-            lake.done(&format!("SET TIME ZONE '{zone}'")).await;
+            lake.outcome(&format!("SET TIME ZONE '{zone}'")).await;
             for (of, wanted) in [
                 // An hour that comes twice.
                 (
@@ -316,7 +316,7 @@ fn the_pyramid_answers_what_begins_as_in_utc() {
             ("Asia/Kolkata", "hour", false),
             ("Europe/Berlin", "day", false),
         ] {
-            lake.done(&format!("SET TIME ZONE '{zone}'")).await;
+            lake.outcome(&format!("SET TIME ZONE '{zone}'")).await;
             let sql = format!(
                 "SELECT date_trunc('{unit}', time) AS t, count(*), sum(rpm) FROM pump GROUP BY t ORDER BY t"
             );
@@ -327,9 +327,9 @@ fn the_pyramid_answers_what_begins_as_in_utc() {
                 "{zone} {unit}: {plan}"
             );
             let found = lake.rows(&sql).await;
-            lake.done("SET headwater.use_pyramid = off").await;
+            lake.outcome("SET headwater.use_pyramid = off").await;
             assert_eq!(lake.rows(&sql).await, found, "{zone} {unit}");
-            lake.done("RESET headwater.use_pyramid").await;
+            lake.outcome("RESET headwater.use_pyramid").await;
         }
     });
 }
@@ -349,7 +349,7 @@ fn buckets_on_clocks_lose_and_double_nothing_where_these_are_set() {
             ("Europe/Paris", "2025-10-25T22:00:00Z", "2h"),
         ] {
             let lake = Lake::new();
-            lake.done("CREATE TABLE m (id TAG, v DOUBLE)").await;
+            lake.outcome("CREATE TABLE m (id TAG, v DOUBLE)").await;
             let rows: Vec<String> = (0..72)
                 .map(|k| {
                     format!(
@@ -358,7 +358,7 @@ fn buckets_on_clocks_lose_and_double_nothing_where_these_are_set() {
                     )
                 })
                 .collect();
-            lake.done(&format!(
+            lake.outcome(&format!(
                 "INSERT INTO m (time, id, v) VALUES {}",
                 rows.join(", ")
             ))
@@ -385,15 +385,15 @@ fn buckets_on_clocks_lose_and_double_nothing_where_these_are_set() {
                 "1 day" => "day",
                 _ => continue,
             };
-            lake.done(&format!("SET TIME ZONE '{zone}'")).await;
+            lake.outcome(&format!("SET TIME ZONE '{zone}'")).await;
             let units = format!(
                 "SELECT date_trunc('{unit}', time) AS b, count(*) FROM m GROUP BY b ORDER BY b"
             );
             assert_eq!(lake.rows(&units).await, plain, "{zone} {unit}");
         }
         let lake = Lake::new();
-        lake.done("CREATE TABLE m (v DOUBLE)").await;
-        lake.done("INSERT INTO m (time, v) VALUES ('2025-10-26T00:05:00Z', 1), ('2025-10-26T01:05:00Z', 2)")
+        lake.outcome("CREATE TABLE m (v DOUBLE)").await;
+        lake.outcome("INSERT INTO m (time, v) VALUES ('2025-10-26T00:05:00Z', 1), ('2025-10-26T01:05:00Z', 2)")
             .await;
         assert_eq!(
             lake.rows("SELECT time_bucket('15m', time, 'Europe/Paris') AS b, sum(v) FROM m GROUP BY b ORDER BY b")
@@ -408,11 +408,11 @@ fn instants_are_read_back_as_any_zone_writes_them() {
     block_on(async {
         let lake = Lake::new();
         // With a tag, so that rows of one instant replace each other: two of the three do.
-        lake.done("CREATE TABLE m (d TAG, v DOUBLE)").await;
-        lake.done("INSERT INTO m (time, v) VALUES ('1883-11-18T12:00:00Z', 1), ('1883-11-18 07:03:58-04:56:02', 2), ('2024-05-01T00:00:00Z', 3)")
+        lake.outcome("CREATE TABLE m (d TAG, v DOUBLE)").await;
+        lake.outcome("INSERT INTO m (time, v) VALUES ('1883-11-18T12:00:00Z', 1), ('1883-11-18 07:03:58-04:56:02', 2), ('2024-05-01T00:00:00Z', 3)")
             .await;
         for zone in ["America/New_York", "Africa/Monrovia", "Asia/Kolkata", "UTC"] {
-            lake.done(&format!("SET TIME ZONE '{zone}'")).await;
+            lake.outcome(&format!("SET TIME ZONE '{zone}'")).await;
             for text in lake.rows("SELECT time::text FROM m").await {
                 for value in [
                     format!("'{text}'"),

@@ -6,7 +6,8 @@ use crate::access::rules::Action;
 use crate::access::token::{Carried, fill_random};
 use crate::app::App;
 use crate::component::Component;
-use crate::query_access::{QueryAccess, owner};
+use crate::components::sql::owner;
+use crate::query_access::QueryAccess;
 use crate::settings::Settings;
 use crate::start_error::StartError;
 use headwater_postgres::{FrontEnd, FrontEndSettings, Grant, Host, Metrics, Statements};
@@ -59,7 +60,7 @@ impl Host for Tokens {
     }
 
     fn admit(&self, token: Option<String>) -> Option<Arc<dyn Grant>> {
-        let carried = token.map_or(Carried::Nothing, Carried::Token);
+        let carried = token.map_or(Carried::Missing, Carried::Token);
         // A refused client is not told the reason.
         let access = self.0.guard().admit(&carried).ok()?;
         Some(Arc::new(Session(access)))

@@ -37,7 +37,7 @@ pub(crate) struct Outcome {
     pub(crate) replaced: u64,
     pub(crate) refusals: Refusals,
     /// No row was stored because a part was refused, as the request demanded.
-    pub(crate) given_up: bool,
+    pub(crate) is_abandoned: bool,
     /// Done, but probably not intended.
     pub(crate) warning: Option<String>,
 }
@@ -86,7 +86,7 @@ pub(super) fn apply(
         let times = parsed.batch.entries().iter().flat_map(|e| &e.times);
         newest = times.fold(newest, |newest, time| newest.max(*time));
         if request.space != Space::Main {
-            parsed.batch = placed(parsed.batch, &request.space);
+            parsed.batch = in_database(parsed.batch, &request.space);
         }
         if let Err(failed) = hand_in(context, request.terms(), parsed, &mut outcome) {
             error = Some(write_error(failed));
@@ -105,7 +105,7 @@ pub(super) fn apply(
 }
 
 /// The rows in the tables of a database that is not the main one.
-fn placed(batch: Batch, space: &Space) -> Batch {
+fn in_database(batch: Batch, space: &Space) -> Batch {
     let mut placed = Batch::new();
     for mut rows in batch.into_entries() {
         rows.name = rows.name.in_table(Names::table(space, rows.name.table()));
@@ -138,7 +138,7 @@ pub(crate) fn hand_in(
     if !terms.accept_partial {
         batch.require_all();
         if !outcome.refusals.is_empty() {
-            outcome.given_up = true;
+            outcome.is_abandoned = true;
             return Ok(());
         }
     }
@@ -168,7 +168,7 @@ pub(crate) fn hand_in(
     }
     let refused = ticket.refused().len() as u64;
     if !terms.accept_partial && refused > 0 {
-        outcome.given_up = true;
+        outcome.is_abandoned = true;
         news = None;
     } else {
         outcome.stored += rows - refused;
@@ -195,7 +195,11 @@ fn allowed(
         }
         for line in lines {
             refusals.later(line, "E_ACCESS", || {
-                format!("no rule of this token allows to write {}", rows.name)
+                format!(
+                    "this token may not write {}: none of its rules allows it; use a token with \
+                     such a rule (`headwater token create`)",
+                    rows.name
+                )
             });
         }
     }
@@ -226,7 +230,7 @@ fn implausible(precision: Precision, newest: i64) -> Option<String> {
         Precision::Hours => "h",
     };
     (0..IMPLAUSIBLE_BEFORE_NS).contains(&newest).then(|| {
-        format!("all times lie in 1970: is the unit of the stamps really {unit}? precision=auto tells it from their size")
+        format!("all timestamps lie in 1970: is their unit really {unit}? precision=auto infers it from their size")
     })
 }
 

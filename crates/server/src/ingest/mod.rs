@@ -1,5 +1,5 @@
 //! Write path: a bounded queue, and threads that unpack and parse bodies and pass them to the
-//! engine. Bodies of line protocol are passed to [`Ingest::take`]; other front ends use
+//! engine. Bodies of line protocol are passed to [`Ingest::submit`]; other front ends use
 //! [`Ingest::call`], and parse and call [`hand_in`] themselves.
 //!
 //! Invariants: a write that is answered with success is in the database, with the configured
@@ -142,7 +142,7 @@ struct Shared {
     context: IngestContext,
     limits: Limits,
     queue: Mutex<Queue>,
-    wanted: Condvar,
+    has_jobs: Condvar,
 }
 
 /// Queue and threads that write bodies of line protocol.
@@ -182,7 +182,7 @@ impl Ingest {
             },
             limits,
             queue: Mutex::default(),
-            wanted: Condvar::new(),
+            has_jobs: Condvar::new(),
         });
         let ingest = Ingest {
             bytes: Arc::new(Semaphore::new(limits.bytes_max / PERMIT_BYTES)),
@@ -193,7 +193,7 @@ impl Ingest {
             let shared = Arc::clone(&shared);
             let name = format!("hw-write-{number}");
             let thread = env.threads.spawn(&name, Box::new(move || shared.work()))?;
-            let none = || std::io::Error::other("writes need threads, and there are none");
+            let none = || std::io::Error::other("no thread can be started for writes");
             ingest.threads.lock().push(thread.ok_or_else(none)?);
         }
         Ok(ingest)
@@ -215,7 +215,7 @@ impl Ingest {
             let max = self.shared.limits.bytes_max;
             busy(
                 StatusCode::TOO_MANY_REQUESTS,
-                format!("the bodies of the requests under way take up all of {max} bytes (setting write.bytes_max): send this again in a moment"),
+                format!("the bodies of running requests use all {max} bytes (setting write.bytes_max): retry in a moment"),
             )
         })
     }
@@ -225,7 +225,7 @@ impl Ingest {
     /// # Errors
     /// `E_BUSY` when too many wait already; errors of the engine; `E_STOPPING` when the server is
     /// stopping.
-    pub(crate) async fn take(
+    pub(crate) async fn submit(
         &self,
         request: WriteRequest,
         bytes: Option<OwnedSemaphorePermit>,
@@ -236,7 +236,7 @@ impl Ingest {
             reply,
             _bytes: bytes,
         };
-        self.put(job).map_err(|why| self.refusal(why))?;
+        self.enqueue(job).map_err(|why| self.refusal(why))?;
         outcome.await.unwrap_or_else(|_| Err(unknown()))
     }
 
@@ -249,7 +249,7 @@ impl Ingest {
         call: impl FnOnce(&IngestContext) -> T + Send + 'static,
     ) -> Result<T, Unfinished> {
         let (reply, outcome) = oneshot::channel();
-        self.put(Job::Call(Box::new(move |context| {
+        self.enqueue(Job::Call(Box::new(move |context| {
             // A cancelled caller does not receive an answer.
             drop(reply.send(call(context)));
         })))?;
@@ -257,7 +257,7 @@ impl Ingest {
         outcome.await.map_err(|_| Unfinished::Panicked)
     }
 
-    fn put(&self, job: Job) -> Result<(), Unfinished> {
+    fn enqueue(&self, job: Job) -> Result<(), Unfinished> {
         let mut queue = self.shared.queue.lock();
         if queue.closed {
             return Err(Unfinished::Stopping);
@@ -267,7 +267,7 @@ impl Ingest {
         }
         queue.jobs.push_back(job);
         if queue.idle > 0 {
-            self.shared.wanted.notify_one();
+            self.shared.has_jobs.notify_one();
         }
         Ok(())
     }
@@ -280,7 +280,7 @@ impl Ingest {
                 busy(
                     StatusCode::SERVICE_UNAVAILABLE,
                     format!(
-                        "{max} writes are waiting already (setting write.queue_max): send this again in a moment"
+                        "{max} writes are waiting already (setting write.queue_max): retry in a moment"
                     ),
                 )
             }
@@ -292,10 +292,10 @@ impl Ingest {
     /// Refuses further requests, ends the waiting ones, and stops the threads.
     pub(crate) fn close(&self) {
         self.shared.queue.lock().closed = true;
-        self.shared.wanted.notify_all();
+        self.shared.has_jobs.notify_all();
         for thread in self.threads.lock().drain(..) {
             if !thread.join() {
-                tracing::error!("a thread that takes writes in had panicked");
+                tracing::error!("a write thread had panicked");
             }
         }
     }
@@ -315,12 +315,12 @@ fn unknown() -> ApiError {
     ApiError::new(
         StatusCode::INTERNAL_SERVER_ERROR,
         "E_INTERNAL",
-        "the write failed inside the server, and its log says more: whether it is stored is not known",
+        "the write failed inside the server, and the rows may or may not be stored: see the server's log",
     )
 }
 
 fn closed() -> ApiError {
-    let message = "the server is stopping: send this again when it is back";
+    let message = "the server is shutting down: retry when it is running again";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_STOPPING", message).retry_after(10)
 }
 
@@ -341,7 +341,7 @@ impl Shared {
                 Job::Call(call) => call(&self.context),
             }));
             if taken.is_err() {
-                tracing::error!("taking in a write panicked");
+                tracing::error!("a write panicked");
                 parser = self.parser();
             }
         }
@@ -357,7 +357,7 @@ impl Shared {
                 return None;
             }
             queue.idle += 1;
-            self.wanted.wait(&mut queue);
+            self.has_jobs.wait(&mut queue);
             queue.idle -= 1;
         }
     }

@@ -124,15 +124,15 @@ impl Refusals {
     }
 
     /// The first retained refusal of each code: line, code and message.
-    #[cfg(feature = "mqtt")]
+    #[allow(dead_code, reason = "used by optional components")]
     pub(crate) fn first_of_each(&self) -> Vec<(u64, &'static str, &str)> {
-        let mut found: Vec<(u64, &'static str, &str)> = Vec::new();
+        let mut first: Vec<(u64, &'static str, &str)> = Vec::new();
         for line in &self.lines {
-            if !found.iter().any(|(_, code, _)| *code == line.code) {
-                found.push((line.line, line.code, &line.message));
+            if !first.iter().any(|(_, code, _)| *code == line.code) {
+                first.push((line.line, line.code, &line.message));
             }
         }
-        found
+        first
     }
 
     /// The first refusal, for the message.

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
 use super::*;
-use crate::access::tokens::{Guard, TokenFile};
+use crate::access::guard::Guard;
+use crate::access::tokens::TokenFile;
 use headwater::{Options, ScanSpec, StreamName, Value};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -60,7 +61,7 @@ impl World {
             first_write: None,
         };
         self.runtime.block_on(async {
-            let mut outcome = self.ingest.take(request, None).await?;
+            let mut outcome = self.ingest.submit(request, None).await?;
             for part in std::mem::take(&mut outcome.parts) {
                 part.ticket.await?;
             }
@@ -184,7 +185,7 @@ fn all_or_nothing_stores_nothing_when_a_line_is_refused() {
         "t,device=1 v=2 2\nt,device=2 v=\"text\" 3",
     ] {
         let outcome = world.write(bad, false).unwrap();
-        assert!(outcome.given_up && outcome.stored == 0);
+        assert!(outcome.is_abandoned && outcome.stored == 0);
         assert_eq!(outcome.refusals.total(), 1);
         assert_eq!(world.values(&stream).len(), 1);
     }

@@ -34,7 +34,7 @@ impl Encoding {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "E_ENCODING",
                 format!(
-                    "the body is packed as `{}`: send it as gzip, zstd, or not packed",
+                    "Content-Encoding `{}` is not supported: send the body as gzip, zstd or uncompressed",
                     String::from_utf8_lossy(other.get(..40).unwrap_or(other))
                 ),
             )),
@@ -70,7 +70,7 @@ pub(crate) fn unpack(
         Err(error) => Err(ApiError::new(
             StatusCode::BAD_REQUEST,
             "E_ENCODING",
-            format!("the body cannot be unpacked as its Content-Encoding says: {error}"),
+            format!("the body cannot be decompressed as its Content-Encoding says: {error}"),
         )),
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn too_large(max: usize) -> ApiError {
         StatusCode::PAYLOAD_TOO_LARGE,
         "E_LIMIT_BODY",
         format!(
-            "the body is larger than {max} bytes, packed or unpacked (setting body_max): send it in parts"
+            "the body is larger than {max} bytes, compressed or decompressed (setting body_max): send it in parts"
         ),
     )
 }

@@ -1,6 +1,7 @@
 //! The stats of the engine, at most some seconds old, from the table [`STATS`].
 
 use headwater::{MetricName, STATS, Stat, StatKind, StatValue, Stats};
+use headwater_shell::encode_alone;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -20,7 +21,7 @@ pub(crate) struct EngineMetrics {
 }
 
 impl EngineMetrics {
-    /// True when the caller should fetch the stats and then call [`EngineMetrics::fetched`]: the
+    /// True when the caller should fetch the stats and then call [`EngineMetrics::set_newest`]: the
     /// stats are old, and no other caller fetches them.
     pub(crate) fn wants_fetching(&self) -> bool {
         let fresh = self
@@ -31,8 +32,8 @@ impl EngineMetrics {
         !fresh && !self.fetching.swap(true, Ordering::AcqRel)
     }
 
-    /// Stores the fetched stats; `None` = the engine had an error.
-    pub(crate) fn fetched(&self, stats: Option<Stats>) {
+    /// Stores the fetched stats; `None` = there are none, because of an error or a panic.
+    pub(crate) fn set_newest(&self, stats: Option<Stats>) {
         if let Some(stats) = stats {
             *self.newest.lock() = Some((Instant::now(), stats));
         }
@@ -51,10 +52,12 @@ impl Collector for EngineMetrics {
                 match (stat.kind, value) {
                     (StatKind::Total | StatKind::SinceOpening, StatValue::Count(count)) => {
                         let metric = ConstCounter::new(count);
-                        let kind = EncodeMetric::metric_type(&metric);
-                        metric.encode(encoder.encode_descriptor(name, stat.help, None, kind)?)?;
+                        encode_alone(&mut encoder, (name, stat.help), &metric)?;
                     }
-                    _ => gauge(&mut encoder, name, stat.help, value.as_f64())?,
+                    _ => {
+                        let metric = ConstGauge::new(value.as_f64());
+                        encode_alone(&mut encoder, (name, stat.help), &metric)?;
+                    }
                 }
             }
         }
@@ -70,24 +73,10 @@ impl Collector for EngineMetrics {
                 }
             }
         }
-        let age = at.elapsed().as_secs_f64();
-        gauge(
+        encode_alone(
             &mut encoder,
-            "figures_age_seconds",
-            "Age of the engine's stats",
-            age,
+            ("figures_age_seconds", "Age of the engine's stats"),
+            &ConstGauge::new(at.elapsed().as_secs_f64()),
         )
     }
-}
-
-fn gauge(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    value: f64,
-) -> Result<(), std::fmt::Error> {
-    let metric = ConstGauge::new(value);
-    let encoder =
-        encoder.encode_descriptor(name, help, None, EncodeMetric::metric_type(&metric))?;
-    metric.encode(encoder)
 }

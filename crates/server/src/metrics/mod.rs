@@ -5,7 +5,8 @@
 //!
 //! Concurrency: counters are atomics. The engine's stats take locks that maintenance jobs hold over
 //! I/O, so they are collected away from the runtime, at most every few seconds, and `/metrics`
-//! publishes the newest collected stats.
+//! publishes the newest collected stats. Stats of the engine come from `headwater::STATS`
+//! (`engine/read/stat_table`): a new stat of the engine is added there.
 
 mod engine;
 mod nodes;
@@ -50,7 +51,7 @@ impl Metrics {
         );
         registry.register(
             "ingest_points",
-            "Values that came in to be stored, by what became of them",
+            "Values received for storage, by outcome",
             self.points.clone(),
         );
         registry.register(

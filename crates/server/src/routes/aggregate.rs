@@ -5,15 +5,12 @@
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::{
-    self, Deadline, Form, answer, at_most, channel_type, found, not_found, now, parse_channel,
-    query, too_much,
-};
+use crate::request::{self, Deadline, Form, answer, not_found, now, ok_if_found, query, too_much};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use headwater::{AggregateSpec, Bin, Bins, ClosedRange, Snapshot};
+use headwater::{AggregateSpec, Bin, Bins, ClosedRange, Snapshot, StreamHandle};
 use headwater_wire::channel::Channel;
 use headwater_wire::durations::parse_duration_ns;
 use headwater_wire::json::{
@@ -23,7 +20,6 @@ use headwater_wire::json::{
 use headwater_wire::query::{Query, QueryError};
 use std::sync::Arc;
 
-const CHANNELS_MAX: usize = 64;
 /// Bins of all channels together.
 const BINS_MAX: i128 = 200_000;
 
@@ -142,13 +138,13 @@ async fn aggregate(
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
             let snapshot = app.snapshot_of(asked.past.as_deref())?;
+            let handles = asked.handles(&snapshot, &access, deadline)?;
             let body = match asked.form {
-                Form::Json => asked.json(&snapshot, &access, deadline),
-                Form::Csv => asked.csv(&snapshot, &access, deadline),
+                Form::Json => asked.json(&snapshot, &handles, deadline),
+                Form::Csv => asked.csv(&snapshot, &handles, deadline),
             }?;
-            let streams = asked.channels.iter().map(|(_, channel)| &channel.stream);
-            let seen = streams.filter(|stream| access.may_read_stream(stream));
-            let until = app.until(&snapshot, seen.map(|stream| (stream, asked.range)))?;
+            let seen = handles.iter().flatten();
+            let until = app.until(&snapshot, seen.map(|handle| (handle, asked.range)))?;
             Ok((body, until))
         })
         .await?;
@@ -174,14 +170,7 @@ impl AggregateRequest {
                 "snapshot",
             ],
         )?;
-        at_most(query.all("channel").count(), CHANNELS_MAX, "channels")?;
-        let channels = query
-            .all("channel")
-            .map(|text| Ok((text.to_owned(), parse_channel(text)?)))
-            .collect::<Result<Vec<_>, ApiError>>()?;
-        if channels.is_empty() {
-            query.required("channel", "table,tag=value.field, at least once")?;
-        }
+        let channels = request::channels(&query)?;
         let division = match (query.one("every")?, query.number::<i64>("bins")?) {
             (None, None) => Division::Whole,
             (Some(every), None) => Division::Every(
@@ -209,17 +198,32 @@ impl AggregateRequest {
         })
     }
 
+    /// Looks up the stream of each channel; `None` when the channel is absent or not visible.
+    fn handles(
+        &self,
+        snapshot: &Snapshot,
+        access: &Access,
+        deadline: Deadline,
+    ) -> Result<Vec<Option<StreamHandle>>, ApiError> {
+        let resolve = |(_, channel): &(String, Channel)| {
+            deadline.check()?;
+            let resolved = access.resolve(snapshot, &channel.stream, &channel.field)?;
+            Ok(resolved.map(|(handle, _)| handle))
+        };
+        self.channels.iter().map(resolve).collect()
+    }
+
     /// Bins of a channel; `None` when the channel is absent or not visible.
     fn bins(
         &self,
         snapshot: &Snapshot,
-        access: &Access,
+        handle: Option<&StreamHandle>,
         channel: &Channel,
     ) -> Result<Option<Divided>, ApiError> {
-        if channel_type(snapshot, access, channel)?.is_none() {
+        let Some(handle) = handle else {
             return Ok(None);
-        }
-        let Some(info) = found(snapshot.stream_info(&channel.stream))? else {
+        };
+        let Some(info) = ok_if_found(handle.info(snapshot))? else {
             return Ok(None);
         };
         let extent = match (info.first, info.last) {
@@ -284,26 +288,27 @@ impl AggregateRequest {
             bins,
             first_last,
         };
-        let bins = snapshot.aggregate(&channel.stream, &channel.field, &spec)?;
+        let bins = handle.aggregate(snapshot, &channel.field, &spec)?;
         Ok(Some(Divided { bins, width }))
     }
 
     fn json(
         &self,
         snapshot: &Snapshot,
-        access: &Access,
+        handles: &[Option<StreamHandle>],
         deadline: Deadline,
     ) -> Result<Vec<u8>, ApiError> {
         let mut out = Vec::with_capacity(4 * 1024);
         out.extend_from_slice(b"{\"channels\":[");
-        for (index, (text, channel)) in self.channels.iter().enumerate() {
+        for (index, ((text, channel), handle)) in self.channels.iter().zip(handles).enumerate() {
             deadline.check()?;
             if index > 0 {
                 out.push(b',');
             }
             out.extend_from_slice(b"{\"channel\":");
             push_str(&mut out, text);
-            let Some(Divided { bins, width }) = self.bins(snapshot, access, channel)? else {
+            let Some(Divided { bins, width }) = self.bins(snapshot, handle.as_ref(), channel)?
+            else {
                 out.extend_from_slice(
                     b",\"error\":{\"code\":\"E_NOT_FOUND\",\"message\":\"there is no such channel\"}}",
                 );
@@ -331,7 +336,7 @@ impl AggregateRequest {
     fn csv(
         &self,
         snapshot: &Snapshot,
-        access: &Access,
+        handles: &[Option<StreamHandle>],
         deadline: Deadline,
     ) -> Result<Vec<u8>, ApiError> {
         let mut out = b"time,channel".to_vec();
@@ -340,9 +345,9 @@ impl AggregateRequest {
             out.extend_from_slice(function.name().as_bytes());
         }
         out.push(b'\n');
-        for (text, channel) in &self.channels {
+        for ((text, channel), handle) in self.channels.iter().zip(handles) {
             deadline.check()?;
-            let Some(Divided { bins, .. }) = self.bins(snapshot, access, channel)? else {
+            let Some(Divided { bins, .. }) = self.bins(snapshot, handle.as_ref(), channel)? else {
                 return Err(not_found("channel", text));
             };
             let name = format!("\"{}\"", text.replace('"', "\"\""));

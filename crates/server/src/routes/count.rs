@@ -7,13 +7,13 @@
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::{self, Deadline, answer, found, not_found, now, query};
+use crate::request::{self, Deadline, answer, not_found, now, ok_if_found, query};
 use crate::routes::streams::{StreamFilter, words};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use headwater::{Bins, ClosedRange, Snapshot, StreamName, SummarySpec};
+use headwater::{Bins, ClosedRange, Snapshot, StreamHandle, StreamName, SummarySpec};
 use headwater_wire::query::QueryError;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ struct TableCount {
 /// Parsed request.
 #[derive(Debug)]
 struct CountRequest {
-    wanted: StreamFilter,
+    filter: StreamFilter,
     range: ClosedRange,
     fields: Option<Vec<String>>,
     /// The named snapshot to read; `None` = the present.
@@ -63,7 +63,7 @@ async fn count(
             let snapshot = app.snapshot_of(asked.past.as_deref())?;
             let mut seen = app.fleet.is_some().then(Vec::new);
             let counts = asked.counts(&snapshot, &access, deadline, &mut seen)?;
-            let seen = seen.iter().flatten().map(|stream| (stream, asked.range));
+            let seen = seen.iter().flatten().map(|handle| (handle, asked.range));
             let until = app.until(&snapshot, seen)?;
             Ok((counts, until))
         })
@@ -93,7 +93,7 @@ impl CountRequest {
             return Err(QueryError::value("fields", reason, text).into());
         }
         Ok(CountRequest {
-            wanted: StreamFilter {
+            filter: StreamFilter {
                 table,
                 words: words(query.one("search")?.unwrap_or_default())?,
             },
@@ -108,35 +108,34 @@ impl CountRequest {
         snapshot: &Snapshot,
         access: &Access,
         deadline: Deadline,
-        seen: &mut Option<Vec<StreamName>>,
+        seen: &mut Option<Vec<StreamHandle>>,
     ) -> Result<Counts, ApiError> {
         let mut counts = Counts::default();
         // A table exists for a client that may read everything, or at least one stream of the
         // table.
-        if let (Some(table), true) = (&self.wanted.table, access.reads_all())
+        if let (Some(table), true) = (&self.filter.table, access.reads_all())
             && snapshot.table_names().contains(table)
         {
-            counts
-                .tables
-                .push(self.nothing_of(snapshot, access, table)?);
+            counts.tables.push(self.add_empty(snapshot, access, table)?);
         }
         let mut failed = None;
-        self.wanted
+        self.filter
             .walk(snapshot, access, None, deadline, &mut |stream| {
                 let added = deadline
                     .check()
                     .map_err(ApiError::from)
                     .and_then(|()| self.add(snapshot, access, &stream, &mut counts));
-                failed = added.err();
-                if let Some(seen) = seen {
-                    seen.push(stream);
+                match (added, &mut *seen) {
+                    (Ok(handle), Some(seen)) => seen.extend(handle),
+                    (Ok(_), None) => {}
+                    (Err(error), _) => failed = Some(error),
                 }
                 failed.is_none()
             })?;
         if let Some(error) = failed {
             return Err(error);
         }
-        if let (Some(table), []) = (&self.wanted.table, &*counts.tables) {
+        if let (Some(table), []) = (&self.filter.table, &*counts.tables) {
             return Err(not_found("table", table));
         }
         counts.rows = counts.tables.iter().map(|t| t.rows).sum();
@@ -144,7 +143,7 @@ impl CountRequest {
     }
 
     /// Adds an entry for a visible table before its rows are counted.
-    fn nothing_of(
+    fn add_empty(
         &self,
         snapshot: &Snapshot,
         access: &Access,
@@ -169,29 +168,30 @@ impl CountRequest {
         })
     }
 
+    /// Counts the rows of a stream; `None` when it was dropped meanwhile and has none.
     fn add(
         &self,
         snapshot: &Snapshot,
         access: &Access,
         stream: &StreamName,
         counts: &mut Counts,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<StreamHandle>, ApiError> {
         let is_new = |last: &TableCount| last.table != stream.table();
         if counts.tables.last().is_none_or(is_new) {
             counts
                 .tables
-                .push(self.nothing_of(snapshot, access, stream.table())?);
+                .push(self.add_empty(snapshot, access, stream.table())?);
         }
         let spec = SummarySpec {
             range: self.range,
             bins: Bins::Whole,
             fields: self.fields.clone().unwrap_or_default(),
         };
-        // A stream that was dropped meanwhile has no rows.
-        let bins = found(snapshot.summary(stream, &spec))?.unwrap_or_default();
-        let Some(table) = counts.tables.last_mut() else {
-            return Ok(());
+        let handle = ok_if_found(snapshot.handle(stream))?;
+        let (Some(handle), Some(table)) = (handle, counts.tables.last_mut()) else {
+            return Ok(None);
         };
+        let bins = ok_if_found(handle.summary(snapshot, &spec))?.unwrap_or_default();
         for bin in bins {
             table.streams += u64::from(bin.rows > 0);
             table.rows += bin.rows;
@@ -202,6 +202,6 @@ impl CountRequest {
                 *values.entry(field.clone()).or_default() += aggregate.count;
             }
         }
-        Ok(())
+        Ok(Some(handle))
     }
 }

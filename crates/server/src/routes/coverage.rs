@@ -4,7 +4,7 @@
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::{self, answer, at_most, found, now, parse_stream, query};
+use crate::request::{self, answer, at_most, now, ok_if_found, parse_stream, query};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::Uri;
@@ -68,7 +68,7 @@ fn covered(
         edge: part
             .part
             .as_deref()
-            .filter(|name| *name != headwater_fleet::OWN)
+            .filter(|name| *name != headwater_cluster::OWN)
             .map(str::to_owned),
         from: text(part.range.first),
         to: text(part.range.last),
@@ -107,7 +107,7 @@ async fn coverage(
             streams.retain(|stream| access.may_read_stream(stream));
             let mut all = Vec::new();
             for stream in &streams {
-                all.extend(found(covered(&snapshot, stream, range, level))?);
+                all.extend(ok_if_found(covered(&snapshot, stream, range, level))?);
             }
             let answer = Answer { streams: all };
             serde_json::to_vec(&answer).map_err(|_| ApiError::internal())

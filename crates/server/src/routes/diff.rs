@@ -108,7 +108,7 @@ async fn diff(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         return Err(ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "E_BUSY",
-            format!("{DIFFS_MAX} comparisons are running, as many as may be"),
+            format!("{DIFFS_MAX} comparisons are running, which is the maximum"),
         )
         .retry_after(10));
     };
@@ -137,7 +137,7 @@ async fn diff(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         match compared.and_then(|()| writer.end()) {
             Err(error) if !writer.is_cancelled => {
                 let error = ApiError::from(error);
-                span.in_scope(|| tracing::warn!(code = error.code, "a comparison broke off"));
+                span.in_scope(|| tracing::warn!(code = error.code, "a comparison was interrupted"));
                 writer.broke_off(error);
             }
             // The client has disconnected.
@@ -184,7 +184,7 @@ impl Differences for DiffWriter {
         }
     }
 
-    fn found(&mut self, found: StreamDiff) -> headwater::Result<()> {
+    fn add_stream(&mut self, found: StreamDiff) -> headwater::Result<()> {
         self.streams += 1;
         let stream = found.stream.to_string();
         for stretch in &found.stretches {
@@ -252,7 +252,7 @@ impl DiffWriter {
         self.line(&json!({ "error": told.into_body() }));
         // The client may have disconnected as well.
         let _ = self.send();
-        let broken = io::Error::other("the comparison broke off; its last line says why");
+        let broken = io::Error::other("the comparison was interrupted; its last line says why");
         let _ = self.sender.blocking_send(Err(broken));
     }
 }

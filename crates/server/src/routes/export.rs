@@ -6,10 +6,12 @@
 //! [`EXPORTS_MAX`] at once.
 
 use crate::access::Access;
-use crate::access::seen::VisibleTable;
+use crate::access::visibility::VisibleTable;
 use crate::app::App;
+use crate::columnar::{ColumnarFormat, ColumnarWriter};
+use crate::components::columnar_formats;
 use crate::error::ApiError;
-use crate::request::{self, answer, at_most, found, not_found, now, parse_stream, query};
+use crate::request::{self, answer, at_most, not_found, now, ok_if_found, parse_stream, query};
 use crate::routes::{Needs, Route};
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -18,8 +20,6 @@ use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use futures_util::StreamExt;
 use headwater::{FieldType, ScanChunk, ScanSpec, Snapshot, StreamName, Timestamp};
-#[cfg(feature = "sql")]
-use headwater_columnar::{EventBatches, Format, TimeText, Writer as BatchWriter};
 use headwater_wire::csv::{CsvWriter, CsvWriterOptions, TimeFormat, TimeUnit};
 use headwater_wire::lineprotocol::LineWriter;
 use headwater_wire::query::QueryError;
@@ -45,12 +45,11 @@ pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/export", Needs::Read, export)]
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 enum Form {
     Csv,
     Lines,
-    #[cfg(feature = "sql")]
-    Batches(Format),
+    Columnar(&'static ColumnarFormat),
 }
 
 impl Form {
@@ -58,17 +57,16 @@ impl Form {
         match name {
             None | Some("csv") => Ok(Form::Csv),
             Some("lp") => Ok(Form::Lines),
-            #[cfg(feature = "sql")]
-            Some("arrow") => Ok(Form::Batches(Format::Arrow)),
-            #[cfg(feature = "sql")]
-            Some("parquet") => Ok(Form::Batches(Format::Parquet)),
             Some(other) => {
-                let expected = if cfg!(feature = "sql") {
-                    "expected csv, lp, arrow or parquet"
-                } else {
-                    "expected csv or lp; this program was built without arrow and parquet"
+                let columnar = columnar_formats();
+                let format = columnar.iter().find(|format| format.name == other);
+                let expected = match columnar {
+                    [] => "expected csv or lp; this program was built without arrow and parquet",
+                    _ => "expected csv, lp, arrow or parquet",
                 };
-                Err(QueryError::value("format", expected, other))
+                format
+                    .map(Form::Columnar)
+                    .ok_or_else(|| QueryError::value("format", expected, other))
             }
         }
     }
@@ -77,8 +75,7 @@ impl Form {
         match self {
             Form::Csv => request::CSV,
             Form::Lines => HeaderValue::from_static("text/plain; charset=utf-8"),
-            #[cfg(feature = "sql")]
-            Form::Batches(format) => HeaderValue::from_static(format.content_type()),
+            Form::Columnar(format) => HeaderValue::from_static(format.content_type),
         }
     }
 
@@ -86,10 +83,7 @@ impl Form {
         HeaderValue::from_static(match self {
             Form::Csv => "attachment; filename=\"export.csv\"",
             Form::Lines => "attachment; filename=\"export.lp\"",
-            #[cfg(feature = "sql")]
-            Form::Batches(Format::Parquet) => "attachment; filename=\"export.parquet\"",
-            #[cfg(feature = "sql")]
-            Form::Batches(_) => "attachment; filename=\"export.arrows\"",
+            Form::Columnar(format) => format.disposition,
         })
     }
 }
@@ -117,7 +111,7 @@ async fn export(
         return Err(ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "E_BUSY",
-            format!("{EXPORTS_MAX} exports are running, as many as may be"),
+            format!("{EXPORTS_MAX} exports are running, which is the maximum"),
         )
         .retry_after(10));
     };
@@ -134,7 +128,7 @@ async fn export(
         })
         .await?
     };
-    if !access.tells_all_fields(&asked.table) {
+    if !access.shows_all_fields(&asked.table) {
         let told = columns.fields.iter().map(|(name, _)| name.clone());
         asked.spec.fields = Some(told.collect());
     }
@@ -146,9 +140,9 @@ async fn export(
             bytes: Vec::with_capacity(2 * PIECE_BYTES),
         };
         match asked.write(&snapshot, &access, &columns, &mut out) {
-            Ok(()) | Err(Ended::Disconnected) => {}
-            Err(Ended::Failed(error)) => {
-                span.in_scope(|| tracing::error!(%error, "an export failed in the middle"));
+            Ok(()) | Err(ExportEnd::Disconnected) => {}
+            Err(ExportEnd::Failed(error)) => {
+                span.in_scope(|| tracing::error!(%error, "an export was interrupted"));
                 let broken = io::Error::other("the export failed; the server's log says more");
                 // The client may have disconnected as well.
                 let _ = out.sender.blocking_send(Err(broken));
@@ -183,7 +177,7 @@ impl ExportRequest {
                 .required("table", "a table; or `stream`, at least once")?
                 .to_owned(),
             (Some(table), Some(_)) => {
-                let reason = "either `table` or `stream` says what to export, not both";
+                let reason = "give either `table` or `stream`, not both";
                 return Err(QueryError::value("table", reason, table).into());
             }
         };
@@ -203,11 +197,11 @@ impl ExportRequest {
                 return Err(QueryError::value("time", reason, other).into());
             }
         };
-        if form != Form::Csv
+        if !matches!(form, Form::Csv)
             && let Some(time) = query.one("time")?
             && time != "ns"
         {
-            let reason = "only CSV has times in other forms than ns";
+            let reason = "only CSV supports other time formats than ns";
             return Err(QueryError::value("time", reason, time).into());
         }
         Ok(ExportRequest {
@@ -230,7 +224,7 @@ impl ExportRequest {
         access: &Access,
         columns: &Columns,
         out: &mut Out,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ExportEnd> {
         let mut writer = Writer::new(self, columns, &mut out.bytes)?;
         if let Some(streams) = &self.streams {
             for stream in streams {
@@ -260,7 +254,7 @@ impl ExportRequest {
         stream: &StreamName,
         writer: &mut Writer,
         out: &mut Out,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ExportEnd> {
         if !access.may_read_stream(stream) {
             return Ok(());
         }
@@ -307,7 +301,8 @@ fn columns(
     let tags: Vec<String> = match streams {
         Some(streams) => {
             for stream in streams {
-                if !access.may_read_stream(stream) || found(snapshot.stream_info(stream))?.is_none()
+                if !access.may_read_stream(stream)
+                    || ok_if_found(snapshot.stream_info(stream))?.is_none()
                 {
                     return Err(not_found("stream", stream));
                 }
@@ -340,12 +335,15 @@ fn columns(
 enum Writer {
     Csv(Box<CsvWriter>),
     Lines(LineWriter),
-    #[cfg(feature = "sql")]
-    Batches(Box<EventBatches>, Box<BatchWriter>),
+    Columnar(Box<dyn ColumnarWriter>),
 }
 
 impl Writer {
-    fn new(asked: &ExportRequest, columns: &Columns, out: &mut Vec<u8>) -> Result<Writer, Ended> {
+    fn new(
+        asked: &ExportRequest,
+        columns: &Columns,
+        out: &mut Vec<u8>,
+    ) -> Result<Writer, ExportEnd> {
         match asked.form {
             Form::Lines => Ok(Writer::Lines(LineWriter::new())),
             Form::Csv => {
@@ -358,11 +356,9 @@ impl Writer {
                 writer.write_header(out);
                 Ok(Writer::Csv(Box::new(writer)))
             }
-            #[cfg(feature = "sql")]
-            Form::Batches(format) => {
-                let events = EventBatches::new(&columns.tags, &columns.fields);
-                let writer = BatchWriter::new(format, events.schema(), TimeText::default())?;
-                Ok(Writer::Batches(Box::new(events), Box::new(writer)))
+            Form::Columnar(format) => {
+                let writer = (format.open)(&columns.tags, &columns.fields)?;
+                Ok(Writer::Columnar(writer))
             }
         }
     }
@@ -375,8 +371,7 @@ impl Writer {
                     tracing::warn!(%name, %error, "left out of an export as line protocol");
                 }
             }
-            #[cfg(feature = "sql")]
-            Writer::Batches(..) => {}
+            Writer::Columnar(_) => {}
         }
     }
 
@@ -386,18 +381,11 @@ impl Writer {
         stream: &StreamName,
         chunk: &ScanChunk,
         out: &mut Out,
-    ) -> Result<(), Ended> {
-        #[cfg(feature = "sql")]
-        if let Writer::Batches(events, writer) = self {
-            events.push(stream, chunk);
-            if let Some(batch) = events.full()? {
-                writer.write(&batch, &mut out.bytes)?;
-                out.pass_on()?;
-            }
-            return Ok(());
+    ) -> Result<(), ExportEnd> {
+        if let Writer::Columnar(writer) = self {
+            writer.write(stream, chunk, &mut out.bytes)?;
+            return out.pass_on();
         }
-        #[cfg(not(feature = "sql"))]
-        let _ = stream;
         for (row, time) in chunk.times.iter().enumerate() {
             if !chunk.columns.iter().any(|c| c.is_present(row)) {
                 continue;
@@ -407,8 +395,7 @@ impl Writer {
             match self {
                 Writer::Csv(writer) => writer.write_row(&mut out.bytes, at, values),
                 Writer::Lines(writer) => writer.write_row(&mut out.bytes, at, values),
-                #[cfg(feature = "sql")]
-                Writer::Batches(..) => {}
+                Writer::Columnar(_) => {}
             }
             out.pass_on()?;
         }
@@ -416,30 +403,23 @@ impl Writer {
     }
 
     /// Writes buffered rows.
-    fn finish(self, out: &mut Vec<u8>) -> Result<(), Ended> {
-        #[cfg(feature = "sql")]
-        if let Writer::Batches(mut events, mut writer) = self {
-            let rest = events.take()?;
-            if rest.num_rows() > 0 {
-                writer.write(&rest, out)?;
-            }
-            writer.finish(out)?;
-            return Ok(());
+    fn finish(self, out: &mut Vec<u8>) -> Result<(), ExportEnd> {
+        match self {
+            Writer::Columnar(writer) => Ok(writer.finish(out)?),
+            Writer::Csv(_) | Writer::Lines(_) => Ok(()),
         }
-        let _ = out;
-        Ok(())
     }
 }
 
 /// Reason why an export ended early.
-enum Ended {
+enum ExportEnd {
     Disconnected,
     Failed(Box<dyn std::error::Error + Send + Sync>),
 }
 
-impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Ended {
-    fn from(error: E) -> Ended {
-        Ended::Failed(error.into())
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for ExportEnd {
+    fn from(error: E) -> ExportEnd {
+        ExportEnd::Failed(error.into())
     }
 }
 
@@ -449,31 +429,31 @@ struct Out {
 }
 
 impl Out {
-    fn check(&self) -> Result<(), Ended> {
+    fn check(&self) -> Result<(), ExportEnd> {
         if self.sender.is_closed() {
-            return Err(Ended::Disconnected);
+            return Err(ExportEnd::Disconnected);
         }
         Ok(())
     }
 
-    fn pass_on(&mut self) -> Result<(), Ended> {
+    fn pass_on(&mut self) -> Result<(), ExportEnd> {
         if self.bytes.len() < PIECE_BYTES {
             return Ok(());
         }
         self.send()
     }
 
-    fn finish(&mut self) -> Result<(), Ended> {
+    fn finish(&mut self) -> Result<(), ExportEnd> {
         if self.bytes.is_empty() {
             return Ok(());
         }
         self.send()
     }
 
-    fn send(&mut self) -> Result<(), Ended> {
+    fn send(&mut self) -> Result<(), ExportEnd> {
         let piece = std::mem::replace(&mut self.bytes, Vec::with_capacity(2 * PIECE_BYTES));
         self.sender
             .blocking_send(Ok(piece.into()))
-            .map_err(|_| Ended::Disconnected)
+            .map_err(|_| ExportEnd::Disconnected)
     }
 }

@@ -7,7 +7,7 @@ use axum::response::IntoResponse;
 use headwater_shell::Route;
 
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
-    vec![Route::get("/ping", Needs::Nothing, ping)]
+    vec![Route::get("/ping", Needs::Public, ping)]
 }
 
 /// Clients of InfluxDB 1 read the version here and fail without it.

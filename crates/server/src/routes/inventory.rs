@@ -2,33 +2,31 @@
 //! request.
 //!
 //! Invariant: only a client that may read everything receives the inventory, since it lists
-//! streams. After a change the answer is sent at once; otherwise at the next change or when the
-//! time is up.
+//! streams. After a change the answer is sent at once; otherwise at the next change, when the load
+//! of this node has changed much, or when the time is up.
 
 use crate::access::Access;
 use crate::access::token::{from_hex, hex};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::inventory::Sources;
 use crate::request::{answer, query};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::Response;
+use headwater_cluster::inventory::{NOTICE_KEY, REVOKED, Sources, TICKET_KEY};
 use headwater_protocol::dispatch::encode;
 use headwater_wire::query::QueryError;
 use std::sync::Arc;
 use std::time::Duration;
 
 const INVENTORY: HeaderValue = HeaderValue::from_static("application/vnd.headwater.held");
-/// Header with the key that a dispatcher signs tickets with.
-pub(crate) const TICKET_KEY: &str = "x-headwater-ticket-key";
-/// Header with the tokens revoked recently, from a dispatcher.
-pub(crate) const REVOKED: &str = "x-headwater-revoked";
-/// Header with the key that a node signs notices with, where a broker carries them.
-pub(crate) const NOTICE_KEY: &str = "x-headwater-notice-key";
 /// Longest time to wait for a change.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Time between two looks at the load of this node while a dispatcher waits.
+const LOOK_AT_LOAD: Duration = Duration::from_secs(1);
+/// Difference of the load that a dispatcher is told at once, where it is a half of it, too.
+const LOAD_STEP: u32 = 8;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/held", Needs::Read, inventory)]
@@ -48,7 +46,7 @@ fn trust(app: &App, access: &Access, headers: &HeaderMap) -> Result<(), ApiError
     })?;
     app.take_tickets()?;
     if app.shell.guard().trust(access, key) {
-        tracing::debug!("tickets of a dispatcher are taken");
+        tracing::debug!("tickets of a dispatcher are accepted");
     }
     let revoked = headers.get(REVOKED).and_then(|told| told.to_str().ok());
     if let Some(told) = revoked
@@ -68,6 +66,17 @@ fn with_key(app: &App, mut answer: Response) -> Response {
     answer
 }
 
+/// Waits until the load of this node differs much from what it was.
+async fn load_moved(app: &App, before: u32) {
+    loop {
+        tokio::time::sleep(LOOK_AT_LOAD).await;
+        let now = app.shell.requests_running();
+        if now.abs_diff(before) > LOAD_STEP.max(now.max(before) / 2) {
+            return;
+        }
+    }
+}
+
 async fn inventory(
     State(app): State<Arc<App>>,
     access: Access,
@@ -78,7 +87,7 @@ async fn inventory(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "E_ACCESS",
-            "only a token that reads everything (`read *`) is told what this node holds",
+            "a token that reads everything (`read *`) is needed for the inventory of this node",
         ));
     }
     let query = query(&uri, &["epoch", "since", "wait"])?;
@@ -96,24 +105,28 @@ async fn inventory(
         .await?;
     let mut stopping = app.shell.stopping();
     let mut waiting = app.notices.wait();
+    let load = app.shell.requests_running();
+    let mut has_moved = false;
     loop {
-        let held = app
+        let mut held = app
             .blocking(move |app| {
                 let sources = Sources {
                     db: &app.db(),
                     fleet: app.fleet.as_deref(),
                     env: app.shell.env(),
                 };
-                app.inventory.since(sources, epoch, version)
+                Ok(app.inventory.since(sources, epoch, version)?)
             })
             .await?;
         let is_same = held.epoch == epoch && held.since == version && held.version == version;
         let is_over = tokio::time::Instant::now() >= ends || *stopping.borrow();
-        if !is_same || is_over {
+        if !is_same || is_over || has_moved {
+            held.load = app.shell.requests_running();
             return Ok(with_key(&app, answer(INVENTORY, encode(&held))));
         }
         tokio::select! {
             () = waiting.next() => {}
+            () = load_moved(&app, load) => has_moved = true,
             () = tokio::time::sleep_until(ends) => {}
             // An error means that the server has stopped.
             _ = stopping.changed() => {}

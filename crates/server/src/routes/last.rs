@@ -3,22 +3,43 @@
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::{self, Deadline, answer, at_most, found, parse_stream, query, too_much};
+use crate::request::{self, Deadline, answer, at_most, ok_if_found, parse_stream, query, too_much};
 use crate::routes::streams::{StreamFilter, push_last, words};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
-use axum::http::Uri;
+use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::response::Response;
-use headwater::{ClosedRange, Timestamp};
+use headwater::{ClosedRange, Level, Snapshot, StreamHandle, Timestamp};
 use headwater_wire::json::push_str;
 use headwater_wire::query::QueryError;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Maximum streams of an answer.
 const STREAMS_MAX: usize = 10_000;
+/// Streams of an answer up to which their lag is told.
+const LAG_STREAMS_MAX: usize = 256;
+/// Header with the lag of newest events, in milliseconds.
+const LIVE_LAG: HeaderName = HeaderName::from_static("x-headwater-live-lag");
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/last", Needs::Read, last)]
+}
+
+/// Greatest lag of the edges that the newest values of streams are from, by part.
+fn lag_of(
+    lags: &BTreeMap<String, u64>,
+    snapshot: &Snapshot,
+    seen: &[(StreamHandle, ClosedRange)],
+) -> Result<Option<u64>, ApiError> {
+    let mut most = None;
+    for (handle, range) in seen.iter().filter(|_| !lags.is_empty()) {
+        // The coarsest level: an answer exists already, so all levels that it needs are present.
+        let found = ok_if_found(handle.coverage(snapshot, *range, Some(Level::MAX)))?;
+        let parts = found.iter().flatten().filter_map(|of| of.part.as_deref());
+        most = most.max(parts.filter_map(|part| lags.get(part)).max().copied());
+    }
+    Ok(most)
 }
 
 /// Streams that are absent or not visible are left out.
@@ -40,8 +61,7 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
             )?;
         }
         (false, Some(value)) => {
-            let reason =
-                "streams are asked for by `stream` or by what they have in common, not by both";
+            let reason = "`stream` cannot be combined with `table` or `search`";
             let name = if table.is_some() { "table" } else { "search" };
             return Err(QueryError::value(name, reason, value).into());
         }
@@ -51,7 +71,7 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         words: words(search.unwrap_or_default())?,
         table,
     };
-    let (body, until) = app
+    let (body, until, lag) = app
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
             let snapshot = app.snapshot_of(past.as_deref())?;
@@ -74,33 +94,47 @@ async fn last(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
             let mut seen = Vec::new();
             for stream in &streams {
                 deadline.check()?;
-                let Some(last) = found(snapshot.last(stream))? else {
-                    continue;
-                };
-                if !is_first {
-                    out.push(b',');
-                }
-                is_first = false;
-                let newest = last.iter().map(|value| value.time).max();
-                let newest = newest.unwrap_or(Timestamp::MIN);
-                seen.push((stream, ClosedRange::new(newest, Timestamp::MAX)));
-                out.extend_from_slice(b"{\"stream\":");
-                push_str(&mut out, &stream.to_string());
-                out.extend_from_slice(b",\"fields\":{");
-                for (index, value) in last.iter().enumerate() {
-                    if index > 0 {
+                if let Some(handle) = ok_if_found(snapshot.handle(stream))? {
+                    let Some(last) = ok_if_found(handle.last(&snapshot))? else {
+                        continue;
+                    };
+                    if !is_first {
                         out.push(b',');
                     }
-                    push_str(&mut out, &value.field);
-                    out.push(b':');
-                    push_last(&mut out, value);
+                    is_first = false;
+                    let newest = last.iter().map(|value| value.time).max();
+                    let newest = newest.unwrap_or(Timestamp::MIN);
+                    seen.push((handle, ClosedRange::new(newest, Timestamp::MAX)));
+                    out.extend_from_slice(b"{\"stream\":");
+                    push_str(&mut out, &stream.to_string());
+                    out.extend_from_slice(b",\"fields\":{");
+                    for (index, value) in last.iter().enumerate() {
+                        if index > 0 {
+                            out.push(b',');
+                        }
+                        push_str(&mut out, &value.field);
+                        out.push(b':');
+                        push_last(&mut out, value);
+                    }
+                    out.extend_from_slice(b"}}");
                 }
-                out.extend_from_slice(b"}}");
             }
             out.extend_from_slice(b"]}");
+            let lags = match (&app.fleet, &past) {
+                (Some(fleet), None) if seen.len() <= LAG_STREAMS_MAX => fleet.live_lags(),
+                _ => BTreeMap::new(),
+            };
+            let lag = lag_of(&lags, &snapshot, &seen)?;
+            let seen = seen.iter().map(|(handle, range)| (handle, *range));
             let until = app.until(&snapshot, seen)?;
-            Ok((out, until))
+            Ok((out, until, lag))
         })
         .await?;
-    Ok(request::with_until(answer(request::JSON, body), until))
+    let mut answer = request::with_until(answer(request::JSON, body), until);
+    if let Some(lag) = lag {
+        answer
+            .headers_mut()
+            .insert(LIVE_LAG, HeaderValue::from(lag));
+    }
+    Ok(answer)
 }

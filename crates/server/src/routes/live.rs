@@ -7,26 +7,16 @@ use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::live::Subscription;
-use crate::request::{answer, at_most, channel_type, not_found, parse_channel, query};
+use crate::request::{channels, event_stream, keep_alive, not_found, query};
 use crate::routes::{Needs, Route};
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::header::{CACHE_CONTROL, HeaderName};
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use futures_util::stream;
 use prometheus_client::metrics::gauge::Gauge;
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::{Interval, MissedTickBehavior, interval};
-
-/// Maximum channels of one answer.
-const CHANNELS_MAX: usize = 64;
-/// Interval of keep-alive comments.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-const NO_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
+use tokio::time::Interval;
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::get("/api/v1/live", Needs::Read, live)]
@@ -34,21 +24,14 @@ pub(crate) fn routes() -> Vec<Route> {
 
 async fn live(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<Response, ApiError> {
     let query = query(&uri, &["channel"])?;
-    query.all("channel").next().map_or_else(
-        || query.required("channel", "table,tag=value.field, at least once"),
-        Ok,
-    )?;
-    at_most(query.all("channel").count(), CHANNELS_MAX, "channels")?;
-    let channels = query
-        .all("channel")
-        .map(|text| Ok((text.to_owned(), parse_channel(text)?)))
-        .collect::<Result<Vec<_>, ApiError>>()?;
+    let channels = channels(&query)?;
     let looked = {
         let (access, channels) = (access.clone(), channels.clone());
         app.blocking(move |app| {
             let snapshot = app.snapshot()?;
             for (text, channel) in &channels {
-                if channel_type(&snapshot, &access, channel)?.is_none() {
+                let resolved = access.resolve(&snapshot, &channel.stream, &channel.field)?;
+                if resolved.is_none() {
                     return Err(not_found("channel", text));
                 }
             }
@@ -61,32 +44,24 @@ async fn live(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         return Err(ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "E_BUSY",
-            format!("{max} live answers are open, as many as may be (setting live.clients_max)"),
+            format!(
+                "{max} live connections are open, which is the maximum (setting live.clients_max)"
+            ),
         )
         .retry_after(5));
     };
-    let mut ticks = interval(KEEP_ALIVE);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let clients = app.metrics.live_clients().clone();
     clients.inc();
     let tail = Tail {
         subscription,
         clients,
         access,
-        ticks,
+        ticks: keep_alive(),
         stopping: app.shell.stopping(),
     };
-    let events = stream::unfold(tail, |mut tail| async {
-        let bytes = tail.next().await?;
-        Some((Ok::<_, Infallible>(bytes), tail))
-    });
-    let mut response = answer(HeaderValue::from_static("text/event-stream"), Bytes::new());
-    *response.body_mut() = Body::from_stream(events);
-    let headers = response.headers_mut();
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Proxies must not buffer events.
-    headers.insert(NO_BUFFERING, HeaderValue::from_static("no"));
-    Ok(response)
+    Ok(event_stream(tail, async |mut tail| {
+        Some((tail.next().await?, tail))
+    }))
 }
 
 struct Tail {
@@ -110,7 +85,7 @@ impl Tail {
             if *self.stopping.borrow() || !self.access.is_current() {
                 return None;
             }
-            if let Some(events) = self.subscription.take() {
+            if let Some(events) = self.subscription.take_pending() {
                 return Some(events.into());
             }
             tokio::select! {

@@ -98,7 +98,7 @@ async fn manage(
 ) -> Result<Response, ApiError> {
     let body = axum::body::to_bytes(request.into_body(), BODY_BYTES_MAX).await;
     let body = body.map_err(|error| {
-        let message = format!("the body: {error}; at most {BODY_BYTES_MAX} bytes are taken");
+        let message = format!("the body: {error}; at most {BODY_BYTES_MAX} bytes are accepted");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "E_LIMIT_BODY", message)
     })?;
     let command: ManageCommand = serde_json::from_slice(&body).map_err(|error| {
@@ -108,7 +108,7 @@ async fn manage(
     })?;
     may(&access, &command)?;
     let done = app
-        .blocking(move |app| done(app, &access, command))
+        .blocking(move |app| execute(app, &access, command))
         .await?
         .to_string();
     Ok(answer(request::JSON, done))
@@ -143,11 +143,12 @@ fn may(access: &Access, command: &ManageCommand) -> Result<(), ApiError> {
     Err(ApiError::new(
         StatusCode::FORBIDDEN,
         "E_ACCESS",
-        "no rule of this token allows to manage that",
+        "this token may not do this operation: none of its rules allows managing all that it \
+         changes; use a token with such a rule (`headwater token create`)",
     ))
 }
 
-fn done(app: &App, access: &Access, command: ManageCommand) -> Result<Value, ApiError> {
+fn execute(app: &App, access: &Access, command: ManageCommand) -> Result<Value, ApiError> {
     let db = &app.db();
     Ok(match command {
         ManageCommand::ShowTables { table } => shown_to(app, access, table.as_deref())?,
@@ -198,7 +199,7 @@ fn done(app: &App, access: &Access, command: ManageCommand) -> Result<Value, Api
         }
         ManageCommand::DropStreams { table, tags } => {
             if tags.is_empty() {
-                return Err(invalid("which streams? Give `tags`".to_owned()));
+                return Err(invalid("the streams are missing: give `tags`".to_owned()));
             }
             let tags: Vec<(String, String)> = tags.into_iter().collect();
             json!({ "streams": db.drop_streams(&table, &tags)? })
@@ -273,7 +274,8 @@ fn chosen(
 ) -> Result<ClosedRange, ApiError> {
     if from.is_none() && to.is_none() && !all_time {
         return Err(invalid(
-            "which events? Give `from`, `to` or both, or `\"all_time\":true`".to_owned(),
+            "the range of time is missing: give `from`, `to` or both, or `\"all_time\":true`"
+                .to_owned(),
         ));
     }
     range(from, to, app.shell.env().clock.now())
@@ -281,13 +283,13 @@ fn chosen(
 
 fn compacted(app: &App) -> Result<Value, ApiError> {
     let Some(_only) = app.compacting.try_lock() else {
-        let message = "a compaction is under way";
+        let message = "a compaction is already running";
         let busy = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "E_BUSY", message);
         return Err(busy.retry_after(1));
     };
-    let before = app.opened.stats()?.disk_bytes;
-    app.opened.compact()?;
-    Ok(json!({ "bytes_before": before, "bytes": app.opened.stats()?.disk_bytes }))
+    let before = app.opened_db.stats()?.disk_bytes;
+    app.opened_db.compact()?;
+    Ok(json!({ "bytes_before": before, "bytes": app.opened_db.stats()?.disk_bytes }))
 }
 
 /// Moves the parts of the fast tier while the database is open, and reports their location.
@@ -296,12 +298,12 @@ fn moved(app: &App, fast: Option<PathBuf>, parts: Option<&str>) -> Result<Value,
         (None, None) => None,
         (None, Some(_)) => {
             return Err(invalid(
-                "parts: of which tier? Give `fast`, or neither to use none".to_owned(),
+                "parts: `fast` is missing; give both, or neither to use no tier".to_owned(),
             ));
         }
         (Some(folder), _) if !folder.is_absolute() => {
             return Err(invalid(format!(
-                "fast: expected a folder of this server from the root on, such as /mnt/nvme/headwater, found `{}`",
+                "fast: expected an absolute path of a directory on this server, such as /mnt/nvme/headwater, found `{}`",
                 folder.display()
             )));
         }
@@ -311,8 +313,8 @@ fn moved(app: &App, fast: Option<PathBuf>, parts: Option<&str>) -> Result<Value,
             Some(FastTier { folder, parts })
         }
     };
-    app.opened.move_tier(wanted.as_ref())?;
-    let now = app.opened.fast_tier();
+    app.opened_db.move_tier(wanted.as_ref())?;
+    let now = app.opened_db.fast_tier();
     Ok(json!({
         "fast": now.as_ref().map(|tier| tier.folder.display().to_string()),
         "parts": now.as_ref().map(|tier| tier.parts.to_string()),

@@ -4,35 +4,34 @@
 //! of an entry are checked before its handler runs, so a handler checks only streams.
 
 pub(crate) mod aggregate;
+pub(crate) mod bus;
 pub(crate) mod count;
 pub(crate) mod coverage;
 pub(crate) mod diff;
 pub(crate) mod export;
 pub(crate) mod health;
-pub(crate) mod iceberg;
 pub(crate) mod inventory;
 pub(crate) mod last;
 pub(crate) mod live;
 pub(crate) mod manage;
 pub(crate) mod openapi;
 pub(crate) mod opentsdb;
-pub(crate) mod page;
 pub(crate) mod presence;
 pub(crate) mod prometheus;
 pub(crate) mod query;
 pub(crate) mod replay;
+pub(crate) mod rights;
 pub(crate) mod scan;
-pub(crate) mod sql;
 pub(crate) mod storage;
 pub(crate) mod streams;
 pub(crate) mod sync;
 pub(crate) mod tiles;
-pub(crate) mod watches;
 pub(crate) mod write;
 
 pub(crate) use headwater_shell::Needs;
 
 use crate::app::App;
+use crate::components::{optional_routes, page};
 use std::sync::Arc;
 
 /// Entry of the list.
@@ -42,30 +41,30 @@ pub(crate) type Route = headwater_shell::Route<Arc<App>>;
 pub(crate) fn all() -> Vec<Route> {
     [
         aggregate::routes(),
+        bus::routes(),
         count::routes(),
         coverage::routes(),
         diff::routes(),
         export::routes(),
         health::routes(),
         inventory::routes(),
-        iceberg::routes(),
         last::routes(),
         live::routes(),
         manage::routes(),
         openapi::routes(),
         opentsdb::routes(),
         page::routes(),
+        optional_routes(),
         presence::routes(),
         prometheus::routes(),
         query::routes(),
         replay::routes(),
+        rights::routes(),
         scan::routes(),
-        sql::routes(),
         storage::routes(),
         streams::routes(),
         sync::routes(),
         tiles::routes(),
-        watches::routes(),
         write::routes(),
     ]
     .into_iter()

@@ -9,7 +9,7 @@ use headwater_shell::Route;
 const TEXT: &str = include_str!("../../../../docs/http/openapi.json");
 
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Vec<Route<S>> {
-    vec![Route::get("/api/openapi.json", Needs::Nothing, openapi)]
+    vec![Route::get("/api/openapi.json", Needs::Public, openapi)]
 }
 
 async fn openapi() -> impl IntoResponse {

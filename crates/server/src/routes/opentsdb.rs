@@ -19,7 +19,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use headwater_ask::opentsdb::{Evaluator, Names};
-use headwater_ask::{Budget, CancelGuard, Deadline, Kind};
+use headwater_ask::{Budget, CancelGuard, Deadline, QueryErrorKind};
 use headwater_wire::opentsdb::{
     Aggregator, Question, QuestionError, parse_metric, parse_points, parse_question, points,
 };
@@ -60,14 +60,14 @@ fn fail(mut error: ApiError) -> ApiError {
 
 impl From<QuestionError> for ApiError {
     fn from(error: QuestionError) -> ApiError {
-        fail(headwater_ask::Error::new(Kind::Query, error.to_string()).into())
+        fail(headwater_ask::Error::new(QueryErrorKind::Query, error.to_string()).into())
     }
 }
 
 /// Level of detail of the answer to points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detail {
-    Nothing,
+    StatusOnly,
     Summary,
     Details,
 }
@@ -84,7 +84,7 @@ async fn put(
     } else if query.all("summary").next().is_some() {
         Detail::Summary
     } else {
-        Detail::Nothing
+        Detail::StatusOnly
     };
     let encoding = head.headers.get(header::CONTENT_ENCODING);
     let encoding = Encoding::from_header(encoding.map(HeaderValue::as_bytes))?;
@@ -108,9 +108,9 @@ async fn put(
     };
     let errors = (detail == Detail::Details).then(|| errors(&outcome.refusals.to_json()));
     let mut response = if refused > 0 {
-        let counts = (detail != Detail::Nothing).then(|| counts(errors));
+        let counts = (detail != Detail::StatusOnly).then(|| counts(errors));
         refusal(&outcome, counts).into_response()
-    } else if detail == Detail::Nothing {
+    } else if detail == Detail::StatusOnly {
         StatusCode::NO_CONTENT.into_response()
     } else {
         axum::Json(counts(errors)).into_response()
@@ -189,7 +189,7 @@ async fn query_by_address(
     uri: Uri,
 ) -> Result<Response, ApiError> {
     let query = Query::parse(uri.query().unwrap_or_default()).map_err(|e| fail(e.into()))?;
-    ask(app, access, Question::of_address(&query, now())?).await
+    evaluate(app, access, Question::of_address(&query, now())?).await
 }
 
 async fn query_by_body(
@@ -212,10 +212,10 @@ async fn query_by_body(
     let mut question = parse_question(&body, now())?;
     let query = Query::parse(uri.query().unwrap_or_default()).map_err(|e| fail(e.into()))?;
     question.arrays |= query.all("arrays").any(|v| v != "false");
-    ask(app, access, question).await
+    evaluate(app, access, question).await
 }
 
-async fn ask(app: Arc<App>, access: Access, question: Question) -> Result<Response, ApiError> {
+async fn evaluate(app: Arc<App>, access: Access, question: Question) -> Result<Response, ApiError> {
     work(app, access, move |asker| asker.answer(&question)).await
 }
 
@@ -337,24 +337,20 @@ async fn filters() -> axum::Json<Value> {
             "One of the values, with | between them.",
             "web01|web02",
         ),
-        one(
-            "iliteral_or",
-            "One of the values, in small or capital letters.",
-            "WEB01",
-        ),
+        one("iliteral_or", "One of the values, ignoring case.", "WEB01"),
         one("not_literal_or", "None of the values.", "web01|web02"),
         one(
             "not_iliteral_or",
-            "None of the values, in small or capital letters.",
+            "None of the values, ignoring case.",
             "WEB01",
         ),
         one("wildcard", "* stands for any text.", "web*"),
+        one("iwildcard", "* stands for any text; ignores case.", "WEB*"),
         one(
-            "iwildcard",
-            "* stands for any text; in small or capital letters.",
-            "WEB*",
+            "regexp",
+            "Values that match a regular expression.",
+            "web[0-9]+",
         ),
-        one("regexp", "What a regular expression finds.", "web[0-9]+"),
         one("not_key", "Series without the tag.", ""),
     ];
     let all: serde_json::Map<String, Value> = all.into_iter().collect();

@@ -8,13 +8,15 @@
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::{self, Deadline, answer, at_most, found, not_found, now, parse_stream, query};
+use crate::request::{
+    self, Deadline, answer, at_most, not_found, now, ok_if_found, parse_stream, query,
+};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use headwater::{ClosedRange, Level, Snapshot, StreamName, Timestamp};
-use headwater_fleet::{EdgeState, Fleet, StreamShare};
+use headwater_cluster::{EdgeCopies, EdgeState, StreamShare};
 use headwater_wire::query::{Query, QueryError};
 use serde::Serialize;
 use std::sync::Arc;
@@ -128,7 +130,7 @@ impl PresenceRequest {
         at_most(lines.len(), LINES_MAX, "levels")?;
         let range = query.range(now())?;
         if range.is_empty() {
-            return Err(QueryError::value("to", "expected an instant behind `from`", "").into());
+            return Err(QueryError::value("to", "expected an instant after `from`", "").into());
         }
         Ok(PresenceRequest {
             stream: parse_stream(stream)?,
@@ -146,7 +148,7 @@ fn width(range: ClosedRange) -> i128 {
 }
 
 /// Divides a range into at most `bins` cells of the same width; the last one may be narrower.
-fn cut(range: ClosedRange, bins: u32) -> (i128, Vec<ClosedRange>) {
+fn divide(range: ClosedRange, bins: u32) -> (i128, Vec<ClosedRange>) {
     let all = width(range);
     let every = (all + i128::from(bins) - 1) / i128::from(bins);
     let first = i128::from(range.first.as_nanos());
@@ -217,11 +219,15 @@ impl Map<'_> {
         })
     }
 
-    fn sources(&self, range: ClosedRange, fleet: Option<&Fleet>) -> Result<Vec<Source>, ApiError> {
+    fn sources(
+        &self,
+        range: ClosedRange,
+        fleet: Option<&EdgeCopies>,
+    ) -> Result<Vec<Source>, ApiError> {
         let parts = self.snapshot.coverage(self.stream, range, None)?;
         let sources = parts.into_iter().map(|part| {
             let name = part.part.as_deref();
-            let is_own = name == Some(headwater_fleet::OWN) || fleet.is_none();
+            let is_own = name == Some(headwater_cluster::OWN) || fleet.is_none();
             let edge = name.filter(|_| !is_own).map(str::to_owned);
             let mut source = Source {
                 from: text(part.range.first),
@@ -235,7 +241,7 @@ impl Map<'_> {
                 pins: Vec::new(),
             };
             if let Some((fleet, edge)) = fleet.zip(source.edge.clone()) {
-                source.tell(fleet, &edge, self.stream, part.range);
+                source.add_status(fleet, &edge, self.stream, part.range);
             }
             source
         });
@@ -245,7 +251,13 @@ impl Map<'_> {
 
 impl Source {
     /// Fills in the state of the edge, and the rules of its replication.
-    fn tell(&mut self, fleet: &Fleet, edge: &str, stream: &StreamName, range: ClosedRange) {
+    fn add_status(
+        &mut self,
+        fleet: &EdgeCopies,
+        edge: &str,
+        stream: &StreamName,
+        range: ClosedRange,
+    ) {
         let Some(status) = fleet.edge_status(edge) else {
             return;
         };
@@ -285,7 +297,7 @@ impl PresenceRequest {
         };
         let mut range = self.range;
         if !self.is_bounded {
-            let info = found(snapshot.stream_info(&self.stream))?.ok_or_else(absent)?;
+            let info = ok_if_found(snapshot.stream_info(&self.stream))?.ok_or_else(absent)?;
             let ends = info.first.zip(info.last);
             // A stream without rows returns a map of the requested first instant.
             let (first, last) = ends.unwrap_or((range.first, range.first));
@@ -295,7 +307,7 @@ impl PresenceRequest {
             }
         }
         let sources = found_or(map.sources(range, app.fleet.as_deref()), absent)?;
-        let (every, cells) = cut(range, self.bins);
+        let (every, cells) = divide(range, self.bins);
         let lines = match self.lines.is_empty() {
             true => lines_for(range),
             false => self.lines.clone(),
@@ -347,7 +359,7 @@ mod tests {
     #[test]
     fn a_range_is_cut_into_cells_of_one_width_and_a_rest() {
         let of = |first, last, bins| {
-            let (every, cells) = cut(ClosedRange::nanos(first, last), bins);
+            let (every, cells) = divide(ClosedRange::nanos(first, last), bins);
             let ends = cells
                 .iter()
                 .map(|c| (c.first.as_nanos(), c.last.as_nanos()));
@@ -356,7 +368,7 @@ mod tests {
         assert_eq!(of(0, 9, 3), (4, vec![(0, 3), (4, 7), (8, 9)]));
         // Fewer nanoseconds than cells.
         assert_eq!(of(5, 6, 4), (1, vec![(5, 5), (6, 6)]));
-        let (every, cells) = cut(ClosedRange::ALL, 2);
+        let (every, cells) = divide(ClosedRange::ALL, 2);
         assert_eq!(every, 1 << 63);
         assert_eq!(cells.len(), 2);
         assert_eq!(cells.last().map(|c| c.last), Some(Timestamp::MAX));

@@ -28,7 +28,9 @@ async fn write(
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     check_headers(&head.headers)?;
-    let (body, room) = read_body(&app, &head.headers, body).await.map_err(again)?;
+    let (body, room) = read_body(&app, &head.headers, body)
+        .await
+        .map_err(as_retryable)?;
     let max = app.ingest.limits().body_max;
     let called = app.ingest.call(move |context| {
         // Held until the body is written.
@@ -66,7 +68,7 @@ fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
         return Err(ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "E_ENCODING",
-            "remote write is packed: send a block of snappy, and Content-Encoding: snappy",
+            "remote write must be compressed: send a snappy block with Content-Encoding: snappy",
         ));
     }
     let kind = text(header::CONTENT_TYPE);
@@ -82,12 +84,12 @@ fn check_headers(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "E_ENCODING",
-        "this route takes remote write 1.0: Content-Type: application/x-protobuf, or with proto=prometheus.WriteRequest",
+        "this route accepts remote write 1.0: Content-Type: application/x-protobuf, or with proto=prometheus.WriteRequest",
     ))
 }
 
 /// Turns an overload into a 5xx, which Prometheus treats as a server error and retries.
-fn again(mut error: ApiError) -> ApiError {
+fn as_retryable(mut error: ApiError) -> ApiError {
     if error.status == StatusCode::TOO_MANY_REQUESTS {
         error.status = StatusCode::SERVICE_UNAVAILABLE;
     }

@@ -8,9 +8,9 @@ use super::{Needs, Route};
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::points::Points;
 use crate::query_access::QueryAccess;
 use crate::request::{self, answer, now};
+use crate::select_into::SelectIntoWriter;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{RawQuery, State};
@@ -21,8 +21,8 @@ use futures_util::StreamExt;
 use headwater_ask::influxql::{
     Epoch, Evaluator, Form, PIECE_BYTES, Pretty, TEXT_BYTES_MAX, text_too_long,
 };
-use headwater_ask::{Budget, CancelGuard, CancelToken, Deadline, Kind};
-use headwater_wire::influxql::{Parameters, ShowWhat, Statement, parse};
+use headwater_ask::{Budget, CancelGuard, CancelToken, Deadline, QueryErrorKind};
+use headwater_wire::influxql::{Parameters, ShowKind, Statement, parse};
 use headwater_wire::query::{Query, QueryError};
 use serde_json::json as value;
 use std::io;
@@ -50,8 +50,12 @@ static IN_PARTS: Semaphore = Semaphore::const_new(AT_ONCE);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::get("/query", Needs::Token, query).with_token_in_address(),
-        Route::post("/query", Needs::Token, query).with_token_in_address(),
+        Route::get("/query", Needs::Token, query)
+            .with_token_in_address()
+            .with_rows(),
+        Route::post("/query", Needs::Token, query)
+            .with_token_in_address()
+            .with_rows(),
     ]
 }
 
@@ -85,28 +89,28 @@ async fn query(
         fail(error)
     })?;
     let by_get = method == Method::GET;
-    let asked =
+    let request =
         QueryRequest::of(&headers, address.as_deref().unwrap_or_default(), &body).map_err(fail)?;
     // Queries count as running requests; the queries that clients send before a write do not.
-    if by_get && asked.statements.iter().any(changes) && is_of_another_page(&headers) {
+    if by_get && request.statements.iter().any(changes) && is_of_another_page(&headers) {
         return Err(fail(ApiError::new(
             StatusCode::FORBIDDEN,
             "E_ACCESS",
-            "another page asks to change something by GET: use POST",
+            "a page of another origin may not change anything by GET: use POST",
         )));
     }
-    let reads = asked.statements.iter().any(reads);
+    let reads = request.statements.iter().any(reads);
     let _permit = match reads {
         true => Some(app.shell.permit().map_err(|error| fail(error.into()))?),
         false => None,
     };
-    let in_parts = asked.form.chunk_rows.is_some();
+    let in_parts = request.form.chunk_rows.is_some();
     let turns = if in_parts { &IN_PARTS } else { &TURNS };
     let turn = match reads {
         true => turns.acquire().await.ok(),
         false => None,
     };
-    let content_type = match asked.csv {
+    let content_type = match request.csv {
         true => request::CSV,
         false => request::JSON,
     };
@@ -115,7 +119,7 @@ async fn query(
         cancel: waiting.token(),
         access: QueryAccess(access),
         by_get,
-        asked,
+        request,
     };
     let mut response = answer(content_type, Bytes::new());
     *response.body_mut() = asking.answered(&app, turn, waiting).await.map_err(fail)?;
@@ -143,7 +147,7 @@ fn changes(statement: &Statement) -> bool {
 fn reads(statement: &Statement) -> bool {
     match statement {
         Statement::Select(_) | Statement::Explain { .. } => true,
-        Statement::Show(show) => show.what != ShowWhat::Databases,
+        Statement::Show(show) => show.kind != ShowKind::Databases,
         Statement::Delete(_)
         | Statement::DropSeries(_)
         | Statement::DropMeasurement(_)
@@ -238,14 +242,14 @@ impl QueryRequest {
 
 /// Request with its client.
 struct ClientQuery {
-    asked: QueryRequest,
+    request: QueryRequest,
     access: QueryAccess,
     cancel: CancelToken,
     by_get: bool,
 }
 
 impl ClientQuery {
-    fn ask<T>(
+    fn evaluate<T>(
         &self,
         app: &App,
         ask: impl FnOnce(&Evaluator<'_>, &Budget) -> Result<T, headwater_ask::Error>,
@@ -254,7 +258,7 @@ impl ClientQuery {
         let budget = Budget::new(deadline, self.cancel.clone()).within(&app.memory);
         let snapshot = app.snapshot()?;
         let db = app.db();
-        let points = Points(app);
+        let points = SelectIntoWriter(app);
         let asker = Evaluator::new(&snapshot, &self.access, &budget, now())
             .with_writer(&points)
             .with_databases(&*app.databases)
@@ -273,14 +277,14 @@ impl ClientQuery {
     ) -> Result<Body, ApiError> {
         let (sender, mut receiver) = mpsc::channel::<Result<Vec<u8>, io::Error>>(PARTS_WAITING);
         let runtime = tokio::runtime::Handle::current();
-        let has_parts = self.asked.form.chunk_rows.is_some();
+        let has_parts = self.request.form.chunk_rows.is_some();
         let mut work = Box::pin(app.blocking(move |app| {
             let _turn = turn;
-            let asked = &self.asked;
+            let asked = &self.request;
             let allowed = app.settings.request_timeout;
             let mut has_begun = false;
             let mut pretty = (asked.pretty && !asked.csv && !has_parts).then(Pretty::default);
-            let worked = self.ask(app, |asker, budget| {
+            let worked = self.evaluate(app, |asker, budget| {
                 let mut out = |bytes: Vec<u8>| {
                     has_begun = true;
                     let bytes = match &mut pretty {
@@ -297,8 +301,8 @@ impl ClientQuery {
                         Ok(Ok(())) => Ok(()),
                         // The client has disconnected.
                         Ok(Err(_)) | Err(_) => Err(headwater_ask::Error::new(
-                            Kind::Cancelled,
-                            "the client went away",
+                            QueryErrorKind::Cancelled,
+                            "the client disconnected",
                         )),
                     }
                 };
@@ -307,9 +311,9 @@ impl ClientQuery {
             });
             match worked {
                 Err(error) if has_begun => {
-                    tracing::warn!(error = error.message, "an answer broke off");
+                    tracing::warn!(error = error.message, "an answer was interrupted");
                     // A connected client notices that the answer is incomplete.
-                    let _ = sender.try_send(Err(io::Error::other("the answer broke off")));
+                    let _ = sender.try_send(Err(io::Error::other("the answer was interrupted")));
                     Ok(())
                 }
                 worked => worked,
@@ -317,7 +321,8 @@ impl ClientQuery {
         }));
         // After the first chunk, the work continues in its own task.
         let first = tokio::select! {
-            first = receiver.recv() => first,
+            // Nothing was sent where the work has ended, perhaps with a refusal.
+            Some(first) = receiver.recv() => Some(first),
             worked = &mut work => {
                 worked?;
                 receiver.recv().await

@@ -159,7 +159,7 @@ async fn replay(
         return Err(ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "E_BUSY",
-            format!("{REPLAYS_MAX} replays are running, as many as may be"),
+            format!("{REPLAYS_MAX} replays are running, which is the maximum"),
         )
         .retry_after(10));
     };
@@ -186,11 +186,11 @@ async fn replay(
         let goes_on = || access.is_current() && !*stopping.borrow();
         let told = snapshot
             .replay(&asked.spec, Some(&mut accepts))
-            .map_err(Ended::Failed)
+            .map_err(ReplayEnd::Failed)
             .and_then(|replay| write(replay, &asked, &mut out, &goes_on));
-        if let Err(Ended::Failed(error)) = told {
+        if let Err(ReplayEnd::Failed(error)) = told {
             let error = ApiError::from(error);
-            span.in_scope(|| tracing::warn!(code = error.code, "a replay broke off"));
+            span.in_scope(|| tracing::warn!(code = error.code, "a replay was interrupted"));
             out.broke_off(form, error);
         }
     });
@@ -206,7 +206,7 @@ async fn replay(
 }
 
 /// Reason why a replay ended early.
-enum Ended {
+enum ReplayEnd {
     /// The client has disconnected, or has lost its rights.
     Disconnected,
     Failed(headwater::Error),
@@ -218,16 +218,16 @@ struct Out {
 }
 
 impl Out {
-    fn send(&mut self) -> Result<(), Ended> {
+    fn send(&mut self) -> Result<(), ReplayEnd> {
         if self.bytes.is_empty() {
             return match self.sender.is_closed() {
-                true => Err(Ended::Disconnected),
+                true => Err(ReplayEnd::Disconnected),
                 false => Ok(()),
             };
         }
         let piece = Bytes::from(std::mem::take(&mut self.bytes));
         let sent = self.sender.blocking_send(Ok(piece));
-        sent.map_err(|_| Ended::Disconnected)
+        sent.map_err(|_| ReplayEnd::Disconnected)
     }
 
     /// Reports why the answer ends, and aborts the transfer.
@@ -241,7 +241,7 @@ impl Out {
         self.bytes.extend_from_slice(b"\n\n");
         // The client may have disconnected as well.
         let _ = self.send();
-        let broken = io::Error::other("the replay broke off; its last line says why");
+        let broken = io::Error::other("the replay was interrupted; its last line says why");
         let _ = self.sender.blocking_send(Err(broken));
     }
 }
@@ -251,12 +251,12 @@ fn write(
     asked: &ReplayRequest,
     out: &mut Out,
     goes_on: &dyn Fn() -> bool,
-) -> Result<(), Ended> {
+) -> Result<(), ReplayEnd> {
     let fields: Vec<Vec<u8>> = replay.fields().iter().map(|(n, _)| quoted(n)).collect();
     let mut left = asked.limit;
     let mut begun: Option<(Instant, Timestamp)> = None;
     while let Some(chunk) = replay.next() {
-        let chunk = chunk.map_err(Ended::Failed)?;
+        let chunk = chunk.map_err(ReplayEnd::Failed)?;
         for row in chunk.rows() {
             // A row that has none of the fields is left out, but counted.
             if !chunk
@@ -289,7 +289,7 @@ fn write(
             }
         }
         if !goes_on() {
-            return Err(Ended::Disconnected);
+            return Err(ReplayEnd::Disconnected);
         }
     }
     out.send()
@@ -301,7 +301,7 @@ fn wait(
     due: Duration,
     out: &mut Out,
     goes_on: &dyn Fn() -> bool,
-) -> Result<(), Ended> {
+) -> Result<(), ReplayEnd> {
     loop {
         let left = due.saturating_sub(start.elapsed());
         if left.is_zero() {
@@ -309,7 +309,7 @@ fn wait(
         }
         out.send()?;
         if !goes_on() {
-            return Err(Ended::Disconnected);
+            return Err(ReplayEnd::Disconnected);
         }
         std::thread::sleep(left.min(SLEEP_MAX));
     }

@@ -7,7 +7,7 @@ use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::request::{
-    self, Deadline, Form, answer, found, not_found, now, parse_stream, query, too_much,
+    self, Deadline, Form, answer, not_found, now, ok_if_found, parse_stream, query, too_much,
 };
 use crate::routes::{Needs, Route};
 use axum::extract::State;
@@ -48,18 +48,18 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
         .blocking(move |app| {
             let deadline = Deadline::after(app.settings.request_timeout);
             let snapshot = app.snapshot_of(past.as_deref())?;
-            if !access.may_read_stream(&stream) || found(snapshot.stream_info(&stream))?.is_none() {
+            let Some(handle) = access.handle(&snapshot, &stream)? else {
                 return Err(not_found("stream", &stream));
-            }
+            };
             match &spec.fields {
                 Some(fields) => {
                     for field in fields {
-                        if access.field_type(&snapshot, &stream, field)?.is_none() {
+                        if access.field_type(&snapshot, &handle, field)?.is_none() {
                             return Err(not_found("field", &format!("{stream}.{field}")));
                         }
                     }
                 }
-                None if access.tells_all_fields(stream.table()) => {}
+                None if access.shows_all_fields(stream.table()) => {}
                 None => {
                     let told = access.fields(&snapshot, stream.table())?.unwrap_or_default();
                     spec.fields = Some(told.into_iter().map(|(name, _)| name).collect());
@@ -70,13 +70,13 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
                 spec.filters = request::filters(&filters, &told.unwrap_or_default())?;
             }
             // The stream may have been dropped meanwhile.
-            let Some(scan) = found(snapshot.scan(&stream, &spec))? else {
+            let Some(scan) = ok_if_found(handle.scan(&snapshot, &spec))? else {
                 return Err(not_found("stream", &stream));
             };
             let most = VALUES_MAX / (scan.fields().len() + 1);
             if limit > most {
                 return Err(too_much(format!(
-                    "limit={limit}: an answer holds at most {most} rows of {} fields; ask again from behind the last time, or use /api/v1/export",
+                    "limit={limit}: an answer holds at most {most} rows of {} fields; continue after the last time, or use /api/v1/export",
                     scan.fields().len()
                 )));
             }
@@ -84,7 +84,7 @@ async fn scan(State(app): State<Arc<App>>, access: Access, uri: Uri) -> Result<R
                 Form::Json => json(&stream, scan, limit, deadline),
                 Form::Csv => csv(&stream, scan, limit, deadline),
             }?;
-            let until = app.until(&snapshot, [(&stream, spec.range)])?;
+            let until = app.until(&snapshot, [(&handle, spec.range)])?;
             Ok((body, until))
         })
         .await?;

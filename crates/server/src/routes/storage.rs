@@ -2,10 +2,8 @@
 
 use crate::access::Access;
 use crate::app::App;
-#[cfg(feature = "mqtt")]
-use crate::components::mqtt::BrokerState;
 use crate::error::ApiError;
-use crate::request::{self, answer, found, query};
+use crate::request::{self, answer, ok_if_found, query};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -15,10 +13,6 @@ use headwater_wire::query::QueryError;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Placeholder for a server without MQTT.
-#[cfg(not(feature = "mqtt"))]
-type BrokerState = ();
 
 /// Largest partitions in an answer.
 const PARTITIONS_MAX: usize = 200;
@@ -54,7 +48,7 @@ struct Storage {
     /// `None` unless requested.
     late: Option<Late>,
     /// Messages from a broker; `None` without a broker.
-    mqtt: Option<BrokerState>,
+    mqtt: Option<serde_json::Value>,
 }
 
 #[derive(Debug, Serialize)]
@@ -153,7 +147,7 @@ impl CacheStats {
 
     fn newest(app: &App, stats: &Stats) -> CacheStats {
         // The memory budget bounds the cache, regardless of the setting.
-        let most = u64::try_from(app.opened.memory_budget_bytes())
+        let most = u64::try_from(app.opened_db.memory_budget_bytes())
             .unwrap_or(u64::MAX)
             .saturating_mul(32);
         let set = app.settings.engine.fast_newest_bytes;
@@ -169,7 +163,7 @@ impl CacheStats {
 
 impl Tiers {
     fn of(app: &App, stats: &Stats) -> Option<Tiers> {
-        let tier = app.opened.fast_tier()?;
+        let tier = app.opened_db.fast_tier()?;
         let is_copied = tier.parts.log && app.settings.engine.log_mirror.is_some();
         Some(Tiers {
             fast: tier.folder.display().to_string(),
@@ -244,7 +238,7 @@ async fn storage(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "E_ACCESS",
-            "the storage statistics are for tokens that read everything (`read *`); this one reads a part",
+            "a token that reads everything (`read *`) is needed for the storage statistics",
         ));
     }
     let storage = app
@@ -323,14 +317,11 @@ impl Storage {
             partitions: partitions.into_iter().map(Partition::of).collect(),
             memory: Memory {
                 used: stats.memory_bytes,
-                budget: app.opened.memory_budget_bytes() as u64,
+                budget: app.opened_db.memory_budget_bytes() as u64,
             },
             tiers: Tiers::of(app, stats),
             late: late.map(Late::of),
-            #[cfg(feature = "mqtt")]
-            mqtt: app.broker().stats.state(&app.settings.mqtt),
-            #[cfg(not(feature = "mqtt"))]
-            mqtt: None,
+            mqtt: app.components.report("mqtt", app),
         })
     }
 }
@@ -347,7 +338,7 @@ fn ends(
     if !is_small {
         return Ok(ends);
     }
-    let streams = found(snapshot.streams_after(&table.name, None, STREAMS_MAX))?;
+    let streams = ok_if_found(snapshot.streams_after(&table.name, None, STREAMS_MAX))?;
     for stream in streams.unwrap_or_default() {
         let info = match snapshot.stream_info(&stream) {
             Ok(info) => info,

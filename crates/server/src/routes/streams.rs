@@ -6,13 +6,13 @@
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::{self, Deadline, answer, at_most, found, parse_stream, query};
+use crate::request::{self, Deadline, answer, at_most, ok_if_found, parse_stream, query};
 use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use headwater::{FieldType, LastValue, Snapshot, StreamInfo, StreamName, Timestamp};
-use headwater_wire::json::{push_integer_text, push_str, push_u64, push_value};
+use headwater_wire::json::{push_integer_text, push_str, push_streams_end, push_u64, push_value};
 use headwater_wire::query::QueryError;
 use std::sync::Arc;
 
@@ -51,8 +51,7 @@ async fn streams(
     at_most(names.len(), NAMES_MAX, "streams")?;
     for other in ["search", "table", "limit", "after"] {
         if let (false, Some(value)) = (names.is_empty(), query.one(other)?) {
-            let reason =
-                "streams are asked for by `stream` or by what they have in common, not by both";
+            let reason = "`stream` cannot be combined with `table` or `search`";
             return Err(QueryError::value(other, reason, value).into());
         }
     }
@@ -135,7 +134,7 @@ impl StreamFilter {
         deadline: Deadline,
         each: &mut dyn FnMut(StreamName) -> bool,
     ) -> Result<(), ApiError> {
-        for table in self.tables(snapshot, access) {
+        for table in self.tables(snapshot, access)? {
             let mut last = after.filter(|a| a.table() == table).cloned();
             if last.is_none() && after.is_some_and(|a| table.as_str() < a.table()) {
                 continue;
@@ -143,7 +142,7 @@ impl StreamFilter {
             let mut search = Search::new(self.words_for_streams(snapshot, access, &table)?);
             loop {
                 deadline.check()?;
-                let page = found(snapshot.streams_where(
+                let page = ok_if_found(snapshot.streams_where(
                     &table,
                     last.as_ref(),
                     NAMES_AT_ONCE,
@@ -178,13 +177,13 @@ impl StreamFilter {
         // End of the previous page; streams up to there are skipped.
         let mut behind = after.map(StreamName::to_string);
         let mut taken = 0;
-        for table in self.tables(snapshot, access) {
+        for table in self.tables(snapshot, access)? {
             let mut search = Search::new(self.words_for_streams(snapshot, access, &table)?);
             let mut last = None;
             loop {
                 deadline.check()?;
                 let mut fitting = 0;
-                let found = found(snapshot.streams_where(
+                let found = ok_if_found(snapshot.streams_where(
                     &table,
                     last.as_ref(),
                     NAMES_AT_ONCE,
@@ -220,12 +219,15 @@ impl StreamFilter {
         Ok(page)
     }
 
-    fn tables(&self, snapshot: &Snapshot, access: &Access) -> Vec<String> {
+    /// Names of the tables that match. A copy that cannot be read may have more of them, which is
+    /// an error: `partial=allow` reads `Snapshot::allowing_partial`.
+    fn tables(&self, snapshot: &Snapshot, access: &Access) -> Result<Vec<String>, ApiError> {
+        snapshot.require_whole()?;
         let mut tables = snapshot.table_names();
         tables.retain(|t| {
             self.table.as_ref().is_none_or(|wanted| wanted == t) && access.may_read_some_of(t)
         });
-        tables
+        Ok(tables)
     }
 
     /// Words that no visible field of the table contains: each stream's text must contain them.
@@ -258,13 +260,16 @@ impl StreamFilter {
     ) -> Result<Page, ApiError> {
         let mut page = Page::default();
         if self.words.is_empty() && access.reads_all() {
-            for table in self.tables(snapshot, access) {
-                page.count(&table, found(snapshot.stream_count(&table))?.unwrap_or(0));
+            for table in self.tables(snapshot, access)? {
+                page.count(
+                    &table,
+                    ok_if_found(snapshot.stream_count(&table))?.unwrap_or(0),
+                );
                 let behind = after.is_none_or(|a| table.as_str() >= a.table());
                 let room = limit + 1 - page.streams.len();
                 if behind && room > 0 {
                     let last = after.filter(|a| a.table() == table);
-                    let more = found(snapshot.streams_after(&table, last, room))?;
+                    let more = ok_if_found(snapshot.streams_after(&table, last, room))?;
                     page.streams.extend(more.unwrap_or_default());
                 }
             }
@@ -327,7 +332,7 @@ fn by_name(snapshot: &Snapshot, access: &Access, names: Vec<StreamName>) -> Resu
     for name in names {
         if access.may_read_stream(&name)
             && !streams.contains(&name)
-            && found(snapshot.stream_info(&name))?.is_some()
+            && ok_if_found(snapshot.stream_info(&name))?.is_some()
         {
             streams.push(name);
         }
@@ -357,37 +362,23 @@ impl Page {
                 let known = access.fields(snapshot, stream.table())?.unwrap_or_default();
                 fields = (stream.table(), known);
             }
-            let (Some(info), Some(last)) = (
-                found(snapshot.stream_info(stream))?,
-                found(snapshot.last(stream))?,
-            ) else {
-                continue;
-            };
-            if !is_first {
-                out.push(b',');
+            if let Some(handle) = ok_if_found(snapshot.handle(stream))? {
+                let (Some(info), Some(last)) = (
+                    ok_if_found(handle.info(snapshot))?,
+                    ok_if_found(handle.last(snapshot))?,
+                ) else {
+                    continue;
+                };
+                if !is_first {
+                    out.push(b',');
+                }
+                is_first = false;
+                push_stream(&mut out, stream, &info, &fields.1, &last);
             }
-            is_first = false;
-            push_stream(&mut out, stream, &info, &fields.1, &last);
         }
-        out.extend_from_slice(b"],\"total\":");
-        push_u64(&mut out, self.total);
-        out.extend_from_slice(b",\"tables\":[");
-        for (index, (table, streams)) in self.tables.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(b"{\"table\":");
-            push_str(&mut out, table);
-            out.extend_from_slice(b",\"streams\":");
-            push_u64(&mut out, *streams);
-            out.push(b'}');
-        }
-        out.extend_from_slice(b"],\"next\":");
-        match self.streams.last().filter(|_| self.has_more) {
-            Some(last) => push_str(&mut out, &last.to_string()),
-            None => out.extend_from_slice(b"null"),
-        }
-        out.push(b'}');
+        let next = self.streams.last().filter(|_| self.has_more);
+        let next = next.map(StreamName::to_string);
+        push_streams_end(&mut out, self.total, &self.tables, next.as_deref());
         Ok(out)
     }
 }

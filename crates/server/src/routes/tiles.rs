@@ -1,18 +1,19 @@
 //! Tiles: one in Respawn's shape, or several at once as JSON or in binary form.
 //!
-//! Invariants: a tile is answered from one snapshot; its `ETag` is made of the versions of its
-//! data, so the answer 304 is sent only for the same bytes; a cached answer is sent only to a
-//! client that may read every stream in it, and only while its versions equal the current versions
-//! of the data. Concurrency: cached answers are sent on the runtime's thread, since comparing
-//! versions never waits; so are tiles of a kind that was quick to read before
-//! ([`crate::tile_costs`]). All other tiles are read on other threads.
+//! Invariants: `Access::resolve` checks the rights for each channel, and a stream that the client
+//! may not read is answered like an unknown one; a tile is answered from one snapshot; its `ETag`
+//! is made of the versions of its data, so the answer 304 is sent only for the same bytes; a cached
+//! answer is sent only to a client that may read every stream in it, and only while its versions
+//! equal the current versions of the data. Concurrency: cached answers are sent on the runtime's
+//! thread, since comparing versions never waits; so are tiles of a kind that was quick to read
+//! before ([`crate::tile_costs`]). All other tiles are read on other threads.
 
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
-use crate::request::{self, at_most, not_found, parse_channel, query};
+use crate::request::{self, not_found, query};
 use crate::routes::{Needs, Route};
-use crate::tile_cache::{CacheEntry, Shown, TileCache, etag_of, is_known};
+use crate::tile_cache::{CacheEntry, TileCache, VersionedRange, etag_of, is_known};
 use crate::tile_costs::TileCost;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -28,8 +29,6 @@ use headwater_wire::tiles::{TILES_MEDIA_TYPE, TileStatus, push_tile, push_tiles_
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Channels of one request.
-const CHANNELS_MAX: usize = 64;
 /// Cache control of closed data: clients may cache it for an hour without revalidation.
 const CLOSED_FOR: HeaderValue = HeaderValue::from_static("private, max-age=3600");
 
@@ -107,7 +106,7 @@ async fn tiles(
     };
     Ok(match answered {
         Answered::Read(entry) => respond(&entry, &headers),
-        Answered::Known(etag) => not_modified(etag),
+        Answered::NotModified(etag) => not_modified(etag),
     })
 }
 
@@ -115,7 +114,7 @@ async fn tiles(
 enum Answered {
     Read(Arc<CacheEntry>),
     /// The client has the answer with this tag.
-    Known(HeaderValue),
+    NotModified(HeaderValue),
 }
 
 fn respond(entry: &CacheEntry, headers: &HeaderMap) -> Response {
@@ -130,7 +129,7 @@ fn respond(entry: &CacheEntry, headers: &HeaderMap) -> Response {
     let control = if entry.is_closed {
         CLOSED_FOR
     } else {
-        request::ASK_AGAIN
+        request::NO_CACHE
     };
     headers.insert(CACHE_CONTROL, control);
     if let Some(etag) = &entry.etag {
@@ -144,7 +143,7 @@ fn not_modified(etag: HeaderValue) -> Response {
     response.headers_mut().insert(ETAG, etag);
     response
         .headers_mut()
-        .insert(CACHE_CONTROL, request::ASK_AGAIN);
+        .insert(CACHE_CONTROL, request::NO_CACHE);
     response
 }
 
@@ -186,14 +185,7 @@ impl TileRequest {
             uri,
             &["channel", "level", "offset", "fields", "format", "snapshot"],
         )?;
-        at_most(query.all("channel").count(), CHANNELS_MAX, "channels")?;
-        let channels = query
-            .all("channel")
-            .map(|text| Ok((text.to_owned(), parse_channel(text)?)))
-            .collect::<Result<Vec<_>, ApiError>>()?;
-        if channels.is_empty() {
-            query.required("channel", "table,tag=value.field, at least once")?;
-        }
+        let channels = request::channels(&query)?;
         let written = query.required("level", "-20 to 40")?;
         query.required("offset", "the number of the tile")?;
         let level = query
@@ -209,7 +201,7 @@ impl TileRequest {
         };
         let fields = query.list("fields")?;
         if form == Form::Binary && fields.is_some() {
-            let reason = "the binary form has all fields; leave the parameter out";
+            let reason = "the binary format has all fields; leave the parameter out";
             return Err(QueryError::value("fields", reason, "").into());
         }
         Ok(TileRequest {
@@ -255,10 +247,10 @@ impl TileRequest {
         if let Some(etag) = &etag
             && is_known(etag, known)
         {
-            return Ok(Answered::Known(etag.clone()));
+            return Ok(Answered::NotModified(etag.clone()));
         }
         let entry = Arc::new(CacheEntry {
-            until: app.until_of(&snapshot, shown.iter().filter_map(Shown::read))?,
+            until: app.until(&snapshot, shown.iter().filter_map(VersionedRange::read))?,
             // Another snapshot may have the name later.
             is_closed: self.past.is_none()
                 && shown.iter().all(|s| s.version.is_some_and(|v| v.is_closed)),
@@ -276,7 +268,7 @@ impl TileRequest {
     }
 
     /// Visible part of the requested channels.
-    fn shown(&self, snapshot: &Snapshot, access: &Access) -> Result<Vec<Shown>, ApiError> {
+    fn shown(&self, snapshot: &Snapshot, access: &Access) -> Result<Vec<VersionedRange>, ApiError> {
         let TileName { level, offset } = self.tile;
         let range = level
             .tile_buckets(offset)
@@ -289,7 +281,7 @@ impl TileRequest {
             if resolved.is_none() && self.form == Form::Respawn {
                 return Err(not_found("channel", text));
             }
-            out.push(Shown {
+            out.push(VersionedRange {
                 stream: channel.stream.clone(),
                 range,
                 version: match &resolved {
@@ -307,7 +299,7 @@ impl TileRequest {
         Ok(out)
     }
 
-    fn body(&self, snapshot: &Snapshot, shown: &[Shown]) -> Result<Vec<u8>, ApiError> {
+    fn body(&self, snapshot: &Snapshot, shown: &[VersionedRange]) -> Result<Vec<u8>, ApiError> {
         let TileName { level, offset } = self.tile;
         let mut out = Vec::with_capacity(32 * 1024);
         match self.form {
@@ -367,10 +359,10 @@ impl TileRequest {
 fn complaint(status: TileStatus) -> Option<(&'static str, &'static str)> {
     match status {
         TileStatus::Tile => None,
-        TileStatus::Unknown => Some(("E_NOT_FOUND", "there is no such channel")),
+        TileStatus::Unknown => Some(("E_NOT_FOUND", "the stream or field does not exist")),
         TileStatus::NotNumeric => Some((
             "E_NOT_NUMERIC",
-            "the field holds no numbers; GET /api/v1/scan gives its values",
+            "the field is not numeric; GET /api/v1/scan returns its values",
         )),
     }
 }

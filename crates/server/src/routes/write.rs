@@ -10,6 +10,7 @@ use crate::app::App;
 use crate::databases::FirstWrite;
 use crate::error::ApiError;
 use crate::ingest::{Encoding, Outcome, Pending, WriteRequest};
+use crate::request::drain;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, Request, State};
@@ -22,7 +23,6 @@ use http_body_util::BodyExt;
 use serde::Deserialize;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Header that names the producer of a numbered batch.
@@ -35,11 +35,6 @@ const BATCH: HeaderName = HeaderName::from_static("x-headwater-batch");
 const WARNING: HeaderName = HeaderName::from_static("x-headwater-warning");
 /// Header of an answer to a numbered batch that had been stored before.
 const REPEATED: HeaderName = HeaderName::from_static("x-headwater-repeated");
-
-/// Maximum bytes of a too large body that are still read.
-const DRAIN_BYTES: usize = 16 << 20;
-/// Time limit of that.
-const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 pub(crate) fn routes() -> Vec<Route> {
     vec![
@@ -89,7 +84,7 @@ async fn write(
         space,
         first_write,
     };
-    let mut outcome = app.ingest.take(request, room).await?;
+    let mut outcome = app.ingest.submit(request, room).await?;
     let repeated = acknowledged_all(&app, &mut outcome).await?;
     Ok(answer(outcome, repeated))
 }
@@ -231,7 +226,7 @@ pub(super) async fn read_body(
             ApiError::new(
                 StatusCode::BAD_REQUEST,
                 "E_BODY",
-                format!("the body ended before its end: {error}"),
+                format!("the body is incomplete: {error}"),
             )
         })?;
         let Ok(data) = frame.into_data() else {
@@ -263,22 +258,6 @@ pub(super) async fn read_body(
     }
     let body = if all.is_empty() { first } else { all.freeze() };
     Ok((body, room))
-}
-
-/// Reads on for a while and discards it: a client that is still sending when the connection is
-/// closed may never see the answer.
-pub(crate) async fn drain(mut body: Body) {
-    let mut left = DRAIN_BYTES;
-    let rest = async {
-        while let Some(Ok(frame)) = body.frame().await {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-            if left == 0 {
-                break;
-            }
-        }
-    };
-    // A client that sends slower or more does without the answer.
-    let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
 }
 
 /// Adds the number of stored rows that replaced values of other rows of the request, if any did.
@@ -321,15 +300,19 @@ pub(super) fn refused_as(outcome: &Outcome) -> (StatusCode, &'static str) {
 }
 
 fn stored(outcome: &Outcome) -> u64 {
-    if outcome.given_up { 0 } else { outcome.stored }
+    if outcome.is_abandoned {
+        0
+    } else {
+        outcome.stored
+    }
 }
 
 fn refusal(outcome: &Outcome) -> ApiError {
     let refusals = &outcome.refusals;
     let (stored, refused) = (stored(outcome), refusals.total());
     let (status, code) = refused_as(outcome);
-    let why = if outcome.given_up {
-        "; nothing is stored, as accept_partial=false asks for"
+    let why = if outcome.is_abandoned {
+        "; nothing is stored because of accept_partial=false"
     } else {
         ""
     };

@@ -1,55 +1,48 @@
-//! Settings of a cloud that keeps its copies in a bucket.
+//! Settings of a cloud: budgets of readers, its bucket, and its peer.
 
+use super::dispatch::{file, shown, url};
 use super::setting::{Codec, Setting, duration_within};
-use super::values::{parse_count, show_duration};
-use super::{NodeRole, SettingError, Settings};
+use super::sync::UNLIMITED;
+use super::values::{parse_count, parse_size, show_duration, show_size};
+use super::{Confirm, NodeRole, SettingError, Settings};
+use crate::access::tokens::FetchLimit;
+use crate::built::HAS_BUCKET;
+use headwater_cluster::StreamShare;
 use std::time::Duration;
-
-/// Event after which an edge is told that the cloud has its data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Confirm {
-    /// After the data is on the cloud's disk.
-    Disk,
-    /// After the data is in the bucket.
-    #[default]
-    Bucket,
-}
-
-/// Settings of a cloud with a bucket.
-#[derive(Debug, Clone)]
-pub struct Cloud {
-    /// Location of the bucket; `None` = no bucket.
-    pub bucket: Option<String>,
-    /// Event after which an edge is told that the cloud has its data.
-    pub confirm: Confirm,
-    /// Interval of commits to the bucket.
-    pub commit_every: Duration,
-    /// Validity of the lease of the group without renewal.
-    pub lease: Duration,
-    /// Group of copies of the bucket that this node owns, one node at a time.
-    pub group: u32,
-}
-
-impl Default for Cloud {
-    fn default() -> Cloud {
-        Cloud {
-            bucket: None,
-            confirm: Confirm::default(),
-            commit_every: Duration::from_secs(10),
-            lease: Duration::from_secs(30),
-            group: 0,
-        }
-    }
-}
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// Reads the budget of a token for fetching.
+fn fetch_limit(text: &str) -> Result<FetchLimit, String> {
+    match text {
+        UNLIMITED => Ok(FetchLimit::Unlimited),
+        _ => parse_size(text).map(FetchLimit::Bytes),
+    }
+}
+
+fn show_fetch_limit(limit: FetchLimit) -> String {
+    match limit {
+        FetchLimit::Unlimited => UNLIMITED.to_owned(),
+        FetchLimit::Bytes(bytes) => show_size(bytes),
+    }
+}
+
 pub(super) static TABLE: &[Setting] = &[
+    Setting {
+        key: "cloud.fetch_per_day",
+        kind: "SIZE",
+        allowed: "0 and more, or unlimited",
+        about: "Most bytes that a token may have fetched from edges on one day (UTC), by requests with fetch=true, as a dispatcher makes them. Tokens may have budgets of their own: headwater token create --fetch-per-day. Clients without a token share one budget.",
+        codec: Codec::Own {
+            set: |s, text| fetch_limit(text).map(|limit| s.sync.fetch_per_day = limit),
+            show: |s| show_fetch_limit(s.sync.fetch_per_day),
+        },
+    },
     Setting {
         key: "cloud.bucket",
         kind: "URL",
         allowed: "s3://BUCKET/PREFIX, with ?endpoint=URL&region=NAME&style=path|host where needed, file:///DIRECTORY, or nothing",
-        about: "The bucket in which a cloud keeps its copies, so that another node can go on from it. Keys come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN.",
+        about: "The bucket in which a cloud stores its copies, so that another node can take over. Keys come from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN.",
         codec: Codec::Own {
             set: |s, text| {
                 s.cloud.bucket = (!text.is_empty()).then(|| text.to_owned());
@@ -61,20 +54,22 @@ pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "cloud.confirm",
         kind: "WHERE",
-        allowed: "disk or bucket",
-        about: "When an edge gets the confirmation that the cloud has its data: once they are on the disk of the cloud, or once it is in the bucket. Without a bucket it is the former.",
+        allowed: "disk, bucket or peer",
+        about: "When a cloud confirms data to an edge: once the data is on the disk of the cloud, once it is in the bucket, or once it is proven on the disk of the peer (cloud.peer), too. Without a bucket, bucket means disk.",
         codec: Codec::Own {
             set: |s, text| {
                 s.cloud.confirm = match text {
                     "disk" => Confirm::Disk,
                     "bucket" => Confirm::Bucket,
-                    _ => return Err("not one of the two".to_owned()),
+                    "peer" => Confirm::Peer,
+                    _ => return Err("not one of the three".to_owned()),
                 };
                 Ok(())
             },
             show: |s| match s.cloud.confirm {
                 Confirm::Disk => "disk".to_owned(),
                 Confirm::Bucket => "bucket".to_owned(),
+                Confirm::Peer => "peer".to_owned(),
             },
         },
     },
@@ -82,7 +77,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "cloud.commit_every",
         kind: "DURATION",
         allowed: "1s to 1h",
-        about: "How often what has come is put into the bucket: one object and one put of the head each time, if anything has. Longer costs fewer requests, and edges are told later.",
+        about: "How often new data is written to the bucket: one object and one put of the head each time, if there is any. Longer intervals cost fewer requests and delay the confirmation to edges.",
         codec: Codec::Own {
             set: |s, text| {
                 let found = duration_within(text, Duration::from_secs(1)..=HOUR)?;
@@ -96,7 +91,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "cloud.lease",
         kind: "DURATION",
         allowed: "1s to 1h",
-        about: "For how long this node holds its group of copies without saying so again, which it does after a third of it. After a node's death another waits for so long before it takes the group.",
+        about: "Duration of this node's lease of its group of copies, which it renews after a third of it. After a node fails, another one waits this long before it takes over the group.",
         codec: Codec::Own {
             set: |s, text| {
                 s.cloud.lease = duration_within(text, Duration::from_secs(1)..=HOUR)?;
@@ -109,13 +104,88 @@ pub(super) static TABLE: &[Setting] = &[
         key: "cloud.group",
         kind: "N",
         allowed: "0 and more",
-        about: "Which copies of the bucket this node holds. Nodes with the same group take turns: one holds it, the others wait for its lease to end.",
+        about: "Group of copies in the bucket that this node serves. Of the nodes with the same group, one holds the lease, and the others wait for it to end.",
         codec: Codec::Own {
             set: |s, text| {
                 s.cloud.group = parse_count(text)?;
                 Ok(())
             },
             show: |s| s.cloud.group.to_string(),
+        },
+    },
+    Setting {
+        key: "cloud.peer",
+        kind: "URL",
+        allowed: "the address of another cloud, such as https://south.example:7373, or nothing",
+        about: "Another cloud that gets a copy of everything that this one has, so that it answers queries about everything; set each as the peer of the other. Of more than two clouds, each names the next one, in a ring.",
+        codec: Codec::Own {
+            set: |s, text| {
+                s.peer.url = (!text.is_empty()).then(|| url(text)).transpose()?;
+                Ok(())
+            },
+            show: |s| s.peer.url.clone().unwrap_or_default(),
+        },
+    },
+    Setting {
+        key: "cloud.peer_name",
+        kind: "NAME",
+        allowed: "letters, digits, dashes and underscores, or nothing",
+        about: "Name of this node at its peer: its edge `pump` is `pump.NAME` there, and its own data `NAME`. If empty, digits of the identity of its database.",
+        codec: Codec::Own {
+            set: |s, text| {
+                let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+                if !text.chars().all(is_part) || text.len() > 32 {
+                    return Err(
+                        "expected at most 32 letters, digits, dashes and underscores".to_owned(),
+                    );
+                }
+                text.clone_into(&mut s.peer.name);
+                Ok(())
+            },
+            show: |s| s.peer.name.clone(),
+        },
+    },
+    Setting {
+        key: "cloud.peer_token_file",
+        kind: "PATH",
+        allowed: "a file, or nothing",
+        about: "File with a token of the peer that may manage everything (`manage *`).",
+        codec: Codec::Own {
+            set: |s, text| {
+                s.peer.token_file = file(text);
+                Ok(())
+            },
+            show: |s| shown(s.peer.token_file.as_ref()),
+        },
+    },
+    Setting {
+        key: "cloud.peer_ca",
+        kind: "PATH",
+        allowed: "a file in PEM, or nothing",
+        about: "CA certificates for verifying the peer. If empty, the certificates that the system trusts.",
+        codec: Codec::Own {
+            set: |s, text| {
+                s.peer.ca = file(text);
+                Ok(())
+            },
+            show: |s| shown(s.peer.ca.as_ref()),
+        },
+    },
+    Setting {
+        key: "cloud.peer_want",
+        kind: "EXTENT",
+        allowed: "full, or summaries:LEVEL",
+        about: "Extent of the copies at the peer. With summaries the peer answers aggregates and tiles from this level on by itself, and says of rows that they are elsewhere, or fetches them.",
+        codec: Codec::Own {
+            set: |s, text| {
+                let want: StreamShare = text.parse()?;
+                if want == StreamShare::Nothing {
+                    return Err("expected full, or summaries:LEVEL".to_owned());
+                }
+                s.peer.want = want;
+                Ok(())
+            },
+            show: |s| s.peer.want.to_string(),
         },
     },
 ];
@@ -125,11 +195,15 @@ pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
     let has_bucket = settings.cloud.bucket.is_some();
     let fault = match () {
         () if has_bucket && settings.sync.role != NodeRole::Cloud => {
-            "cloud.bucket keeps copies of edges: set role = cloud with it"
+            "cloud.bucket stores copies of edges: set role = cloud with it"
         }
-        () if has_bucket && cfg!(not(feature = "bucket")) => {
-            "cloud.bucket: this program was built without buckets"
+        () if settings.peer.url.is_some() && settings.sync.role != NodeRole::Cloud => {
+            "cloud.peer gets copies of a cloud: set role = cloud with it"
         }
+        () if settings.cloud.confirm == Confirm::Peer && settings.peer.url.is_none() => {
+            "cloud.confirm = peer confirms what the peer has, too: set cloud.peer with it"
+        }
+        () if has_bucket && !HAS_BUCKET => "cloud.bucket: this program was built without buckets",
         () => return Ok(()),
     };
     Err(SettingError::Together(fault.to_owned()))
@@ -141,11 +215,44 @@ mod tests {
     use super::*;
 
     #[test]
+    fn budgets_of_tokens_read_back() {
+        for text in ["unlimited", "10MiB", "0", "18446744073709551615"] {
+            assert_eq!(show_fetch_limit(fetch_limit(text).unwrap()), text);
+        }
+        for text in [
+            "",
+            "-1",
+            "+1",
+            "1.5MiB",
+            "Unlimited",
+            "18446744073709551616",
+            "17179869184GiB",
+        ] {
+            assert!(fetch_limit(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn a_bucket_belongs_to_a_cloud() {
         let mut settings = Settings::new("db");
         assert!(together(&settings).is_ok());
         settings.cloud.bucket = Some("file:///b".to_owned());
         let refused = together(&settings).unwrap_err().to_string();
         assert!(refused.contains("role = cloud"), "{refused}");
+    }
+
+    #[test]
+    fn a_peer_belongs_to_a_cloud_and_has_an_address() {
+        let mut settings = Settings::new("db");
+        settings.peer.url = Some("http://south.example:7373".to_owned());
+        let refused = together(&settings).unwrap_err().to_string();
+        assert!(refused.contains("role = cloud"), "{refused}");
+        settings.sync.role = NodeRole::Cloud;
+        assert!(together(&settings).is_ok());
+        settings.cloud.confirm = Confirm::Peer;
+        assert!(together(&settings).is_ok());
+        settings.peer.url = None;
+        let refused = together(&settings).unwrap_err().to_string();
+        assert!(refused.contains("set cloud.peer"), "{refused}");
     }
 }

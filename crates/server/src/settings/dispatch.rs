@@ -2,56 +2,14 @@
 
 use super::setting::{Codec, Setting, within};
 use super::values::{parse_count, parse_size, show_size};
-use super::{NodeRole, SettingError, Settings};
+use super::{DispatchNode, NODES_MAX, NodeRole, SettingError, Settings};
 use crate::access::ticket::PublicKey;
 use crate::access::token::{from_hex, hex};
 use std::path::PathBuf;
 
-/// Maximum nodes of a dispatcher.
-pub const NODES_MAX: usize = 64;
-
-/// Node that a dispatcher sends queries to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DispatchNode {
-    /// Address for the dispatcher.
-    pub url: String,
-    /// Address for clients.
-    pub public_url: String,
-}
-
-/// Settings of a dispatcher.
-#[derive(Debug, Clone)]
-pub struct Dispatch {
-    /// The nodes, in the order of preference.
-    pub nodes: Vec<DispatchNode>,
-    /// File with the token for requests to nodes.
-    pub token_file: Option<PathBuf>,
-    /// CA certificates for verifying nodes, in PEM; `None` = certificates that the system trusts.
-    pub ca: Option<PathBuf>,
-    /// Maximum answers that are relayed at once.
-    pub relays_max: usize,
-    /// Maximum bytes a second of all relayed answers; `None` = no limit.
-    pub relay_rate: Option<u64>,
-    /// Keys whose tickets this node accepts, in addition to keys of dispatchers that follow it.
-    pub ticket_keys: Vec<PublicKey>,
-}
-
-impl Default for Dispatch {
-    fn default() -> Dispatch {
-        Dispatch {
-            nodes: Vec::new(),
-            token_file: None,
-            ca: None,
-            relays_max: 256,
-            relay_rate: None,
-            ticket_keys: Vec::new(),
-        }
-    }
-}
-
 const UNLIMITED: &str = "unlimited";
 
-fn url(text: &str) -> Result<String, String> {
+pub(super) fn url(text: &str) -> Result<String, String> {
     let rest = text
         .strip_prefix("https://")
         .or_else(|| text.strip_prefix("http://"));
@@ -83,7 +41,7 @@ fn nodes(text: &str) -> Result<Vec<DispatchNode>, String> {
     let nodes: Vec<DispatchNode> = read.collect::<Result<_, String>>()?;
     for (at, node) in nodes.iter().enumerate() {
         if nodes.iter().take(at).any(|other| other.url == node.url) {
-            return Err(format!("`{}` stands there twice", node.url));
+            return Err(format!("`{}` is listed twice", node.url));
         }
     }
     match nodes.len() {
@@ -114,11 +72,11 @@ fn keys(text: &str) -> Result<Vec<PublicKey>, String> {
         .collect()
 }
 
-fn file(text: &str) -> Option<PathBuf> {
+pub(super) fn file(text: &str) -> Option<PathBuf> {
     (!text.is_empty()).then(|| PathBuf::from(text))
 }
 
-fn shown(path: Option<&PathBuf>) -> String {
+pub(super) fn shown(path: Option<&PathBuf>) -> String {
     path.map_or_else(String::new, |path| path.display().to_string())
 }
 
@@ -127,9 +85,9 @@ pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
     let is_dispatcher = settings.sync.role == NodeRole::Dispatcher;
     let fault = match () {
         () if is_dispatcher && settings.dispatch.nodes.is_empty() => {
-            "a dispatcher needs dispatch.nodes: the addresses of the nodes that it sends questions to"
+            "a dispatcher needs dispatch.nodes: the addresses of the nodes that it sends queries to"
         }
-        () if is_dispatcher && settings.mqtt.broker.is_some() => {
+        () if is_dispatcher && settings.mqtt.login.broker.is_some() => {
             "a dispatcher stores nothing: mqtt.broker belongs to an edge or a cloud"
         }
         () if is_dispatcher && settings.postgres_addr.is_some() => {
@@ -144,8 +102,8 @@ pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "dispatch.nodes",
         kind: "URL,…",
-        allowed: "addresses apart by commas, each perhaps with = and its address for clients",
-        about: "Nodes that a dispatcher sends questions to, those first that are asked first.",
+        allowed: "comma-separated addresses, each optionally followed by = and its address for clients",
+        about: "Nodes that a dispatcher sends queries to, in the order of preference.",
         codec: Codec::Own {
             set: |s, text| nodes(text).map(|nodes| s.dispatch.nodes = nodes),
             show: |s| show_nodes(&s.dispatch.nodes),
@@ -155,7 +113,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "dispatch.token_file",
         kind: "FILE",
         allowed: "a file, or nothing",
-        about: "File with the token that a dispatcher shows to its nodes. It must allow to read everything.",
+        about: "File with the token that a dispatcher sends to its nodes. The token must have the right to read everything.",
         codec: Codec::Own {
             set: |s, text| {
                 s.dispatch.token_file = file(text);
@@ -168,7 +126,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "dispatch.ca",
         kind: "FILE",
         allowed: "a file, or nothing",
-        about: "Certificates in PEM by which a dispatcher verifies its nodes. Nothing = those that the system trusts.",
+        about: "Certificates in PEM by which a dispatcher verifies its nodes. Empty = those that the system trusts.",
         codec: Codec::Own {
             set: |s, text| {
                 s.dispatch.ca = file(text);
@@ -181,7 +139,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "dispatch.relays_max",
         kind: "N",
         allowed: "1 to 65536",
-        about: "Most answers that a dispatcher passes on at once, for browsers and for clients that follow no redirects.",
+        about: "Most answers that a dispatcher relays at once, for browsers and for clients that do not follow redirects.",
         codec: Codec::Own {
             set: |s, text| {
                 within(parse_count(text)?, 1..=65_536).map(|n| s.dispatch.relays_max = n)
@@ -193,7 +151,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "dispatch.relay_rate",
         kind: "SIZE",
         allowed: "1KiB and more, or unlimited",
-        about: "Most bytes a second of all answers together that a dispatcher passes on.",
+        about: "Most bytes a second of all answers together that a dispatcher relays.",
         codec: Codec::Own {
             set: |s, text| {
                 s.dispatch.relay_rate = match text {
@@ -211,8 +169,8 @@ pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "tickets.keys",
         kind: "KEY,…",
-        allowed: "keys of 64 hexadecimal digits, apart by commas, or nothing",
-        about: "Keys of dispatchers whose tickets this node takes, besides those of dispatchers that ask it with a token that reads everything.",
+        allowed: "comma-separated keys of 64 hexadecimal digits, or nothing",
+        about: "Keys of dispatchers whose tickets this node accepts, besides those of dispatchers that connect with a token that reads everything.",
         codec: Codec::Own {
             set: |s, text| keys(text).map(|keys| s.dispatch.ticket_keys = keys),
             show: |s| {

@@ -6,15 +6,15 @@ use super::values::{parse_count, parse_duration, parse_size, show_duration, show
 use headwater::settings::{Setting, SettingKind, SettingValue};
 use headwater::{Durability, Options};
 
-const NONE: &str = "none";
+const NO_VALUE: &str = "none";
 
 /// Parses a value and sets it in the options.
 pub(super) fn set(setting: &Setting, options: &mut Options, text: &str) -> Result<(), String> {
     let value = match &setting.kind {
-        SettingKind::Bytes { or_none: true, .. } if text == NONE => SettingValue::Number(None),
+        SettingKind::Bytes { or_none: true, .. } if text == NO_VALUE => SettingValue::Number(None),
         SettingKind::Bytes { .. } => SettingValue::Number(Some(parse_size(text)?)),
         SettingKind::Count(_) => SettingValue::Number(Some(parse_count(text)?)),
-        SettingKind::Span { or_none: true, .. } if text == NONE => SettingValue::Span(None),
+        SettingKind::Span { or_none: true, .. } if text == NO_VALUE => SettingValue::Span(None),
         SettingKind::Span { .. } => SettingValue::Span(Some(parse_duration(text)?)),
         SettingKind::Durability(_) => SettingValue::Durability(match text {
             "synced" => Durability::Synced,
@@ -33,7 +33,7 @@ pub(super) fn set(setting: &Setting, options: &mut Options, text: &str) -> Resul
             "the duration is out of range".to_owned()
         }
         SettingKind::Count(_) | SettingKind::Policy => format!("{text} is out of range"),
-        SettingKind::Choice(words) => format!("{text} is none of {}", words.join(", ")),
+        SettingKind::Choice(words) => format!("{text} is not one of {}", words.join(", ")),
     };
     setting.set_within(options, value).map_err(out_of_range)
 }
@@ -41,7 +41,7 @@ pub(super) fn set(setting: &Setting, options: &mut Options, text: &str) -> Resul
 /// Shows a value, in the form that sets it.
 pub(super) fn show(setting: &Setting, options: &Options) -> String {
     match (setting.get(options), &setting.kind) {
-        (SettingValue::Number(None) | SettingValue::Span(None), _) => NONE.to_owned(),
+        (SettingValue::Number(None) | SettingValue::Span(None), _) => NO_VALUE.to_owned(),
         (SettingValue::Number(Some(bytes)), SettingKind::Bytes { .. }) => show_size(bytes),
         (SettingValue::Number(Some(number)), _) => number.to_string(),
         (SettingValue::Span(Some(span)), _) => show_duration(span),

@@ -3,6 +3,7 @@
 use super::setting::{Codec, Setting, duration_within, or_never, show_or_never};
 use super::values::show_duration;
 use super::{NodeRole, SettingError, Settings};
+use crate::built::HAS_SQL;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ pub(super) const TABLE: &[Setting] = &[
         key: "lake.dir",
         kind: "DIR",
         allowed: "a directory outside of the database's, s3://BUCKET/PREFIX as with cloud.bucket, or nothing",
-        about: "Directory or bucket of the lake: the tables as Iceberg tables for other engines, which find them by the catalog at `/iceberg`. A cloud keeps those of its edges there too. Not in programs built without `sql`.",
+        about: "Directory or bucket of the lake: the tables as Iceberg tables for other engines, which find them by the catalog at `/iceberg`. A cloud stores those of its edges there too. Not in programs built without `sql`.",
         codec: Codec::Own {
             set: |s, text| {
                 s.lake.dir = (!text.is_empty()).then(|| text.to_owned());
@@ -54,7 +55,7 @@ pub(super) const TABLE: &[Setting] = &[
         key: "lake.every",
         kind: "DURATION",
         allowed: "1s to 3650d, or never",
-        about: "How often the lake is brought to where the database is. With `never` the server only tells others of it, and `headwater lake write` writes it.",
+        about: "How often the lake is updated from the database. With `never` the server only serves the catalog of the lake, and `headwater lake write` writes it.",
         codec: Codec::Own {
             set: |s, text| or_never(text, SECOND..=MOST).map(|found| s.lake.every = found),
             show: |s| show_or_never(s.lake.every),
@@ -64,7 +65,7 @@ pub(super) const TABLE: &[Setting] = &[
         key: "lake.closed_for",
         kind: "DURATION",
         allowed: "1s to 3650d, or never",
-        about: "Days that ended less than this ago are left for later, so that today's is not written again and again. With `never` no day is left, and today's rows are in the lake too.",
+        about: "Days that ended less than this ago are not written yet, so that the current day is not rewritten again and again. With `never` every day is written, including the current one.",
         codec: Codec::Own {
             set: |s, text| or_never(text, SECOND..=MOST).map(|found| s.lake.closed_for = found),
             show: |s| show_or_never(s.lake.closed_for),
@@ -74,7 +75,7 @@ pub(super) const TABLE: &[Setting] = &[
         key: "lake.keep_snapshots",
         kind: "DURATION",
         allowed: "1s to 3650d",
-        about: "How long older snapshots of a table of the lake are kept for those who still read them.",
+        about: "How long older snapshots of a table of the lake are retained for their readers.",
         codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, SECOND..=MOST).map(|found| s.lake.keep_snapshots = found)
@@ -97,10 +98,9 @@ pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
             "a dispatcher stores nothing: lake.dir belongs to an edge or a cloud"
         }
         () if !is_bucket && absolute(Path::new(dir)).starts_with(absolute(settings.db())) => {
-            "lake.dir is in the directory of the database, which only the database writes to: \
-             name another one"
+            "lake.dir is inside the directory of the database, which only the database may write to: choose another directory"
         }
-        () if cfg!(not(feature = "sql")) => {
+        () if !HAS_SQL => {
             "lake.dir: this program was built without SQL (the feature `sql`), and so without lakes"
         }
         () => return Ok(()),
@@ -127,7 +127,7 @@ mod tests {
         ] {
             settings.lake.dir = Some(dir.into());
             let found = together(&settings);
-            assert_eq!(found.is_ok(), is_fine && cfg!(feature = "sql"), "{dir}");
+            assert_eq!(found.is_ok(), is_fine && HAS_SQL, "{dir}");
         }
         settings.sync.role = NodeRole::Dispatcher;
         let refused = together(&settings).unwrap_err().to_string();

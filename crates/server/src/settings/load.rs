@@ -3,7 +3,7 @@
 use super::refusal::{SettingError, Source, nearest};
 use super::setting::Setting;
 use super::table::table;
-use super::{NoticeBus, Settings, cloud, dispatch, lake, mqtt, notices, subscription};
+use super::{NoticeBus, Settings, cloud, dispatch, lake, mqtt, notices, rights, subscription};
 use std::path::{Path, PathBuf};
 
 /// Variables with the prefix of settings that are not settings.
@@ -16,7 +16,7 @@ const OTHER_VARIABLES: [&str; 4] = [
 
 /// Input of a command line: values of flags by key, and the file.
 #[derive(Debug, Clone, Default)]
-pub struct Given {
+pub struct SettingsInput {
     /// The file to read; `None` = no file.
     pub file: Option<PathBuf>,
     /// Keys and values of flags.
@@ -64,7 +64,7 @@ impl Loaded {
 /// # Errors
 /// When the file cannot be read, a key is unknown, a value is not allowed, or values contradict
 /// each other.
-pub fn load(given: &Given) -> Result<Loaded, SettingError> {
+pub fn load(given: &SettingsInput) -> Result<Loaded, SettingError> {
     let mut loaded = Loaded {
         settings: Settings::new(""),
         sources: Vec::new(),
@@ -73,7 +73,7 @@ pub fn load(given: &Given) -> Result<Loaded, SettingError> {
         let source = Source::File(path.clone());
         let file = file(path)?;
         for (key, value) in file.pairs {
-            let setting = known(&key, &source)?;
+            let setting = find_setting(&key, &source)?;
             loaded.apply(setting, &value, source.clone())?;
         }
         for (key, entries) in file.lists {
@@ -98,7 +98,7 @@ pub fn load(given: &Given) -> Result<Loaded, SettingError> {
     }
     for (key, value) in &given.flags {
         let source = Source::Flag(key.replace(['.', '_'], "-"));
-        let setting = known(key, &source)?;
+        let setting = find_setting(key, &source)?;
         loaded.apply(setting, value, source)?;
     }
     together(&loaded.settings)?;
@@ -137,21 +137,21 @@ fn together(settings: &Settings) -> Result<(), SettingError> {
             "tls.cert and tls.key go together: set both, or none".to_owned(),
         ));
     }
-    if settings.read_only && settings.mqtt.broker.is_some() {
+    if settings.read_only && settings.mqtt.login.broker.is_some() {
         return Err(SettingError::Together(
-            "read_only and mqtt.broker do not go together: messages of a broker are writes"
+            "read_only and mqtt.broker cannot be combined: messages of a broker are writes"
                 .to_owned(),
         ));
     }
     if settings.read_only_refresh.is_some() && !settings.is_only_read() {
         return Err(SettingError::Together(
-            "read_only.refresh is for a server that only reads: it needs read_only = true, and no sync.role"
+            "read_only.refresh is for a read-only server: it needs read_only = true, and no sync.role"
                 .to_owned(),
         ));
     }
     if settings.is_only_read() && settings.notices.bus == NoticeBus::Mqtt {
         return Err(SettingError::Together(
-            "read_only and notices.bus = mqtt do not go together: the owner of the database tells what is new"
+            "read_only and notices.bus = mqtt cannot be combined: the owner of the database publishes its notices"
                 .to_owned(),
         ));
     }
@@ -161,6 +161,7 @@ fn together(settings: &Settings) -> Result<(), SettingError> {
         ));
     }
     dispatch::together(settings)?;
+    rights::together(settings)?;
     cloud::together(settings)?;
     lake::together(settings)?;
     notices::together(settings)?;
@@ -177,7 +178,7 @@ fn is_other(name: &str) -> bool {
         || name.starts_with("HEADWATER_SERVICE_")
 }
 
-fn known(key: &str, source: &Source) -> Result<&'static Setting, SettingError> {
+fn find_setting(key: &str, source: &Source) -> Result<&'static Setting, SettingError> {
     table()
         .find(|setting| setting.key == key)
         .ok_or_else(|| unknown(key, source))
@@ -282,13 +283,13 @@ mod tests {
 
     use super::*;
 
-    fn given(
+    fn input(
         file: Option<&str>,
         environment: &[(&str, &str)],
         flags: &[(&'static str, &str)],
-    ) -> (Given, tempfile::TempDir) {
+    ) -> (SettingsInput, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        let given = Given {
+        let given = SettingsInput {
             file: file.map(|text| {
                 let path = dir.path().join("headwater.toml");
                 std::fs::write(&path, text).unwrap();
@@ -308,14 +309,14 @@ mod tests {
         environment: &[(&str, &str)],
         flags: &[(&'static str, &str)],
     ) -> String {
-        let (given, _dir) = given(file, environment, flags);
+        let (given, _dir) = input(file, environment, flags);
         load(&given).unwrap_err().to_string()
     }
 
     #[test]
     fn a_flag_goes_before_the_environment_before_the_file_before_the_default() {
         let file = "db = \"of-file\"\nmemory_budget = \"32MiB\"\nshards = 3\nbody_max = 4096\nhosts = [\"a\", \"b\"]\n[log]\nformat = \"json\"\n";
-        let (given, _dir) = given(
+        let (given, _dir) = input(
             Some(file),
             &[
                 ("HEADWATER_SHARDS", "5"),
@@ -401,7 +402,7 @@ mod tests {
         assert!(error(None, &[], &[]).contains("--db"));
         assert!(error(None, &[], &[db, ("tls.cert", "x")]).contains("go together"));
         assert!(error(None, &[], &[db, ("partition.max", "1MiB")]).contains("partition.target"));
-        let (mut gone, _dir) = given(None, &[], &[db]);
+        let (mut gone, _dir) = input(None, &[], &[db]);
         gone.file = Some("/does/not/exist.toml".into());
         assert!(
             load(&gone)
@@ -412,12 +413,20 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "mqtt")]
     fn lists_stand_in_the_file_and_are_checked_entry_by_entry() {
         let db = ("db", "x");
         let broker = "[mqtt]\nbroker = \"mqtt://broker\"\nclient_id = \"gateway\"\n";
         let entry = "[[mqtt.subscription]]\ntopic = \"plant/{site}/{field}\"\npayload = \"value\"\ntable = \"machines\"\ntypes = { count = \"i64\" }\n";
-        let (good, _dir) = given(Some(&format!("{broker}{entry}")), &[], &[db]);
+        let (good, _dir) = input(Some(&format!("{broker}{entry}")), &[], &[db]);
+        if !crate::built::HAS_MQTT {
+            assert!(
+                load(&good)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("without MQTT")
+            );
+            return;
+        }
         let loaded = load(&good).unwrap();
         let found = &loaded.settings.mqtt.subscriptions;
         assert_eq!(found.len(), 1);

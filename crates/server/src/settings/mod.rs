@@ -20,6 +20,7 @@ mod mqtt;
 mod notices;
 mod page;
 mod refusal;
+mod rights;
 mod setting;
 mod subscription;
 mod sync;
@@ -27,14 +28,17 @@ mod table;
 pub(crate) mod values;
 mod watch;
 
-pub use cloud::{Cloud, Confirm};
-pub use dispatch::{Dispatch, DispatchNode, NODES_MAX};
+pub use headwater_cluster::settings::{
+    Broker, BrokerLogin, BucketSettings, Confirm, DispatchNode, DispatchSettings, NODES_MAX,
+    NoticeBus, NoticeSettings, PeerSettings, Secret,
+};
 pub use lake::Lake;
-pub use load::{Given, Loaded, load};
-pub use mqtt::{Broker, Mqtt, Secret};
-pub use notices::{NoticeBus, NoticeSettings, xmpp_server};
+pub use load::{Loaded, SettingsInput, load};
+pub use mqtt::Mqtt;
+pub use notices::xmpp_server;
 pub use page::page;
 pub use refusal::{SettingError, Source};
+pub use rights::Rights;
 pub use setting::Setting;
 pub use subscription::Subscription;
 pub use sync::{NodeRole, Sync};
@@ -154,20 +158,26 @@ pub struct Settings {
     pub log_requests: LogRequests,
     /// The certificates of TLS, in PEM; `None` = no TLS.
     pub tls_cert: Option<PathBuf>,
+    /// Certificates by which the next certificate of a cloud is going to be verified.
+    pub tls_next_ca: Option<PathBuf>,
     /// Private key of the certificates.
     pub tls_key: Option<PathBuf>,
     /// Messages from a broker.
     pub mqtt: Mqtt,
     /// Replication settings.
     pub sync: Sync,
+    /// Lists of rights of other nodes.
+    pub rights: Rights,
     /// Allowed targets of events of watches.
     pub watch: Watch,
     /// Settings of the lake.
     pub lake: Lake,
     /// Settings of a cloud with a bucket.
-    pub cloud: Cloud,
+    pub cloud: BucketSettings,
+    /// Settings of the peer of a cloud.
+    pub peer: PeerSettings,
     /// Settings of a dispatcher, and of the tickets that are accepted.
-    pub dispatch: Dispatch,
+    pub dispatch: DispatchSettings,
     /// Settings of notices.
     pub notices: NoticeSettings,
 }
@@ -216,26 +226,17 @@ impl Settings {
             log_format: LogFormat::Text,
             log_requests: shell.log_requests,
             tls_cert: shell.tls_cert,
+            tls_next_ca: None,
             tls_key: shell.tls_key,
             mqtt: Mqtt::default(),
             sync: Sync::default(),
+            rights: Rights::default(),
             watch: Watch::default(),
             lake: Lake::default(),
-            cloud: Cloud::default(),
-            dispatch: Dispatch::default(),
+            cloud: BucketSettings::default(),
+            peer: PeerSettings::default(),
+            dispatch: DispatchSettings::default(),
             notices: NoticeSettings::default(),
-        }
-    }
-
-    /// Limits of SQL statements.
-    #[cfg(feature = "sql")]
-    pub(crate) fn sql_limits(&self) -> headwater_query::Limits {
-        headwater_query::Limits {
-            memory: self.sql_memory,
-            all_memory: self.sql_memory_all,
-            time: Some(self.sql_timeout),
-            parallel: std::thread::available_parallelism().map_or(1, |n| n.get().min(8)),
-            ..headwater_query::Limits::default()
         }
     }
 
@@ -254,6 +255,7 @@ impl Settings {
             header_timeout: self.header_timeout,
             shutdown_timeout: self.shutdown_timeout,
             log_requests: self.log_requests,
+            rights: self.rights_policy(),
             tls_cert: self.tls_cert.clone(),
             tls_key: self.tls_key.clone(),
         }

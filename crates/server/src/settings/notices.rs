@@ -1,60 +1,15 @@
 //! Settings of notices: the bus between nodes and their followers.
 
-use super::mqtt::{Broker, Mqtt, broker, broker_or};
-use super::setting::{Codec, Setting, duration_within};
-use super::values::show_duration;
-use super::{NodeRole, SettingError, Settings};
+use super::mqtt::{broker, broker_or};
+use super::setting::{Codec, SWITCH, Setting, duration_within};
+use super::values::{parse_switch, show_duration};
+use super::{Broker, NodeRole, NoticeBus, NoticeSettings, SettingError, Settings};
+use crate::access::rules::Pattern;
+use crate::built::HAS_MQTT;
 use headwater_protocol::notice::is_node_name;
 use headwater_protocol::xmpp::{Jid, JidError};
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Bus of notices.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum NoticeBus {
-    /// The node itself: followers wait there.
-    #[default]
-    Hub,
-    /// An MQTT 5 broker.
-    Mqtt,
-    /// The publish-subscribe of an XMPP server.
-    Xmpp,
-}
-
-/// Settings of publishing and receiving notices.
-#[derive(Debug, Clone)]
-pub struct NoticeSettings {
-    /// Bus of notices.
-    pub bus: NoticeBus,
-    /// Name of this node there; its notices are under it.
-    pub name: String,
-    /// Prefix of the topics of all nodes.
-    pub topic: String,
-    /// Interval of asking a silent node.
-    pub check: Duration,
-    /// Login to the broker of either kind.
-    pub login: Mqtt,
-    /// The XMPP server; the rest of the login is in `login`. TLS here means TLS from the first byte
-    /// on.
-    pub xmpp: Option<Broker>,
-    /// Domain of publish-subscribe at the server; empty = `pubsub.` before the domain of the
-    /// account.
-    pub service: String,
-}
-
-impl Default for NoticeSettings {
-    fn default() -> NoticeSettings {
-        NoticeSettings {
-            bus: NoticeBus::default(),
-            name: String::new(),
-            topic: "headwater/notices".to_owned(),
-            check: Duration::from_secs(60),
-            login: Mqtt::default(),
-            xmpp: None,
-            service: String::new(),
-        }
-    }
-}
 
 fn file(text: &str) -> Option<PathBuf> {
     (!text.is_empty()).then(|| PathBuf::from(text))
@@ -68,8 +23,30 @@ fn topic(text: &str) -> Result<String, String> {
     let are_names = text.split('/').all(is_node_name);
     let is_topic = are_names && text.len() <= 200;
     is_topic.then(|| text.to_owned()).ok_or_else(|| {
-        "expected names apart by /, of letters, digits, dots, dashes and underscores".to_owned()
+        "expected names of letters, digits, dots, dashes and underscores, separated by /".to_owned()
     })
+}
+
+/// Most patterns.
+const PATTERNS_MAX: usize = 100;
+
+/// Parses patterns with semicolons between.
+fn patterns(text: &str) -> Result<Vec<Pattern>, String> {
+    let all = text.split(';').map(str::trim);
+    let all = all.filter(|pattern| !pattern.is_empty());
+    let all = all.map(|pattern| pattern.parse::<Pattern>().map_err(|e| e.to_string()));
+    let all: Vec<Pattern> = all.collect::<Result<_, _>>()?;
+    match all.len() {
+        0..=PATTERNS_MAX => Ok(all),
+        count => Err(format!(
+            "{count} patterns, at most {PATTERNS_MAX} are allowed"
+        )),
+    }
+}
+
+fn show_patterns(all: &[Pattern]) -> String {
+    let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+    all.join("; ")
 }
 
 /// The address of an XMPP server: `xmpp://HOST[:PORT]`, or `xmpps://HOST[:PORT]` for TLS from the
@@ -84,7 +61,7 @@ pub fn xmpp_server(text: &str) -> Result<Broker, String> {
         _ => return Err("expected an address such as xmpp://xmpp.example:5222".to_owned()),
     };
     let server = broker_or(&as_mqtt, port)?;
-    server.ok_or_else(|| "expected the name of a server behind xmpp://".to_owned())
+    server.ok_or_else(|| "expected the name of a server after xmpp://".to_owned())
 }
 
 /// Sets the address by its scheme.
@@ -106,7 +83,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "notices.bus",
         kind: "WHAT",
         allowed: "hub, mqtt or xmpp",
-        about: "What carries notices from nodes to dispatchers: hub = dispatchers wait at each node; mqtt, xmpp = nodes tell a broker, or a server of XMPP with publish-subscribe, and dispatchers ask when they hear of something.",
+        about: "How notices get from nodes to dispatchers: hub = dispatchers poll each node; mqtt, xmpp = nodes publish them to an MQTT broker, or to an XMPP server with publish-subscribe, and dispatchers query a node when its notice arrives.",
         codec: Codec::Own {
             set: |s, text| {
                 s.notices.bus = match text {
@@ -143,8 +120,8 @@ pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "notices.topic",
         kind: "TOPIC",
-        allowed: "names apart by /, at most 200 bytes",
-        about: "What the topics of notices begin with, the same at all nodes of a fleet.",
+        allowed: "names separated by /, at most 200 bytes",
+        about: "Prefix of the topics of notices, the same for all nodes that belong together.",
         codec: Codec::Own {
             set: |s, text| topic(text).map(|topic| s.notices.topic = topic),
             show: |s| s.notices.topic.clone(),
@@ -154,7 +131,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "notices.check",
         kind: "DURATION",
         allowed: "1s to 1h",
-        about: "How often a dispatcher asks a node of which it has heard nothing, in case a notice was lost.",
+        about: "How often a dispatcher queries a node that has sent no notice, in case one was lost.",
         codec: Codec::Own {
             set: |s, text| {
                 let hour = Duration::from_secs(3600);
@@ -168,7 +145,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "notices.broker",
         kind: "URL",
         allowed: "mqtt://HOST[:PORT], mqtts://HOST[:PORT] for TLS, xmpp://HOST[:PORT], xmpps://HOST[:PORT] for TLS from the first byte on; or nothing",
-        about: "MQTT 5 broker or XMPP server that carries notices. Ports of XMPP are 5222 and 5223 unless given; under xmpp:// TLS is begun by STARTTLS, and only a server on this machine may have none.",
+        about: "MQTT 5 broker or XMPP server that carries notices. Default ports of XMPP are 5222 and 5223; xmpp:// uses STARTTLS, which is required unless the server is on this machine.",
         codec: Codec::Own {
             set: set_broker,
             show: |s| {
@@ -184,7 +161,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "notices.service",
         kind: "DOMAIN",
         allowed: "a domain, or nothing",
-        about: "Where the XMPP server has publish-subscribe; without it at pubsub. before the domain of the account.",
+        about: "Domain of the publish-subscribe service of the XMPP server; empty = pubsub. before the domain of the account.",
         codec: Codec::Own {
             set: |s, text| {
                 if !text.is_empty() {
@@ -200,10 +177,84 @@ pub(super) static TABLE: &[Setting] = &[
         },
     },
     Setting {
+        key: "notices.values",
+        kind: "PATTERNS",
+        allowed: "patterns as those of tokens, with semicolons between: `pump; weather,origin=E*`; or nothing",
+        about: "Streams of this node whose newest values are published over the XMPP server, at most 1,024, each under a topic of its own. With notices.apply_lists also the streams of this node and of its edges that get a topic.",
+        codec: Codec::Own {
+            set: |s, text| patterns(text).map(|found| s.notices.values = found),
+            show: |s| show_patterns(&s.notices.values),
+        },
+    },
+    Setting {
+        key: "notices.values_interval",
+        kind: "DURATION",
+        allowed: "100ms to 1h",
+        about: "Interval of publishing newest values. Of the values of a stream within an interval, the newest ones are published.",
+        codec: Codec::Own {
+            set: |s, text| {
+                let range = Duration::from_millis(100)..=Duration::from_secs(3600);
+                s.notices.values_interval = duration_within(text, range)?;
+                Ok(())
+            },
+            show: |s| show_duration(s.notices.values_interval),
+        },
+    },
+    Setting {
+        key: "notices.values_topic",
+        kind: "TOPIC",
+        allowed: "names separated by /, at most 200 bytes",
+        about: "Prefix of the topics of streams, the same for all nodes that belong together.",
+        codec: Codec::Own {
+            set: |s, text| topic(text).map(|topic| s.notices.values_topic = topic),
+            show: |s| s.notices.values_topic.clone(),
+        },
+    },
+    Setting {
+        key: "notices.hear_values",
+        kind: SWITCH,
+        allowed: "true or false",
+        about: "Hear the newest values of all streams that the account of this node may hear at the XMPP server; GET /api/v1/notices/values answers with them.",
+        codec: Codec::Own {
+            set: |s, text| parse_switch(text).map(|on| s.notices.hears_values = on),
+            show: |s| s.notices.hears_values.to_string(),
+        },
+    },
+    Setting {
+        key: "notices.rights",
+        kind: SWITCH,
+        allowed: "true or false",
+        about: "At a cloud: publish its signed list of rights over the XMPP server, with notices.apply_lists. At an edge: take that list from there, so that revoked tokens and new signing keys reach it without a connection to its cloud.",
+        codec: Codec::Own {
+            set: |s, text| parse_switch(text).map(|on| s.notices.rights = on),
+            show: |s| s.notices.rights.to_string(),
+        },
+    },
+    Setting {
+        key: "notices.rights_topic",
+        kind: "TOPIC",
+        allowed: "names separated by /, at most 200 bytes",
+        about: "Prefix of the topics of lists of rights, the same for all nodes that belong together.",
+        codec: Codec::Own {
+            set: |s, text| topic(text).map(|topic| s.notices.rights_topic = topic),
+            show: |s| s.notices.rights_topic.clone(),
+        },
+    },
+    Setting {
+        key: "notices.apply_lists",
+        kind: SWITCH,
+        allowed: "true or false",
+        about: "Create the topics at the XMPP server, and apply there who may publish and hear, whenever the list of tokens changes: one node does this for all, usually the cloud. Its account must have the right to create nodes of publish-subscribe.",
+        codec: Codec::Own {
+            set: |s, text| parse_switch(text).map(|on| s.notices.applies_lists = on),
+            show: |s| s.notices.applies_lists.to_string(),
+        },
+    },
+    Setting {
         key: "notices.user",
         kind: "NAME",
         allowed: "a name, or nothing",
-        about: "Name to log in to the broker of notices with; for XMPP the account, NAME@DOMAIN.",
+        about: "User name for the broker of notices; for XMPP the account, NAME@DOMAIN.",
         codec: Codec::Own {
             set: |s, text| {
                 text.clone_into(&mut s.notices.login.user);
@@ -216,7 +267,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "notices.password_file",
         kind: "FILE",
         allowed: "a file, or nothing",
-        about: "File that holds the password for the broker of notices; a line end behind it does not count. Read at each connection.",
+        about: "File with the password for the broker of notices; a trailing line end is ignored. Read at each connection.",
         codec: Codec::Own {
             set: |s, text| {
                 s.notices.login.password_file = file(text);
@@ -229,7 +280,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "notices.ca",
         kind: "FILE",
         allowed: "a file in PEM, or nothing",
-        about: "Certificates that those of the broker of notices must be signed by; without it those that the system trusts.",
+        about: "Certificates of the authorities that may sign the certificate of the broker of notices; empty = those that the system trusts.",
         codec: Codec::Own {
             set: |s, text| {
                 s.notices.login.ca = file(text);
@@ -240,19 +291,36 @@ pub(super) static TABLE: &[Setting] = &[
     },
 ];
 
+/// True when topics under one prefix are topics under another.
+fn are_overlapping(notices: &NoticeSettings) -> bool {
+    let contains = |a: &str, b: &str| {
+        let rest = b.strip_prefix(a);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let topic = &notices.topic;
+    let (values, rights) = (&notices.values_topic, &notices.rights_topic);
+    let mut pairs = [(topic, values), (topic, rights), (values, rights)].into_iter();
+    pairs.any(|(a, b)| contains(a, b) || contains(b, a))
+}
+
 /// Checks across settings.
 pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
     let notices = &settings.notices;
     let login = &notices.login;
     let bus = notices.bus;
-    let tells = settings.sync.role != NodeRole::Dispatcher;
+    let role = settings.sync.role;
+    let tells = role != NodeRole::Dispatcher;
     let is_account = |user: &str| user.parse::<Jid>().is_ok_and(|jid| !jid.local().is_empty());
     let has_tls = match &notices.xmpp {
         Some(_) => true,
         None => login.broker.as_ref().is_none_or(|broker| broker.tls),
     };
+    let uses_values = !notices.values.is_empty()
+        || notices.hears_values
+        || notices.applies_lists
+        || notices.rights;
     let fault = match bus {
-        NoticeBus::Mqtt if cfg!(not(feature = "mqtt")) => {
+        NoticeBus::Mqtt if !HAS_MQTT => {
             "notices.bus is mqtt, and this program was built without MQTT: build it with the feature mqtt"
         }
         NoticeBus::Mqtt if login.broker.is_none() => {
@@ -268,7 +336,25 @@ pub(super) fn together(settings: &Settings) -> Result<(), SettingError> {
             "notices.bus = xmpp needs notices.password_file: the password of the account"
         }
         NoticeBus::Mqtt | NoticeBus::Xmpp if tells && notices.name.is_empty() => {
-            "notices.bus = mqtt or xmpp needs notices.name: what this node is called there"
+            "notices.bus = mqtt or xmpp needs notices.name: the name of this node in notices"
+        }
+        NoticeBus::Hub | NoticeBus::Mqtt if uses_values => {
+            "notices.values, notices.hear_values, notices.apply_lists and notices.rights need notices.bus = xmpp"
+        }
+        _ if !notices.values.is_empty() && !tells => {
+            "a dispatcher has no values of its own: set notices.values at the nodes, and notices.hear_values here"
+        }
+        _ if notices.applies_lists && !tells => {
+            "notices.apply_lists is for a node with streams, usually the cloud; set it there"
+        }
+        _ if notices.rights && !matches!(role, NodeRole::Cloud | NodeRole::Edge) => {
+            "notices.rights is for a cloud, which publishes its list of rights, and for its edges"
+        }
+        _ if notices.rights && role == NodeRole::Cloud && !notices.applies_lists => {
+            "notices.rights of a cloud needs notices.apply_lists: the topic of its list is created by it"
+        }
+        _ if are_overlapping(notices) => {
+            "notices.topic, notices.values_topic and notices.rights_topic must differ, and none may contain another"
         }
         NoticeBus::Hub if login.broker.is_some() || notices.xmpp.is_some() => {
             "notices.broker is used with notices.bus = mqtt or xmpp only: set both, or none"
@@ -303,7 +389,7 @@ mod tests {
         assert!(only_broker.unwrap_err().contains("notices.bus"));
         let no_user = told(|s| s.notices.login.password_file = file("x"));
         assert!(no_user.unwrap_err().contains("notices.user"));
-        if cfg!(feature = "mqtt") {
+        if HAS_MQTT {
             let no_broker = told(|s| s.notices.bus = NoticeBus::Mqtt);
             assert!(no_broker.unwrap_err().contains("notices.broker"));
             let mut settings = Settings::new("x");
@@ -324,8 +410,8 @@ mod tests {
         let mut settings = Settings::new("x");
         settings.notices.bus = NoticeBus::Xmpp;
         settings.notices.name = "north".to_owned();
-        let told = |settings: &Settings| together(settings).unwrap_err().to_string();
-        assert!(told(&settings).contains("xmpp://HOST"));
+        let error_of = |settings: &Settings| together(settings).unwrap_err().to_string();
+        assert!(error_of(&settings).contains("xmpp://HOST"));
         set_broker(&mut settings, "xmpps://b.example").unwrap();
         let server = settings.notices.xmpp.clone().unwrap();
         assert_eq!((server.tls, server.port), (true, 5223));
@@ -337,10 +423,10 @@ mod tests {
         );
         for user in ["", "north", "@b.example"] {
             user.clone_into(&mut settings.notices.login.user);
-            assert!(told(&settings).contains("NAME@DOMAIN"), "{user}");
+            assert!(error_of(&settings).contains("NAME@DOMAIN"), "{user}");
         }
         settings.notices.login.user = "north@b.example".to_owned();
-        assert!(told(&settings).contains("password_file"));
+        assert!(error_of(&settings).contains("password_file"));
         settings.notices.login.password_file = file("x");
         settings.notices.login.ca = file("ca.pem");
         assert!(together(&settings).is_ok());
@@ -351,6 +437,50 @@ mod tests {
         for bad in ["xmpp://", "xmpp://a@b", "http://b"] {
             assert!(set_broker(&mut settings, bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn values_go_over_xmpp_and_from_nodes_with_streams() {
+        let mut settings = Settings::new("x");
+        let error_of = |settings: &Settings| together(settings).unwrap_err().to_string();
+        settings.notices.values = patterns("pump; weather,origin=E*;").unwrap();
+        assert_eq!(
+            show_patterns(&settings.notices.values),
+            "pump; weather,origin=E*"
+        );
+        assert!(error_of(&settings).contains("notices.bus = xmpp"));
+        settings.notices.bus = NoticeBus::Xmpp;
+        settings.notices.name = "north".to_owned();
+        settings.notices.login.user = "north@b.example".to_owned();
+        settings.notices.login.password_file = file("x");
+        set_broker(&mut settings, "xmpp://b").unwrap();
+        assert!(together(&settings).is_ok());
+        for same in ["headwater/notices", "headwater/notices/x", "headwater"] {
+            settings.notices.values_topic = same.to_owned();
+            assert!(
+                error_of(&settings).contains("notices.values_topic"),
+                "{same}"
+            );
+        }
+        settings.notices.values_topic = "headwater/noticesx".to_owned();
+        assert!(together(&settings).is_ok());
+        settings.sync.role = NodeRole::Dispatcher;
+        assert!(error_of(&settings).contains("notices.hear_values"));
+        settings.notices.values.clear();
+        settings.notices.hears_values = true;
+        assert!(together(&settings).is_ok());
+        settings.notices.rights = true;
+        assert!(error_of(&settings).contains("notices.rights is for"));
+        settings.sync.role = NodeRole::Cloud;
+        assert!(error_of(&settings).contains("needs notices.apply_lists"));
+        settings.notices.applies_lists = true;
+        assert!(together(&settings).is_ok());
+        settings.notices.rights_topic = "headwater/noticesx/y".to_owned();
+        assert!(error_of(&settings).contains("notices.rights_topic"));
+        (settings.notices.rights, settings.sync.role) = (false, NodeRole::Dispatcher);
+        assert!(error_of(&settings).contains("notices.apply_lists"));
+        assert!(patterns("pump,x").is_err());
+        assert!(patterns(&"a;".repeat(PATTERNS_MAX + 1)).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 const HEAD: &str = "\
 # Settings
 
-<!-- Made from the table in crates/server/src/settings. To make it anew: UPDATE_DOCS=1 cargo test -p headwater-server settings -->
+<!-- Generated from the table in crates/server/src/settings. To regenerate it: UPDATE_DOCS=1 cargo test -p headwater-server settings -->
 
 `headwater serve` takes each setting from the first of these that has it:
 
@@ -18,7 +18,7 @@ const HEAD: &str = "\
    a section, `[log]` with `format = \"json\"`;
 4. the default.
 
-A key that is not known is an error, and so is a value out of its range. `headwater config` takes the same flags, and
+An unknown key is an error, and so is a value out of its range. `headwater config` takes the same flags, and
 prints every value and where it came from.
 
 Sizes are written `64MiB`, `64MB` or in bytes, durations `250ms`, `10s`, `1h30m`, `7d`. Settings are read once, at the
@@ -32,8 +32,8 @@ underscores for dots.
 const LIST: &str = "
 ## `[[mqtt.subscription]]`
 
-What the messages of a broker mean ([MQTT](../mqtt.md)) is a list, which only the file can hold: one `[[mqtt.subscription]]`
-with these keys for each kind of topics. `topic` and `payload` must be there. `headwater config` shows the entries too, as
+How the messages of a broker are stored ([MQTT](../mqtt.md)) is a list, which only the file can have: one `[[mqtt.subscription]]`
+with these keys for each kind of topics. `topic` and `payload` are required. `headwater config` shows the entries too, as
 `mqtt.subscription[1].topic` and so on.
 
 ";

@@ -76,7 +76,7 @@ pub enum SettingError {
     Together(String),
     /// The directory is missing.
     #[error(
-        "which database? Name its directory with --db DIR, HEADWATER_DB, or `db` in the settings file"
+        "no database is given: name its directory with --db DIR, HEADWATER_DB, or `db` in the settings file"
     )]
     NoDatabase,
 }

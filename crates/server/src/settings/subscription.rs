@@ -71,7 +71,7 @@ pub(super) static KEYS: &[EntryKey] = &[
         name: "topic",
         kind: "PATTERN",
         allowed: "levels between slashes: words, +, {name}; the last may be # or {name#}",
-        about: "Which topics, and what their levels are: {table} and {field} name those, other names are tags. {name#} takes all levels that follow.",
+        about: "Topics to subscribe to, and the meaning of their levels: {table} and {field} name the table and the field, other names are tags. {name#} takes all levels that follow.",
         set: |draft, value| {
             let pattern = TopicPattern::parse(text(value)?).map_err(|error| error.to_string())?;
             draft.topic = Some(pattern);
@@ -113,7 +113,7 @@ pub(super) static KEYS: &[EntryKey] = &[
         name: "tags",
         kind: "{ NAME = TEXT }",
         allowed: "names and texts",
-        about: "Tags that all get, besides those from the topic.",
+        about: "Tags that all rows get, besides those from the topic.",
         set: |draft, value| {
             for (name, value) in table(value)? {
                 draft.tags.push((name.clone(), text(value)?.to_owned()));
@@ -125,7 +125,7 @@ pub(super) static KEYS: &[EntryKey] = &[
         name: "value",
         kind: "MEMBER",
         allowed: "the path of a member, such as reading.v",
-        about: "JSON: the one member that is the value of the field which the topic names. Without it all members are fields, named by their paths.",
+        about: "JSON: the member with the value of the field that the topic names. Without it all members are fields, named by their paths.",
         set: |draft, value| {
             draft.value = Some(text(value)?.to_owned());
             Ok(())
@@ -145,7 +145,7 @@ pub(super) static KEYS: &[EntryKey] = &[
         name: "time_format",
         kind: "FORMAT",
         allowed: "auto, s, ms, us, ns, rfc3339, or a pattern such as %Y-%m-%d %H:%M:%S@Europe/Berlin",
-        about: "How times are written, in JSON and in line protocol; auto tells the unit from the size of the number, and takes RFC 3339 in JSON.",
+        about: "How times are written, in JSON and in line protocol; auto infers the unit from the size of the number, and accepts RFC 3339 in JSON.",
         set: |draft, value| {
             draft.time_format = match text(value)? {
                 "auto" => TimeReading::Auto,
@@ -175,7 +175,7 @@ pub(super) static KEYS: &[EntryKey] = &[
         name: "types",
         kind: "{ FIELD = TYPE }",
         allowed: "f64, i64, u64, bool, string or bytes for each field",
-        about: "Types of fields that are not what they look like: numbers are f64 unless said here, and bytes are written in base 16.",
+        about: "Types of fields that cannot be inferred from their values: numbers are f64 unless listed here, and bytes are written in base 16.",
         set: |draft, value| {
             for (field, value) in table(value)? {
                 let name = text(value)?;
@@ -190,7 +190,7 @@ pub(super) static KEYS: &[EntryKey] = &[
         name: "retained",
         kind: "WHAT",
         allowed: "take or skip",
-        about: "What to do with messages that the broker kept from before it knew this server; without a time of their own they get the time of their arrival.",
+        about: "What to do with retained messages of the broker; those without a time of their own get the time of their arrival.",
         set: |draft, value| {
             draft.skip_retained = match text(value)? {
                 "take" => false,
@@ -238,15 +238,15 @@ fn read_entry(
     }
     let place = |key: &str| format!("{source}: {LIST}[{number}].{key}");
     let missing = |key: &str, what: &str| {
-        SettingError::Together(format!("{}: missing; it says {what}", place(key)))
+        SettingError::Together(format!("{}: missing; expected {what}", place(key)))
     };
     let topic = draft
         .topic
-        .ok_or_else(|| missing("topic", "which topics are taken"))?;
+        .ok_or_else(|| missing("topic", "the topics to subscribe to"))?;
     let payload = draft.payload.ok_or_else(|| {
         missing(
             "payload",
-            "how they are written: line-protocol, json or value",
+            "the format of the messages: line-protocol, json or value",
         )
     })?;
     let rules = MessageRules {

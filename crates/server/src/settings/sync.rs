@@ -2,7 +2,8 @@
 
 use super::setting::{Codec, Setting, duration_within};
 use super::values::{parse_size, show_duration, show_size};
-use headwater_fleet::{FleetError, QuietHours, UplinkSettings, withholding};
+use crate::access::tokens::FetchLimit;
+use headwater_cluster::{ClusterError, QuietHours, UplinkSettings, withholding};
 use std::time::Duration;
 
 /// Role of a node.
@@ -65,8 +66,12 @@ pub struct Sync {
     pub frees: bool,
     /// Least age of the freed rows.
     pub free_after: Duration,
+    /// True when an edge loses its oldest rows on a full disk, rather than refuse new ones.
+    pub loses_raw: bool,
     /// Tables of an edge that never leave it.
     pub withhold: Vec<String>,
+    /// Bytes a day that a cloud fetches from edges for a token without a budget of its own.
+    pub fetch_per_day: FetchLimit,
 }
 
 impl Default for Sync {
@@ -82,7 +87,9 @@ impl Default for Sync {
             live: None,
             frees: false,
             free_after: Duration::from_secs(7 * 86_400),
+            loses_raw: false,
             withhold: Vec::new(),
+            fetch_per_day: FetchLimit::Unlimited,
         }
     }
 }
@@ -92,11 +99,11 @@ impl Sync {
     ///
     /// # Errors
     /// `invalid`, which names of whole tables never are.
-    pub(crate) fn uplink(&self) -> Result<UplinkSettings, FleetError> {
+    pub(crate) fn uplink(&self) -> Result<UplinkSettings, ClusterError> {
         Ok(UplinkSettings {
             rules: withholding(&self.withhold)?,
             hold_bytes: self.hold_bytes,
-            budget: headwater_fleet::BudgetLimits {
+            budget: headwater_cluster::BudgetLimits {
                 bytes_per_second: self.rate,
                 bytes_per_day: self.day_max,
                 bytes_per_month: self.month_max,
@@ -105,18 +112,19 @@ impl Sync {
             flush_every: self.flush_every,
             live: self.live,
             free_after: self.frees.then_some(self.free_after),
+            rights: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         })
     }
 }
 
-const UNLIMITED: &str = "unlimited";
+pub(super) const UNLIMITED: &str = "unlimited";
 
 fn limit(text: &str) -> Result<Option<u64>, String> {
     match text {
         UNLIMITED => Ok(None),
         _ => match parse_size(text)? {
-            0 => Err("0 would send nothing for ever; `headwater sync pause` does so".to_owned()),
+            0 => Err("0 would never send anything; use `headwater sync pause` for that".to_owned()),
             bytes => Ok(Some(bytes)),
         },
     }
@@ -138,7 +146,7 @@ fn quiet_hours(text: &str) -> Result<Vec<QuietHours>, String> {
                 minute(to).ok_or_else(expected)?,
             );
             if from == to {
-                return Err(format!("`{stretch}`: this is no time at all"));
+                return Err(format!("`{stretch}`: the span is empty"));
             }
             Ok(QuietHours { from, to })
         })
@@ -168,7 +176,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "role",
         kind: "ROLE",
         allowed: "single, edge, cloud or dispatcher",
-        about: "What this node is to others. An edge owns its data, and the cloud it joined copies them; a cloud holds copies of its edges and answers for them; a dispatcher sends questions to the clouds and edges that answer them.",
+        about: "Role of this node. An edge owns its data, and the cloud that it joined copies it; a cloud stores copies of its edges and answers for them; a dispatcher sends queries to the clouds and edges that answer them.",
         codec: Codec::Own {
             set: |s, text| {
                 let found = NodeRole::ALL.into_iter().find(|role| role.name() == text);
@@ -182,7 +190,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "sync.rate",
         kind: "SIZE",
         allowed: "1 and more, or unlimited",
-        about: "Most bytes a second that an edge sends to its cloud.",
+        about: "Most bytes a second that an edge exchanges with its cloud, in both directions.",
         codec: Codec::Own {
             set: |s, text| limit(text).map(|bytes| s.sync.rate = bytes),
             show: |s| show_limit(s.sync.rate),
@@ -192,7 +200,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "sync.day_max",
         kind: "SIZE",
         allowed: "1 and more, or unlimited",
-        about: "Most bytes that an edge sends to its cloud on one day (UTC).",
+        about: "Most bytes that an edge exchanges with its cloud on one day (UTC), in both directions.",
         codec: Codec::Own {
             set: |s, text| limit(text).map(|bytes| s.sync.day_max = bytes),
             show: |s| show_limit(s.sync.day_max),
@@ -202,7 +210,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "sync.month_max",
         kind: "SIZE",
         allowed: "1 and more, or unlimited",
-        about: "Most bytes that an edge sends to its cloud in one month (UTC).",
+        about: "Most bytes that an edge exchanges with its cloud in one month (UTC), in both directions.",
         codec: Codec::Own {
             set: |s, text| limit(text).map(|bytes| s.sync.month_max = bytes),
             show: |s| show_limit(s.sync.month_max),
@@ -211,7 +219,7 @@ pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "sync.quiet_hours",
         kind: "HOURS",
-        allowed: "stretches such as 22:00-06:00, apart by commas, or nothing",
+        allowed: "comma-separated spans such as 22:00-06:00, or nothing",
         about: "When an edge sends nothing to its cloud (UTC).",
         codec: Codec::Own {
             set: |s, text| quiet_hours(text).map(|quiet| s.sync.quiet_hours = quiet),
@@ -222,7 +230,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "sync.hold_bytes",
         kind: "SIZE",
         allowed: "0 and more",
-        about: "Bytes of replaced files that an edge keeps while they are being fetched. Beyond that the oldest go, and the cloud fetches what took their place.",
+        about: "Bytes of replaced files that an edge retains while they are being fetched. Beyond that the oldest are removed, and the cloud fetches their replacements.",
         codec: Codec::Own {
             set: |s, text| parse_size(text).map(|bytes| s.sync.hold_bytes = bytes),
             show: |s| show_size(s.sync.hold_bytes),
@@ -232,7 +240,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "sync.flush_every",
         kind: "DURATION",
         allowed: "1s to 7d, or never",
-        about: "How long events may stay in an edge's memory, where no copy sees them, while the cloud is connected. Shorter ones are seen sooner and written more often.",
+        about: "How long events may stay in an edge's memory, where no copy sees them, while the cloud is connected. Shorter times show events sooner and cost more writes.",
         codec: Codec::Own {
             set: |s, text| {
                 s.sync.flush_every = match text {
@@ -255,7 +263,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "sync.live",
         kind: "DURATION",
         allowed: "1s to 1h, or never",
-        about: "How often an edge sends its newest events along before a flush stores them, at the most, so that the cloud shows them within about this time. They are sent once more when they are stored.",
+        about: "Shortest interval at which an edge sends its newest events before a flush stores them, so that the cloud shows them within about this time. They are sent again once they are stored.",
         codec: Codec::Own {
             set: |s, text| {
                 s.sync.live = match text {
@@ -277,7 +285,7 @@ pub(super) static TABLE: &[Setting] = &[
         key: "sync.free",
         kind: "WHEN",
         allowed: "never or confirmed",
-        about: "Whether an edge frees rows that its cloud has: of a partition that the cloud has proven to have whole, in its bucket (cloud.bucket), only aggregates and newest rows stay here, and who asks for rows is told that they are elsewhere. Without a bucket at the cloud nothing is freed.",
+        about: "Whether an edge frees rows that its cloud has: once the cloud has proven that a partition is complete in its bucket (cloud.bucket) or at its peer (cloud.confirm = peer), too, only aggregates and newest rows stay here, and queries for other rows are answered that they are elsewhere. Without either, nothing is freed.",
         codec: Codec::Own {
             set: |s, text| {
                 s.sync.frees = match text {
@@ -295,10 +303,34 @@ pub(super) static TABLE: &[Setting] = &[
         },
     },
     Setting {
+        key: "sync.full",
+        kind: "WHAT",
+        allowed: "refuse or lose-raw",
+        about: "What an edge does when its disk is full: refuse new rows until there is room, or lose its oldest rows, of which aggregates stay. Rows that the cloud has, as sync.free requires, go first. Each loss is logged, and counted in sync status and metrics.",
+        codec: Codec::Own {
+            set: |s, text| {
+                s.sync.loses_raw = match text {
+                    "refuse" => false,
+                    "lose-raw" => true,
+                    _ => return Err("neither of the two".to_owned()),
+                };
+                Ok(())
+            },
+            show: |s| {
+                let text = if s.sync.loses_raw {
+                    "lose-raw"
+                } else {
+                    "refuse"
+                };
+                text.to_owned()
+            },
+        },
+    },
+    Setting {
         key: "sync.free_after",
         kind: "DURATION",
         allowed: "0s to 3650d",
-        about: "How old rows are at least when they are freed (sync.free), by their own times.",
+        about: "Minimum age of rows that are freed (sync.free), by their own times.",
         codec: Codec::Own {
             set: |s, text| {
                 let range = Duration::ZERO..=Duration::from_secs(3650 * 86_400);
@@ -311,7 +343,7 @@ pub(super) static TABLE: &[Setting] = &[
     Setting {
         key: "sync.withhold",
         kind: "TABLES",
-        allowed: "names of tables, apart by commas, or nothing",
+        allowed: "comma-separated names of tables, or nothing",
         about: "Tables that never leave an edge: no cloud gets their rows, nor the names of their streams.",
         codec: Codec::Own {
             set: |s, text| {

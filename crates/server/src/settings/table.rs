@@ -5,7 +5,10 @@ use super::setting::{
     Codec, SWITCH, Setting, duration_within, or_never, show_or_never, size_within, within,
 };
 use super::values::{parse_count, parse_switch, show_duration, show_size};
-use super::{LogFormat, LogRequests, cloud, dispatch, engine, lake, mqtt, notices, sync, watch};
+use super::{
+    LogFormat, LogRequests, cloud, dispatch, engine, lake, mqtt, notices, rights, sync, watch,
+};
+use crate::built::HAS_SQL;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +21,7 @@ pub fn table() -> impl Iterator<Item = &'static Setting> + Clone {
     SERVER
         .iter()
         .chain(sync::TABLE)
+        .chain(rights::TABLE)
         .chain(cloud::TABLE)
         .chain(dispatch::TABLE)
         .chain(notices::TABLE)
@@ -31,7 +35,7 @@ static SERVER: &[Setting] = &[
     Setting {
         key: "db",
         kind: "DIR",
-        allowed: "a directory; made if it is not there",
+        allowed: "a directory; created if it does not exist",
         about: "Directory of the database.",
         codec: Codec::Own {
             set: |s, text| {
@@ -64,7 +68,7 @@ static SERVER: &[Setting] = &[
         key: "allow_open",
         kind: SWITCH,
         allowed: "true or false",
-        about: "Serve other machines although there are no tokens: every client that reaches the port reads and writes everything.",
+        about: "Serve other machines although there are no tokens: every client that reaches the port can read and write everything.",
         codec: Codec::Own {
             set: |s, text| parse_switch(text).map(|on| s.allow_open = on),
             show: |s| s.allow_open.to_string(),
@@ -84,7 +88,7 @@ static SERVER: &[Setting] = &[
         key: "hosts",
         kind: "NAME,…",
         allowed: "host names or addresses without port, separated by commas",
-        about: "Names under which requests without a token are answered, besides those of this machine (protection from DNS rebinding). With tokens any name is.",
+        about: "Names under which requests without a token are answered, besides those of this machine (protection from DNS rebinding). With tokens any name is accepted.",
         codec: Codec::Own {
             set: |s, text| {
                 let names = text
@@ -104,7 +108,7 @@ static SERVER: &[Setting] = &[
         key: "cors.origins",
         kind: "ORIGIN,…",
         allowed: "origins such as https://board.example:3000, separated by commas",
-        about: "Origins whose pages, in a browser, may ask this server and read its answers (CORS). What they may do is the matter of their token.",
+        about: "Origins whose pages, in a browser, may query this server and read its answers (CORS). Their token decides what they may do.",
         codec: Codec::Own {
             set: |s, text| {
                 let origins = text
@@ -123,7 +127,7 @@ static SERVER: &[Setting] = &[
         key: "read_only",
         kind: SWITCH,
         allowed: "true or false",
-        about: "Answer questions and let nobody change anything, whatever a token allows. The database is opened without a lock and no file is written: its medium may be one that cannot be, and its owner may run beside. An edge or a cloud is opened as its owner all the same.",
+        about: "Answer queries and refuse every change, whatever a token allows. The database is opened without a lock and no file is written: its device may be read-only, and its owner may run at the same time. An edge or a cloud is opened as its owner nevertheless.",
         codec: Codec::Own {
             set: |s, text| parse_switch(text).map(|on| s.read_only = on),
             show: |s| s.read_only.to_string(),
@@ -133,7 +137,7 @@ static SERVER: &[Setting] = &[
         key: "read_only.refresh",
         kind: "DURATION",
         allowed: "100ms to 1d, or never",
-        about: "How often a server with read_only looks again at what the owner of its database has changed: all metadata and the log are read each time, and caches begin anew. With `never` it shows what was there at its start.",
+        about: "How often a server with read_only looks for changes that the owner of its database made: all metadata and the log are read each time, and caches start empty. With `never` it shows the state at its start.",
         codec: Codec::Own {
             set: |s, text| {
                 let range = Duration::from_millis(100)..=Duration::from_secs(86_400);
@@ -146,7 +150,7 @@ static SERVER: &[Setting] = &[
         key: "tier.fast",
         kind: "DIR",
         allowed: "a directory, or nothing",
-        about: "Folder of a fast tier, on a small fast medium beside that of the database: taken into use at the start. Nothing = as the database has it.",
+        about: "Directory of a fast tier, on a small fast device beside that of the database: used from the start on. Empty = as the database has it.",
         codec: Codec::Own {
             set: |s, text| {
                 s.engine.fast_dir = (!text.is_empty()).then(|| PathBuf::from(text));
@@ -159,7 +163,7 @@ static SERVER: &[Setting] = &[
         key: "tier.parts",
         kind: "PART,…",
         allowed: "log, buffers, index, newest, or several, separated by commas",
-        about: "What is to lie in tier.fast: the commit log, rows that memory has no room for, a copy of the index of segments, copies of the newest partitions.",
+        about: "What is stored in tier.fast: the commit log, rows that memory has no room for, a copy of the index of segments, copies of the newest partitions.",
         codec: Codec::Own {
             set: |s, text| {
                 s.engine.fast_parts = text
@@ -197,10 +201,23 @@ static SERVER: &[Setting] = &[
         },
     },
     Setting {
+        key: "tls.next_ca",
+        kind: "FILE",
+        allowed: "a file in PEM, or nothing",
+        about: "Certificates by which the next certificate of a cloud is going to be verified: itself, or those that sign it. Edges that verify the cloud by certificates of their own are told of them, and trust both from then on. Read again when the file changes.",
+        codec: Codec::Own {
+            set: |s, text| {
+                s.tls_next_ca = (!text.is_empty()).then(|| PathBuf::from(text));
+                Ok(())
+            },
+            show: |s| path(s.tls_next_ca.as_ref()),
+        },
+    },
+    Setting {
         key: "body_max",
         kind: "SIZE",
         allowed: "1KiB to 1GiB",
-        about: "Largest body of a request, after unpacking. Larger ones are answered 413.",
+        about: "Largest body of a request, after decompression. Larger ones are answered 413.",
         codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 10..=1 << 30).map(|n| s.body_max = n),
             show: |s| show_size(s.body_max as u64),
@@ -230,7 +247,7 @@ static SERVER: &[Setting] = &[
         key: "request.timeout",
         kind: "DURATION",
         allowed: "1ms to 1h",
-        about: "Longest time from the head of a request to the head of its answer; then it is answered 503.",
+        about: "Maximum time from receiving the headers of a request to sending those of its answer; a slower request is answered 503.",
         codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, Duration::from_millis(1)..=HOUR)
@@ -243,7 +260,7 @@ static SERVER: &[Setting] = &[
         key: "request.header_timeout",
         kind: "DURATION",
         allowed: "100ms to 1h",
-        about: "Longest time until the head of the next request has come, and to agree on TLS; then the connection is closed.",
+        about: "Longest time until the head of the next request arrives, and for the TLS handshake; then the connection is closed.",
         codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, Duration::from_millis(100)..=HOUR)
@@ -269,7 +286,7 @@ static SERVER: &[Setting] = &[
         key: "write.line_max",
         kind: "SIZE",
         allowed: "64 to 64MiB",
-        about: "Longest line of line protocol. Longer ones are refused, the others are stored.",
+        about: "Maximum length of a line of line protocol. Longer lines are refused; the other lines of the request are stored.",
         codec: Codec::Own {
             set: |s, text| size_within(text, 64..=64 << 20).map(|n| s.write_line_max = n),
             show: |s| show_size(s.write_line_max as u64),
@@ -279,7 +296,7 @@ static SERVER: &[Setting] = &[
         key: "tile_cache",
         kind: "SIZE",
         allowed: "64KiB to 64GiB",
-        about: "Memory for formatted tiles, kept as long as their data stay the same.",
+        about: "Memory for formatted tiles, cached until their data changes.",
         codec: Codec::Own {
             set: |s, text| size_within(text, 64 << 10..=64 << 30).map(|n| s.tile_cache = n),
             show: |s| show_size(s.tile_cache as u64),
@@ -302,7 +319,7 @@ static SERVER: &[Setting] = &[
         key: "write.databases",
         kind: "WAY",
         allowed: "auto, apart or together",
-        about: "`apart`: each name of a database or bucket stands for measurements of its own; `together`: all names mean the same tables. `auto` is `apart` for databases begun since there is this setting, and `together` for older ones.",
+        about: "`apart`: each name of a database or bucket stands for measurements of its own; `together`: all names mean the same tables. `auto` is `apart` for databases created since this setting exists, and `together` for older ones.",
         codec: Codec::Own {
             set: |s, text| {
                 s.write_databases =
@@ -326,7 +343,7 @@ static SERVER: &[Setting] = &[
         key: "write.bytes_max",
         kind: "SIZE",
         allowed: "1KiB to 64GiB",
-        about: "Most bytes of bodies of writes held at once; more are answered 429. At least `body_max` counts.",
+        about: "Maximum total size of the bodies of write requests in memory; further writes are answered 429. A value below `body_max` counts as `body_max`.",
         codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 10..=64 << 30).map(|n| s.write_bytes_max = n),
             show: |s| show_size(s.write_bytes_max as u64),
@@ -336,7 +353,7 @@ static SERVER: &[Setting] = &[
         key: "write.threads",
         kind: "N",
         allowed: "0 to 256",
-        about: "Threads that parse writes and hand them in; 0 = one for each processor.",
+        about: "Threads that parse and submit writes; 0 = one for each processor.",
         codec: Codec::Own {
             set: |s, text| within(parse_count(text)?, 0..=256).map(|n| s.write_threads = n),
             show: |s| s.write_threads.to_string(),
@@ -356,7 +373,7 @@ static SERVER: &[Setting] = &[
         key: "query.memory",
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",
-        about: "Memory that one question of InfluxQL or OpenTSDB may keep for its answer and what that is computed from.",
+        about: "Memory that one query of InfluxQL or OpenTSDB may use for its answer and intermediate results; a query that needs more fails.",
         codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.query_memory = n),
             show: |s| show_size(u64::try_from(s.query_memory).unwrap_or(u64::MAX)),
@@ -366,7 +383,7 @@ static SERVER: &[Setting] = &[
         key: "query.memory_all",
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",
-        about: "Memory that all these questions may keep together; one that finds none left is answered 503.",
+        about: "Memory that all these queries may use together; one that finds none left is answered 503.",
         codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.query_memory_all = n),
             show: |s| show_size(u64::try_from(s.query_memory_all).unwrap_or(u64::MAX)),
@@ -376,7 +393,7 @@ static SERVER: &[Setting] = &[
         key: "sql.memory",
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",
-        about: "Memory that one statement of SQL may hold to sort, group and join; 64 MiB more for what is under way.",
+        about: "Memory that one statement of SQL may use to sort, group and join; 64 MiB more for rows in transit.",
         codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory = n),
             show: |s| show_size(s.sql_memory as u64),
@@ -386,7 +403,7 @@ static SERVER: &[Setting] = &[
         key: "sql.memory_all",
         kind: "SIZE",
         allowed: "1MiB to 1024GiB",
-        about: "Memory that all statements may hold together. The server stays below memory_budget, this and 512 MiB more.",
+        about: "Memory that all statements may use together. The whole server uses at most the sum of memory_budget, this and 512 MiB.",
         codec: Codec::Own {
             set: |s, text| size_within(text, 1 << 20..=1 << 40).map(|n| s.sql_memory_all = n),
             show: |s| show_size(s.sql_memory_all as u64),
@@ -419,12 +436,12 @@ static SERVER: &[Setting] = &[
         key: "postgres.addr",
         kind: "ADDR:PORT",
         allowed: "an IP address and a port, or nothing; port 0 takes any free one",
-        about: "Where to listen for psql, drivers and other clients of PostgreSQL; nowhere without it. Other addresses than those of this machine need tokens and TLS, as for `http_addr`. Not in programs built without `sql`.",
+        about: "Where to listen for psql, drivers and other clients of PostgreSQL; empty = nowhere. Other addresses than those of this machine need tokens and TLS, as for `http_addr`. Not in programs built without `sql`.",
         codec: Codec::Own {
             set: |s, text| {
                 s.postgres_addr = match text {
                     "" => None,
-                    text if cfg!(not(feature = "sql")) => {
+                    text if !HAS_SQL => {
                         return Err(format!(
                             "this program was built without SQL, so nothing can listen at {text}"
                         ));
@@ -472,7 +489,7 @@ static SERVER: &[Setting] = &[
         key: "postgres.idle_timeout",
         kind: "DURATION",
         allowed: "1s to 7d",
-        about: "How long a session of PostgreSQL's clients may send nothing, or take nothing of an answer; then it is closed.",
+        about: "Idle time after which a PostgreSQL session is closed: no message sent, or nothing read of an answer.",
         codec: Codec::Own {
             set: |s, text| {
                 duration_within(text, SECOND..=Duration::from_secs(7 * 86_400))
@@ -485,7 +502,7 @@ static SERVER: &[Setting] = &[
         key: "log.level",
         kind: "LEVEL",
         allowed: "error, warn, info, debug, trace, off; or directives such as info,headwater_engine=debug",
-        about: "Which messages are logged. The variable HEADWATER_LOG, if set, goes before it.",
+        about: "Which messages are logged. The variable HEADWATER_LOG, if set, takes precedence.",
         codec: Codec::Own {
             set: |s, text| {
                 headwater_shell::logging::check_level(text)?;

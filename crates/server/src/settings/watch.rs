@@ -48,7 +48,7 @@ pub(super) const TABLE: &[Setting] = &[
         key: "watch.hooks_private",
         kind: SWITCH,
         allowed: "true or false",
-        about: "Let web hooks go to addresses that only this machine or its own network reaches. Whoever makes a watch then reaches those of `watch.hooks` there.",
+        about: "Allow web hooks to loopback and private addresses. Users who may create watches can then reach the hosts of `watch.hooks` there.",
         codec: Codec::Own {
             set: |s, text| parse_switch(text).map(|on| s.watch.hooks_private = on),
             show: |s| s.watch.hooks_private.to_string(),
@@ -75,7 +75,7 @@ pub(super) const TABLE: &[Setting] = &[
         key: "watch.hook_key_file",
         kind: "FILE",
         allowed: "a file with a key of 16 bytes at least, or nothing",
-        about: "File with the key that web hooks are signed with (HMAC-SHA256); without it none is sent. Read again for each.",
+        about: "File with the key that web hooks are signed with (HMAC-SHA256); without it no web hook is sent. Read again for each.",
         codec: Codec::Own {
             set: |s, text| {
                 s.watch.hook_key_file = (!text.is_empty()).then(|| PathBuf::from(text));

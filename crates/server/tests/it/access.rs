@@ -59,7 +59,7 @@ impl Scene {
         }
     }
 
-    fn ask(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> (u16, String) {
+    fn request(&self, method: &str, path: &str, token: Option<&str>, body: &str) -> (u16, String) {
         let mut request = ureq::http::Request::builder()
             .method(method)
             .uri(self.server.url(path));
@@ -107,10 +107,10 @@ fn every_route_asks_for_what_it_needs() {
     let hash = stored["tokens"][1]["sha256"].as_str().unwrap().to_owned();
     for endpoint in endpoints() {
         let (method, path) = (endpoint.method.as_str(), some_path(&endpoint));
-        let ask = |token| scene.ask(method, &path, token, "");
+        let ask = |token| scene.request(method, &path, token, "");
         // Whom each need lets through; everyone else has a valid token that allows something else.
         let (let_in, kept_out): (&[&str], &[&str]) = match endpoint.needs {
-            Needs::Nothing => {
+            Needs::Public => {
                 let (status, text) = ask(None);
                 assert!(![401, 403].contains(&status), "{method} {path}: {text}");
                 continue;
@@ -148,7 +148,7 @@ fn every_route_asks_for_what_it_needs() {
             // Having some right of the kind may not be enough for what is asked; that is another
             // table.
             let sums = |(route, shows): &(&str, Shows)| {
-                *route == endpoint.path && matches!(shows, Shows::Sum(_))
+                *route == endpoint.path && matches!(shows, Shows::Sum(_) | Shows::SumOfCloud(_))
             };
             let may_ask_more = endpoint.needs == Needs::Write || LINES.iter().any(sums);
             let kept_out = status == 401 || (status == 403 && !may_ask_more);
@@ -177,11 +177,13 @@ fn answers_of_401_name_the_scheme() {
 /// How a route that reads shows what its token may not read. `STREAM` stands for a stream.
 enum Shows {
     /// It is asked for one stream: a hidden one is answered like one that is not there.
-    One(&'static str),
+    Stream(&'static str),
     /// It lists: hidden ones are left out.
     List(&'static str),
     /// It sums over everything, and needs a token that reads everything.
     Sum(&'static str),
+    /// The same, of a cloud, which this node is not.
+    SumOfCloud(&'static str),
     /// It tells of whole tables, to who may read all of one.
     Whole(&'static str),
     /// It counts rows: those of hidden ones are not counted.
@@ -189,7 +191,7 @@ enum Shows {
 }
 
 /// The line of each route that reads.
-const LINES: [(&str, Shows); 36] = [
+const LINES: [(&str, Shows); 38] = [
     (
         "/api/query",
         Shows::List("/api/query?start=2023/11/14&end=2023/11/15&m=none:cars"),
@@ -204,35 +206,38 @@ const LINES: [(&str, Shows); 36] = [
     ("/api/v1/streams", Shows::List("/api/v1/streams?search=id")),
     (
         "/api/v1/streams",
-        Shows::One("/api/v1/streams?stream=STREAM"),
+        Shows::Stream("/api/v1/streams?stream=STREAM"),
     ),
     (
         "/tiles/{channel}/{tile}",
-        Shows::One("/tiles/STREAM.v/0.3320312.json"),
+        Shows::Stream("/tiles/STREAM.v/0.3320312.json"),
     ),
     (
         "/api/v1/tiles",
-        Shows::One("/api/v1/tiles?channel=STREAM.v&level=0&offset=3320312"),
+        Shows::Stream("/api/v1/tiles?channel=STREAM.v&level=0&offset=3320312"),
     ),
-    ("/api/v1/last", Shows::One("/api/v1/last?stream=STREAM")),
+    ("/api/v1/last", Shows::Stream("/api/v1/last?stream=STREAM")),
     ("/api/v1/last", Shows::List("/api/v1/last?table=cars")),
-    ("/api/v1/scan", Shows::One("/api/v1/scan?stream=STREAM")),
+    ("/api/v1/scan", Shows::Stream("/api/v1/scan?stream=STREAM")),
     (
         "/api/v1/aggregate",
-        Shows::One("/api/v1/aggregate?channel=STREAM.v&functions=count"),
+        Shows::Stream("/api/v1/aggregate?channel=STREAM.v&functions=count"),
     ),
-    ("/api/v1/export", Shows::One("/api/v1/export?stream=STREAM")),
+    (
+        "/api/v1/export",
+        Shows::Stream("/api/v1/export?stream=STREAM"),
+    ),
     (
         "/api/v1/export",
         Shows::List("/api/v1/export?table=cars&format=lp"),
     ),
     (
         "/api/v1/coverage",
-        Shows::One("/api/v1/coverage?stream=STREAM"),
+        Shows::Stream("/api/v1/coverage?stream=STREAM"),
     ),
     (
         "/api/v1/presence",
-        Shows::One("/api/v1/presence?stream=STREAM&bins=4"),
+        Shows::Stream("/api/v1/presence?stream=STREAM&bins=4"),
     ),
     ("/api/v1/replay", Shows::List("/api/v1/replay?table=cars")),
     (
@@ -243,7 +248,14 @@ const LINES: [(&str, Shows); 36] = [
         "/api/v1/diff",
         Shows::List("/api/v1/diff?before=now&after=kept&table=cars"),
     ),
-    ("/api/v1/live", Shows::One("/api/v1/live?channel=STREAM.v")),
+    (
+        "/api/v1/live",
+        Shows::Stream("/api/v1/live?channel=STREAM.v"),
+    ),
+    (
+        "/api/v1/notices/values",
+        Shows::Whole("/api/v1/notices/values"),
+    ),
     ("/api/v1/watches", Shows::Whole("/api/v1/watches")),
     (
         "/api/v1/watches/{name}/events",
@@ -284,6 +296,7 @@ const LINES: [(&str, Shows); 36] = [
     ),
     ("/api/v1/storage", Shows::Sum("/api/v1/storage")),
     ("/api/v1/held", Shows::Sum("/api/v1/held")),
+    ("/api/v1/rights", Shows::SumOfCloud("/api/v1/rights")),
     ("/api/v1/count", Shows::Count("/api/v1/count")),
     ("/api/v1/count", Shows::Count("/api/v1/count?search=id")),
 ];
@@ -358,12 +371,12 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
     // Names are made alike, so that answers about different streams can be compared.
     let ask = |path: &str, table: &str, id: &str, token| {
         let path = path.replace("STREAM", &format!("{table},id={id}"));
-        let (status, text) = scene.ask("GET", &path, Some(token), "");
+        let (status, text) = scene.request("GET", &path, Some(token), "");
         (status, text.replace(id, "ID").replace(table, "TABLE"))
     };
     for (route, shows) in LINES {
         match shows {
-            Shows::One(path) => {
+            Shows::Stream(path) => {
                 for path in &read_now_and_then(route, path) {
                     let absent = ask(path, "cars", "absent", "read seen");
                     let seen = ask(path, "cars", "seen", "read seen");
@@ -379,9 +392,9 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
             }
             Shows::List(path) => {
                 for path in &read_now_and_then(route, path) {
-                    let (status, some) = scene.ask("GET", path, Some("read seen"), "");
-                    let (_, all) = scene.ask("GET", path, Some("read all"), "");
-                    let (_, other) = scene.ask("GET", path, Some("read other"), "");
+                    let (status, some) = scene.request("GET", path, Some("read seen"), "");
+                    let (_, all) = scene.request("GET", path, Some("read all"), "");
+                    let (_, other) = scene.request("GET", path, Some("read other"), "");
                     assert_eq!(status, 200, "{path}: {some}");
                     assert!(
                         some.contains("seen") && !some.contains("hidden"),
@@ -400,7 +413,7 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
             Shows::Count(path) => {
                 for path in &read_now_and_then(route, path) {
                     for (token, rows) in [("read seen", 1), ("read other", 0), ("read all", 2)] {
-                        let (status, text) = scene.ask("GET", path, Some(token), "");
+                        let (status, text) = scene.request("GET", path, Some(token), "");
                         let counts: Value = serde_json::from_str(&text).unwrap();
                         assert_eq!(
                             (status, &counts["rows"]),
@@ -426,10 +439,16 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
             }
             Shows::Whole(path) => {
                 for path in &read_now_and_then(route, path) {
-                    let some = scene.ask("GET", path, Some("read seen"), "");
-                    let other = scene.ask("GET", path, Some("read other"), "");
+                    let some = scene.request("GET", path, Some("read seen"), "");
+                    let other = scene.request("GET", path, Some("read other"), "");
                     assert_eq!(some, other, "{path}");
                     assert!(!some.1.contains("hidden"), "{path}: {}", some.1);
+                }
+            }
+            Shows::SumOfCloud(path) => {
+                for (token, status) in [("read seen", 403), ("read other", 403), ("read all", 409)]
+                {
+                    assert_eq!(scene.request("GET", path, Some(token), "").0, status);
                 }
             }
             Shows::Sum(path) => {
@@ -437,7 +456,11 @@ fn what_may_not_be_read_looks_like_what_is_not_there() {
                     for (token, status) in
                         [("read seen", 403), ("read other", 403), ("read all", 200)]
                     {
-                        assert_eq!(scene.ask("GET", path, Some(token), "").0, status, "{path}");
+                        assert_eq!(
+                            scene.request("GET", path, Some(token), "").0,
+                            status,
+                            "{path}"
+                        );
                     }
                 }
             }
@@ -498,7 +521,7 @@ fn lines_of_streams_that_may_not_be_written_are_refused_alone() {
     let time = 1_700_000_001_000_000_000i64;
     let newest = |id: &str, field: &str| {
         let path = format!("/api/v1/last?stream=cars,id={id}");
-        let (_, text) = scene.ask("GET", &path, Some("read all"), "");
+        let (_, text) = scene.request("GET", &path, Some("read all"), "");
         let body: Value = serde_json::from_str(&text).unwrap();
         body["streams"][0]["fields"][field]["value"].as_f64()
     };
@@ -513,7 +536,7 @@ fn lines_of_streams_that_may_not_be_written_are_refused_alone() {
             true => json!({"metric": "cars", "timestamp": 1_700_000_002, "value": turn, "tags": {"id": id}}).to_string(),
         }
         };
-        let write = |token, body: &str| scene.ask("POST", &path, Some(token), body);
+        let write = |token, body: &str| scene.request("POST", &path, Some(token), body);
 
         let (status, text) = write("write seen", &line("seen"));
         assert_eq!(status, 204, "{route}: {text}");
@@ -542,7 +565,7 @@ fn lines_of_streams_that_may_not_be_written_are_refused_alone() {
         assert_eq!(write("write other", &line("seen")).0, 403, "{route}");
         assert_eq!(write("write all", &line("new")).0, 204, "{route}");
     }
-    let (_, text) = scene.ask("GET", "/api/v1/streams?search=absent", Some("read all"), "");
+    let (_, text) = scene.request("GET", "/api/v1/streams?search=absent", Some("read all"), "");
     let body: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(body["total"], 0, "{text}");
     for endpoint in endpoints() {

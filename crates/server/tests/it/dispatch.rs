@@ -2,8 +2,7 @@
 
 use crate::support::{Running, client, json};
 use crate::sync::{
-    an_hour, ask, cloud, edge, edge_in, flushed, invite, joined, summaries_of_an_hour,
-    until_current, write,
+    an_hour, cloud, edge, flushed, post_sync, summaries_of_an_hour, until_current, write,
 };
 use headwater_server::settings::{DispatchNode, NodeRole};
 use headwater_testing::until;
@@ -53,7 +52,7 @@ fn desk_nodes(desk: &Running) -> usize {
 }
 
 /// One request, without following where it leads.
-fn asked(url: &str, headers: &[(&str, &str)]) -> Response<ureq::Body> {
+fn get_unfollowed(url: &str, headers: &[(&str, &str)]) -> Response<ureq::Body> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -74,7 +73,7 @@ fn text_of(mut answer: Response<ureq::Body>) -> (u16, String) {
     (answer.status().as_u16(), text)
 }
 
-fn header(answer: &Response<ureq::Body>, name: &str) -> String {
+pub(crate) fn header(answer: &Response<ureq::Body>, name: &str) -> String {
     let value = answer
         .headers()
         .get(name)
@@ -83,8 +82,8 @@ fn header(answer: &Response<ureq::Body>, name: &str) -> String {
 }
 
 /// Where a question is sent, and why there.
-fn sent(desk: &Running, path: &str) -> (String, String) {
-    let answer = asked(&desk.url(path), &[]);
+pub(crate) fn redirect_of(desk: &Running, path: &str) -> (String, String) {
+    let answer = get_unfollowed(&desk.url(path), &[]);
     let said = (
         header(&answer, "location"),
         header(&answer, "x-headwater-place"),
@@ -94,19 +93,22 @@ fn sent(desk: &Running, path: &str) -> (String, String) {
 }
 
 /// The answer behind a redirect, of which there is exactly one.
-fn followed(desk: &Running, path: &str) -> (u16, String) {
-    let (location, _) = sent(desk, path);
-    let answer = asked(&location, &[]);
+pub(crate) fn followed(desk: &Running, path: &str) -> (u16, String) {
+    let (location, _) = redirect_of(desk, path);
+    let answer = get_unfollowed(&location, &[]);
     assert_ne!(answer.status(), 307, "{location} sends on");
     text_of(answer)
 }
 
-fn get(server: &Running, path: &str) -> (u16, String) {
-    text_of(asked(&server.url(path), &[]))
+pub(crate) fn get(server: &Running, path: &str) -> (u16, String) {
+    text_of(get_unfollowed(&server.url(path), &[]))
 }
 
 fn relayed(desk: &Running, path: &str) -> (u16, String) {
-    text_of(asked(&desk.url(path), &[("x-headwater-relay", "true")]))
+    text_of(get_unfollowed(
+        &desk.url(path),
+        &[("x-headwater-relay", "true")],
+    ))
 }
 
 /// Two clouds with an edge each, which has an hour of a stream.
@@ -132,18 +134,18 @@ impl Fleet {
         let desk = dispatcher(&[&self.clouds[0], &self.clouds[1]]);
         for tag in ["a", "b"] {
             until("both streams are known", || {
-                sent(&desk, &scan(tag)).1 == "base"
+                redirect_of(&desk, &scan(tag)).1 == "base"
             });
         }
         desk
     }
 }
 
-fn scan(tag: &str) -> String {
+pub(crate) fn scan(tag: &str) -> String {
     format!("/api/v1/scan?stream=pump,id%3D{tag}&from=1700000000000000000&to=1700000600000000000")
 }
 
-fn tile(tag: &str, level: i32, offset: i64) -> String {
+pub(crate) fn tile(tag: &str, level: i32, offset: i64) -> String {
     format!("/tiles/pump,id%3D{tag}.flow/{level}.{offset}.json")
 }
 
@@ -161,7 +163,7 @@ fn a_redirect_leads_to_the_answer_that_the_node_gives() {
             format!("/api/v1/aggregate?channel=pump,id%3D{tag}.flow&bins=5&functions=mean,count"),
             format!("/api/v1/streams?stream=pump,id%3D{tag}"),
         ] {
-            let (location, place) = sent(&desk, &path);
+            let (location, place) = redirect_of(&desk, &path);
             assert!(
                 location.starts_with(&fleet.clouds[at].url("/")),
                 "{location}"
@@ -176,7 +178,7 @@ fn a_redirect_leads_to_the_answer_that_the_node_gives() {
     // What is here of a stream changes with every word of its edge: only who is asked is the same.
     for (at, tag) in ["a", "b"].into_iter().enumerate() {
         let path = format!("/api/v1/presence?stream=pump,id%3D{tag}&bins=2&level=rows&level=8");
-        let (location, _) = sent(&desk, &path);
+        let (location, _) = redirect_of(&desk, &path);
         let node = fleet.clouds[at].url("/");
         assert!(location.starts_with(&node), "{location}");
         let (status, text) = followed(&desk, &path);
@@ -184,8 +186,11 @@ fn a_redirect_leads_to_the_answer_that_the_node_gives() {
     }
     // What is not there is said not to be by a node, and so is what is wrong.
     for path in [tile("zz", 0, 0), "/api/v1/tiles?channel=pump".to_owned()] {
-        let (location, place) = sent(&desk, &path);
-        assert!(place == "unknown" || place == "whole", "{path}: {place}");
+        let (location, place) = redirect_of(&desk, &path);
+        assert!(
+            ["unknown", "whole", "node"].contains(&place.as_str()),
+            "{path}: {place}"
+        );
         let base = fleet
             .clouds
             .iter()
@@ -243,16 +248,61 @@ fn what_is_at_several_nodes_is_put_together_as_one_node_has_it() {
     assert_eq!(names(&second), ["pump,id=b"]);
     let page: Value = serde_json::from_str(&second).unwrap();
     assert_eq!(page["next"], Value::Null);
-    // What cannot be put together says so, and a question about everything that it is a part.
+    // What cannot be put together says so.
     let rows = "/api/v1/last?stream=pump,id%3Da&stream=pump,id%3Db";
     let (status, text) = get(&desk, rows);
     assert!(status == 409 && text.contains("E_APART"), "{text}");
-    let counted = asked(&desk.url("/api/v1/count"), &[]);
-    let warning = header(&counted, "x-headwater-warning");
-    assert!(
-        counted.status() == 307 && warning.contains("other nodes"),
-        "{warning}"
+}
+
+#[test]
+fn a_query_about_everything_is_refused_where_no_node_has_everything() {
+    let fleet = Fleet::new();
+    let desk = fleet.desk();
+    for path in [
+        "/api/v1/count",
+        "/api/v1/last?table=pump",
+        "/api/v1/aggregate?table=pump",
+        "/api/v1/export?table=pump",
+        "/query?db=x&q=SHOW%20SERIES",
+    ] {
+        let (status, text) = get(&desk, path);
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (status, &answer["code"]),
+            (503, &json!("E_PARTIAL")),
+            "{path}: {text}"
+        );
+        let missing = answer["missing"].as_array().unwrap();
+        assert_eq!(missing.len(), 1, "{path}: {text}");
+        assert!(missing[0]["edge"].is_string() && missing[0]["unreachable_since"].is_null());
+    }
+    // A part is answered only if that is allowed, and says so in its body.
+    let (status, text) = get(&desk, "/api/v1/count?partial=allow");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(status, 200, "{text}");
+    assert_eq!(
+        answer["partial"]["missing"].as_array().unwrap().len(),
+        1,
+        "{text}"
     );
+    let allowed = [("x-headwater-partial", "allow")];
+    let (status, text) = text_of(get_unfollowed(&desk.url("/api/v1/count"), &allowed));
+    assert!(status == 200 && text.contains("\"partial\""), "{text}");
+    // CSV has no place for it.
+    let (status, text) = get(&desk, "/api/v1/export?table=pump&partial=allow");
+    assert!(status == 406 && text.contains("E_PARTIAL"), "{text}");
+    let (status, text) = get(&desk, "/api/v1/count?partial=maybe");
+    assert!(status == 400 && text.contains("allow or refuse"), "{text}");
+    // The state of a node is no part of anything.
+    let stored = get_unfollowed(&desk.url("/api/v1/storage"), &[]);
+    assert_eq!(stored.status(), 307);
+    assert!(header(&stored, "x-headwater-warning").contains("other nodes"));
+    let (_, ready) = get(&desk, "/ready");
+    let ready: Value = serde_json::from_str(&ready).unwrap();
+    assert_eq!(ready["missing"], 1);
+    let (_, status) = get(&desk, "/api/v1/sync");
+    let status: Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["missing"].as_array().unwrap().len(), 1);
 }
 
 #[test]
@@ -270,9 +320,9 @@ fn new_values_of_several_nodes_come_in_one_answer() {
     until("both streams are known", || {
         ["a", "b"]
             .iter()
-            .all(|tag| sent(&desk, &scan(tag)).1 == "base")
+            .all(|tag| redirect_of(&desk, &scan(tag)).1 == "base")
     });
-    let mut answer = asked(&desk.url(path), &[]);
+    let mut answer = get_unfollowed(&desk.url(path), &[]);
     assert_eq!(answer.status(), 200);
     let mut reader = answer.body_mut().as_reader();
     let mut seen = String::new();
@@ -317,13 +367,26 @@ fn statements_go_to_a_node_with_their_text() {
         assert_eq!(status, 200, "{text}");
         text.split("\"elapsed").next().unwrap().to_owned()
     };
-    let sent_on = post(&desk.url("/api/v1/sql"), false);
-    assert_eq!(sent_on.status(), 307);
-    let location = header(&sent_on, "location");
-    let direct = rows(post(&location, false));
-    assert_eq!(rows(post(&desk.url("/api/v1/sql"), true)), direct);
-    let warning = header(&sent_on, "x-headwater-warning");
-    assert!(warning.contains("other nodes"), "{warning}");
+    // Neither of two nodes has both edges.
+    let refused = post(&desk.url("/api/v1/sql"), false);
+    assert_eq!(refused.status(), 503);
+    let (_, text) = text_of(refused);
+    assert!(text.contains("E_PARTIAL"), "{text}");
+    let part = rows(post(&desk.url("/api/v1/sql?partial=allow"), false));
+    // A dispatcher of one of them finds everything there.
+    let one = dispatcher(&[&fleet.clouds[0]]);
+    until("the node has reported", || {
+        post(&one.url("/api/v1/sql"), false).status() == 307
+    });
+    let sent_on = post(&one.url("/api/v1/sql"), false);
+    assert_eq!(header(&sent_on, "x-headwater-place"), "whole");
+    let direct = rows(post(&header(&sent_on, "location"), false));
+    assert_eq!(rows(post(&one.url("/api/v1/sql"), true)), direct);
+    let (rows, said) = part.split_once(",\"partial\"").unwrap();
+    assert!(
+        direct.starts_with(rows) && said.contains("missing"),
+        "{part}"
+    );
 }
 
 #[test]
@@ -345,15 +408,18 @@ fn a_node_that_dies_is_left_out_until_it_answers_again() {
     assert_eq!(followed(&desk, &scan("b")), get(&second, &scan("b")));
     let (status, text) = get(&desk, "/api/v1/streams");
     assert!(
-        status == 307 || (status == 200 && text.contains("id=b")),
+        status == 503 && text.contains("unreachable since"),
         "{text}"
     );
+    let (status, text) = get(&desk, "/api/v1/streams?partial=allow");
+    assert!(status == 200 && text.contains("id=b"), "{text}");
+    assert!(text.contains("\"partial\""), "{text}");
     let first = Running::start_in(dir, |s| {
         s.sync.role = NodeRole::Cloud;
         s.http_addr.set_port(port);
     });
     until("it answers again", || {
-        let answer = asked(&desk.url(&db), &[]);
+        let answer = get_unfollowed(&desk.url(&db), &[]);
         answer.status() == 307 && header(&answer, "location").starts_with(&first.url("/"))
     });
     assert_eq!(followed(&desk, &db), wanted);
@@ -365,9 +431,11 @@ fn what_no_node_has_is_fetched_from_the_edge_or_asked_of_itself() {
     let (cloud, edge) = summaries_of_an_hour();
     let desk = dispatcher(&[&cloud]);
     let (coarse, fine) = (tile("a", 8, 12_969), tile("a", 0, 3_320_312));
-    until("the stream is known", || sent(&desk, &coarse).1 == "base");
+    until("the stream is known", || {
+        redirect_of(&desk, &coarse).1 == "base"
+    });
     // One redirect, and the node fetches.
-    let (location, place) = sent(&desk, &fine);
+    let (location, place) = redirect_of(&desk, &fine);
     assert_eq!(place, "edge");
     assert!(
         location.starts_with(&cloud.url("/")) && location.contains("fetch=true"),
@@ -375,12 +443,14 @@ fn what_no_node_has_is_fetched_from_the_edge_or_asked_of_itself() {
     );
     assert_eq!(followed(&desk, &fine), get(&edge, &fine));
     // Now the node has it, and the dispatcher is told.
-    until("the tile is told of", || sent(&desk, &fine).1 == "filter");
+    until("the tile is told of", || {
+        ["filter", "span"].contains(&redirect_of(&desk, &fine).1.as_str())
+    });
     assert_eq!(followed(&desk, &fine), get(&edge, &fine));
     // A question for the edge is none for what the node has, and goes in no circle.
     for path in [&coarse, &fine] {
         let at_edge = format!("{path}?at=edge");
-        let (location, place) = sent(&desk, &at_edge);
+        let (location, place) = redirect_of(&desk, &at_edge);
         assert_eq!(place, "edge");
         assert!(
             !location.starts_with(&desk.url("/")) && !location.contains("at="),
@@ -390,34 +460,123 @@ fn what_no_node_has_is_fetched_from_the_edge_or_asked_of_itself() {
     }
     // With an address of its own the edge is asked itself, but for what says otherwise.
     let address = json!({"op": "address", "edge": "e", "address": {"url": edge.url("")}});
-    assert_eq!(ask(&cloud, &address).0, 200);
-    let other = tile("a", 0, 3_320_313);
+    assert_eq!(post_sync(&cloud, &address).0, 200);
+    // Rows beside the tile may have come with it: none of another stream have.
+    write(&edge, &an_hour("b"));
+    flushed(&edge);
+    until_current(&cloud, &edge, "e");
+    let other = tile("b", 0, 3_320_313);
     until("the address is known", || {
-        sent(&desk, &other).0.starts_with(&edge.url("/"))
+        redirect_of(&desk, &other).0.starts_with(&edge.url("/"))
     });
     assert_eq!(followed(&desk, &other), get(&edge, &other));
     assert!(
-        sent(&desk, &format!("{other}?at=node"))
+        redirect_of(&desk, &format!("{other}?at=node"))
             .0
             .starts_with(&cloud.url("/"))
     );
     // A browser is not sent there, and has its answer.
     let browser = [("user-agent", "Mozilla/5.0"), ("sec-fetch-mode", "cors")];
-    let answer = text_of(asked(&desk.url(&other), &browser));
+    let answer = text_of(get_unfollowed(&desk.url(&other), &browser));
     assert_eq!(answer, get(&edge, &other));
     // It moves: the dispatcher follows what the cloud is told.
     let address = json!({"op": "address", "edge": "e", "address": {"url": "http://127.0.0.1:9"}});
-    assert_eq!(ask(&cloud, &address).0, 200);
+    assert_eq!(post_sync(&cloud, &address).0, 200);
     until("the new address is known", || {
-        sent(&desk, &other).0.starts_with("http://127.0.0.1:9/")
+        redirect_of(&desk, &other)
+            .0
+            .starts_with("http://127.0.0.1:9/")
     });
     let gone = json!({"op": "address", "edge": "e"});
-    assert_eq!(ask(&cloud, &gone).0, 200);
+    assert_eq!(post_sync(&cloud, &gone).0, 200);
     until("there is none any more", || {
-        sent(&desk, &other).0.starts_with(&cloud.url("/"))
+        redirect_of(&desk, &other).0.starts_with(&cloud.url("/"))
     });
     let bad = json!({"op": "address", "edge": "e", "address": {"url": "pump-7"}});
-    assert_eq!(ask(&cloud, &bad).0, 400);
+    assert_eq!(post_sync(&cloud, &bad).0, 400);
+}
+
+#[test]
+fn what_was_fetched_ahead_is_answered_by_its_cloud_with_the_edge_cut_off() {
+    let (cloud, edge) = summaries_of_an_hour();
+    let desk = dispatcher(&[&cloud]);
+    let (coarse, fine) = (tile("a", 8, 12_969), tile("a", 0, 3_320_313));
+    until("the stream is known", || {
+        redirect_of(&desk, &coarse).1 == "base"
+    });
+    assert_eq!(redirect_of(&desk, &fine).1, "edge");
+    // Its rows are wanted ahead of any reader.
+    let begins = 3_320_313 * 512;
+    let pin = json!({
+        "op": "pin", "edge": "e", "table": "pump",
+        "from_ns": (begins - 60) * 1_000_000_000_i64, "to_ns": (begins + 572) * 1_000_000_000_i64,
+    });
+    assert_eq!(post_sync(&cloud, &pin).0, 200);
+    until("the dispatcher knows of the stretch", || {
+        redirect_of(&desk, &fine).1 == "span"
+    });
+    let wanted = get(&edge, &fine);
+    drop(edge);
+    until("the node knows that the edge is away", || {
+        !redirect_of(&desk, &tile("a", 0, 3_320_316))
+            .0
+            .contains("fetch=true")
+    });
+    let (location, place) = redirect_of(&desk, &fine);
+    assert_eq!(place, "span");
+    assert!(location.starts_with(&cloud.url("/")), "{location}");
+    assert_eq!(followed(&desk, &fine), wanted);
+    // Beside the stretch nobody claims to have anything.
+    let beside = tile("a", 0, 3_320_316);
+    assert_eq!(redirect_of(&desk, &beside).1, "edge");
+    let (status, text) = followed(&desk, &beside);
+    assert!(status == 503 && text.contains("E_ELSEWHERE"), "{text}");
+}
+
+#[test]
+fn a_busy_node_gets_fewer_of_the_streams_that_two_nodes_have() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let nodes = [Running::start(), Running::start()];
+    let tags: Vec<String> = (0..20).map(|n| n.to_string()).collect();
+    for node in &nodes {
+        let line = |tag: &String| format!("pump,id={tag} flow=1 1700000000000000000\n");
+        write(node, &tags.iter().map(line).collect::<String>());
+    }
+    let desk = dispatcher(&[&nodes[0], &nodes[1]]);
+    let of_first = || {
+        let at_first = |tag: &&String| {
+            let (location, place) = redirect_of(&desk, &scan(tag));
+            place == "base" && location.starts_with(&nodes[0].url("/"))
+        };
+        tags.iter().filter(at_first).count()
+    };
+    until("all streams are known, at both nodes", || {
+        let all_known = tags
+            .iter()
+            .all(|tag| redirect_of(&desk, &scan(tag)).1 == "base");
+        all_known && (1..20).contains(&of_first())
+    });
+    let before = of_first();
+    // A stream stays at its node.
+    assert_eq!(of_first(), before);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for _ in 0..30 {
+            threads.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut all = client().get(nodes[0].url("/api/v1/held")).call().unwrap();
+                    let all = all.body_mut().read_to_vec().unwrap();
+                    let held = headwater_protocol::dispatch::decode(&all).unwrap();
+                    let (epoch, since) = (held.epoch, held.version);
+                    let path = format!("/api/v1/held?epoch={epoch}&since={since}&wait=3");
+                    let _ = client().get(nodes[0].url(&path)).call();
+                }
+            });
+        }
+        until("the busy node gets nothing", || of_first() == 0);
+        is_over.store(true, Ordering::Relaxed);
+    });
+    until("its streams come back", || of_first() == before);
 }
 
 #[test]
@@ -425,25 +584,27 @@ fn who_was_sent_by_old_tables_is_told_that_it_is_not_there_any_more() {
     let (cloud, edge) = summaries_of_an_hour();
     let desk = dispatcher(&[&cloud]);
     let (coarse, fine) = (tile("a", 8, 12_969), tile("a", 0, 3_320_312));
-    until("the stream is known", || sent(&desk, &coarse).1 == "base");
+    until("the stream is known", || {
+        redirect_of(&desk, &coarse).1 == "base"
+    });
     assert_eq!(followed(&desk, &fine).0, 200);
-    until("the tile is told of", || sent(&desk, &fine).1 == "filter");
-    let old = [&coarse, &fine].map(|path| sent(&desk, path).0);
+    until("the tile is told of", || {
+        ["filter", "span"].contains(&redirect_of(&desk, &fine).1.as_str())
+    });
+    let old = [&coarse, &fine].map(|path| redirect_of(&desk, path).0);
     for (location, path) in old.iter().zip([&coarse, &fine]) {
-        assert_eq!(text_of(asked(location, &[])), get(&edge, path));
+        assert_eq!(text_of(get_unfollowed(location, &[])), get(&edge, path));
     }
     // The copy goes, and whoever holds an old answer of the dispatcher goes where it was.
-    assert_eq!(
-        ask(&cloud, &json!({"op": "remove_edge", "edge": "e"})).0,
-        200
-    );
+    let removal = json!({"op": "remove_edge", "edge": "e", "with_history": true});
+    assert_eq!(post_sync(&cloud, &removal).0, 200);
     for location in &old {
-        let (code, text) = text_of(asked(location, &[]));
+        let (code, text) = text_of(get_unfollowed(location, &[]));
         assert!(code == 404 || code == 503, "{code} {text}");
     }
     // The dispatcher comes to know of it, and sends nobody to what is not there as if it were.
     for path in [&coarse, &fine] {
-        until("nobody has it", || sent(&desk, path).1 == "unknown");
+        until("nobody has it", || redirect_of(&desk, path).1 == "unknown");
         let (code, text) = followed(&desk, path);
         assert_eq!(code, 404, "{text}");
     }
@@ -472,7 +633,7 @@ fn dispatchers_that_are_each_others_nodes_answer_nothing_and_do_not_go_round() {
     for desk in [&first, &second] {
         assert_eq!(get(desk, "/ready").0, 503);
         for headers in [&relay[..0], &relay[..]] {
-            let (code, text) = text_of(asked(&desk.url(&scan("a")), headers));
+            let (code, text) = text_of(get_unfollowed(&desk.url(&scan("a")), headers));
             assert!(
                 code == 503 && text.contains("E_UNREACHABLE"),
                 "{code} {text}"
@@ -486,71 +647,11 @@ fn dispatchers_that_are_each_others_nodes_answer_nothing_and_do_not_go_round() {
 }
 
 #[test]
-fn an_edge_that_is_away_is_said_to_be_elsewhere() {
-    let cloud = cloud();
-    let dir = tempfile::tempdir().unwrap();
-    let invitation = invite(&cloud, "e", &json!({"want": {"summaries": 8}}));
-    joined(&dir.path().join("db"), &invitation, false).unwrap();
-    let edge = edge_in(dir);
-    write(&edge, &an_hour("a"));
-    flushed(&edge);
-    until_current(&cloud, &edge, "e");
-    let desk = dispatcher(&[&cloud]);
-    until("the stream is known", || {
-        sent(&desk, &tile("a", 8, 12_969)).1 == "base"
-    });
-    drop(edge);
-    let fine = tile("a", 0, 3_320_312);
-    until("the node knows that it is away", || {
-        !sent(&desk, &fine).0.contains("fetch=true")
-    });
-    let (status, text) = followed(&desk, &fine);
-    assert!(status == 503 && text.contains("E_ELSEWHERE"), "{text}");
-    let (status, text) = get(&desk, &format!("{fine}?at=edge"));
-    assert!(status == 503 && text.contains("E_UNREACHABLE"), "{text}");
-    // What is there is still answered.
-    assert_eq!(followed(&desk, &tile("a", 8, 12_969)).0, 200);
-}
-
-#[test]
-fn a_dispatcher_serves_the_page_and_stores_nothing() {
-    let cloud = cloud();
-    let desk = dispatcher(&[&cloud]);
-    assert_eq!(get(&desk, "/"), get(&cloud, "/"));
-    assert_eq!(get(&desk, "/api/openapi.json").0, 200);
-    let mut answer = client().post(desk.url("/write")).send("a x=1").unwrap();
-    assert_eq!(
-        (answer.status().as_u16(), &json(&mut answer)["code"]),
-        (409, &json!("E_ROLE"))
-    );
-    let status: Value = serde_json::from_str(&get(&desk, "/api/v1/sync").1).unwrap();
-    assert_eq!(status["role"], "dispatcher");
-    assert_eq!(status["nodes"][0]["is_live"], true, "{status}");
-    assert_eq!(status["ticket_key"].as_str().unwrap().len(), 64);
-    let figures = get(&desk, "/metrics").1;
-    assert!(figures.contains("dispatch_node_live"), "{figures}");
-    // A dispatcher is no node of another: nobody goes round in a circle.
-    assert_eq!(get(&desk, "/api/v1/held").0, 404);
-    // A dispatcher of nodes that are not there is not ready.
-    let lonely = Running::start_with(|s| {
-        s.sync.role = NodeRole::Dispatcher;
-        let url = "http://127.0.0.1:9".to_owned();
-        s.dispatch.nodes = vec![DispatchNode {
-            public_url: url.clone(),
-            url,
-        }];
-    });
-    assert_eq!(get(&lonely, "/ready").0, 503);
-    let (status, text) = get(&lonely, &scan("a"));
-    assert!(status == 503 && text.contains("E_UNREACHABLE"), "{text}");
-}
-
-#[test]
 fn two_dispatchers_answer_alike_and_a_new_one_learns_all_anew() {
     let fleet = Fleet::new();
     let (one, other) = (fleet.desk(), fleet.desk());
     for path in [scan("a"), scan("b"), tile("b", 0, 3_320_312)] {
-        assert_eq!(sent(&one, &path), sent(&other, &path));
+        assert_eq!(redirect_of(&one, &path), redirect_of(&other, &path));
     }
     let nodes: Vec<DispatchNode> = fleet
         .clouds
@@ -565,7 +666,7 @@ fn two_dispatchers_answer_alike_and_a_new_one_learns_all_anew() {
         s.dispatch.nodes = nodes;
     });
     until("it has learned", || {
-        let answer = asked(&one.url(&scan("b")), &[]);
+        let answer = get_unfollowed(&one.url(&scan("b")), &[]);
         answer.status() == 307 && header(&answer, "x-headwater-place") == "base"
     });
     assert_eq!(followed(&one, &scan("b")), followed(&other, &scan("b")));

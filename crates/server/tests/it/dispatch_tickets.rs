@@ -23,7 +23,7 @@ struct Scene {
     all: String,
 }
 
-fn make(file: &TokenFile, name: &str, rules: &[&str]) -> String {
+fn create_token(file: &TokenFile, name: &str, rules: &[&str]) -> String {
     let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
     let new = NewToken {
         name: name.to_owned(),
@@ -52,9 +52,9 @@ impl Scene {
     fn new() -> Scene {
         let dir: TempDir = tempfile::tempdir().unwrap();
         let file = TokenFile::of_database(dir.path().join("db"));
-        let own = make(&file, "dispatcher", &["read *"]);
-        let reader = make(&file, "reader", &["read cars", "write *", "manage *"]);
-        let all = make(&file, "all", &["read *", "manage *"]);
+        let own = create_token(&file, "dispatcher", &["read *"]);
+        let reader = create_token(&file, "reader", &["read cars", "write *", "manage *"]);
+        let all = create_token(&file, "all", &["read *", "manage *"]);
         let token = dir.path().join("token");
         std::fs::write(&token, format!("{own}\n")).unwrap();
         let nodes = [
@@ -73,7 +73,7 @@ impl Scene {
     }
 
     /// Where the dispatcher sends a question.
-    fn sent(&self, path: &str, token: &str) -> String {
+    fn redirect_of(&self, path: &str, token: &str) -> String {
         let answer = get(&self.desk.url(path), Some(token));
         assert_eq!(answer.status(), 307, "{path}");
         answer.headers()["location"].to_str().unwrap().to_owned()
@@ -116,7 +116,7 @@ fn who_is_sent_on_needs_no_token_there() {
                 stream.replace('=', "%3D")
             ),
         ] {
-            let location = scene.sent(&path, &scene.reader);
+            let location = scene.redirect_of(&path, &scene.reader);
             assert!(location.starts_with(&node.url("/")), "{location}");
             let wanted = read(&node.url(&path), Some(&scene.reader));
             assert_eq!(wanted.0, 200, "{path}");
@@ -140,7 +140,7 @@ fn who_is_sent_on_needs_no_token_there() {
 #[test]
 fn a_ticket_that_is_used_otherwise_is_refused() {
     let scene = Scene::new();
-    let location = scene.sent(&scan("cars,id=a"), &scene.reader);
+    let location = scene.redirect_of(&scan("cars,id=a"), &scene.reader);
     let ticket = location.split("ticket=").nth(1).unwrap();
     let with = |node: &Running, path: &str| {
         let mark = if path.contains('?') { '&' } else { '?' };
@@ -198,7 +198,7 @@ fn what_may_not_be_read_is_sent_where_what_is_not_there_is_sent() {
     assert_eq!(answers[0], answers[1]);
     assert_eq!(answers[0].0, "unknown");
     // With the right to read it, it is found.
-    let location = scene.sent(&scan("vans,id=b"), &scene.all);
+    let location = scene.redirect_of(&scan("vans,id=b"), &scene.all);
     assert_eq!(read(&location, None).0, 200);
     // A list has what may be seen, of both nodes.
     let (status, text) = read(&scene.desk.url("/api/v1/streams"), Some(&scene.reader));
@@ -214,9 +214,9 @@ fn what_may_not_be_read_is_sent_where_what_is_not_there_is_sent() {
     assert_eq!(status.0, 200, "the reader manages everything");
     let (code, text) = {
         let file = TokenFile::of_database(scene.desk.db());
-        let few = make(&file, "few", &["read cars"]);
+        let few = create_token(&file, "few", &["read cars"]);
         until("the new token is known", || {
-            read(&scene.desk.url("/api/v1/streams"), Some(&few)).0 != 401
+            read(&scene.desk.url("/api/v1/sync"), Some(&few)).0 != 401
         });
         read(&scene.desk.url("/api/v1/sync"), Some(&few))
     };
@@ -226,9 +226,9 @@ fn what_may_not_be_read_is_sent_where_what_is_not_there_is_sent() {
 #[test]
 fn a_revoked_token_ends_its_tickets_everywhere_and_itself_where_the_new_list_is() {
     let scene = Scene::new();
-    let here = scene.sent(&scan("cars,id=a"), &scene.reader);
-    let there = scene.sent(&scan("cars,id=c"), &scene.reader);
-    let of_another = scene.sent(&scan("cars,id=c"), &scene.all);
+    let here = scene.redirect_of(&scan("cars,id=a"), &scene.reader);
+    let there = scene.redirect_of(&scan("cars,id=c"), &scene.reader);
+    let of_another = scene.redirect_of(&scan("cars,id=c"), &scene.all);
     for location in [&here, &there, &of_another] {
         assert_eq!(read(location, None).0, 200);
     }
@@ -301,9 +301,9 @@ fn a_revocation_reaches_an_edge_over_its_cloud() {
     });
     write(&edge, "pump,id=a flow=1 1700000000000000000\n");
     let file = TokenFile::of_database(cloud.db());
-    let all = make(&file, "all", &["read *"]);
-    make(&file, "reader", &["read pump"]);
-    make(&file, "other", &["read pump"]);
+    let all = create_token(&file, "all", &["read *"]);
+    create_token(&file, "reader", &["read pump"]);
+    create_token(&file, "other", &["read pump"]);
     std::fs::copy(file.path(), edge.db().join("tokens.json")).unwrap();
     for server in [&cloud, &edge] {
         until("tokens are in use", || {

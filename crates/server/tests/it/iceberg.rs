@@ -43,7 +43,7 @@ fn write(server: &Running, lines: &str) {
     assert_eq!(answer.status(), 204);
 }
 
-fn ask(server: &Running, path: &str, token: Option<&str>) -> (u16, Value) {
+fn get(server: &Running, path: &str, token: Option<&str>) -> (u16, Value) {
     let mut asked = client().get(server.url(&format!("/iceberg/v1/{path}")));
     if let Some(token) = token {
         asked = asked.header("authorization", format!("Bearer {token}"));
@@ -53,8 +53,8 @@ fn ask(server: &Running, path: &str, token: Option<&str>) -> (u16, Value) {
 }
 
 /// What stands in the table's current snapshot under a name.
-fn told(server: &Running, table: &str, name: &str) -> Option<String> {
-    let (status, body) = ask(server, table, None);
+fn snapshot_property(server: &Running, table: &str, name: &str) -> Option<String> {
+    let (status, body) = get(server, table, None);
     if status == 404 {
         return None;
     }
@@ -69,7 +69,7 @@ fn told(server: &Running, table: &str, name: &str) -> Option<String> {
 
 fn until_it_has(server: &Running, table: &str, rows: &str) {
     until("the lake has the rows", || {
-        told(server, table, "total-records").as_deref() == Some(rows)
+        snapshot_property(server, table, "total-records").as_deref() == Some(rows)
     });
 }
 
@@ -77,7 +77,7 @@ fn until_it_has(server: &Running, table: &str, rows: &str) {
 fn a_server_keeps_its_lake_and_tells_where_it_is() {
     let lake = tempfile::tempdir().unwrap();
     let server = started(&lake);
-    let (status, config) = ask(&server, "config?warehouse=x", None);
+    let (status, config) = get(&server, "config?warehouse=x", None);
     assert_eq!((status, &config["overrides"]), (200, &json!({})));
     write(
         &server,
@@ -89,18 +89,18 @@ fn a_server_keeps_its_lake_and_tells_where_it_is() {
     let late = format!("pump,id=1 rpm=5 {START}\npump,id=1 rpm=3 {}\n", START - 100);
     write(&server, &late);
     until_it_has(&server, "namespaces/headwater/tables/pump", "2");
-    let (_, body) = ask(&server, "namespaces", None);
+    let (_, body) = get(&server, "namespaces", None);
     assert_eq!(body, json!({"namespaces": [["headwater"]]}));
-    let (_, body) = ask(&server, "namespaces?parent=headwater&pageToken=", None);
+    let (_, body) = get(&server, "namespaces?parent=headwater&pageToken=", None);
     assert_eq!(body, json!({"namespaces": []}));
-    let (_, body) = ask(&server, "namespaces/headwater", None);
+    let (_, body) = get(&server, "namespaces/headwater", None);
     assert_eq!(body["namespace"], json!(["headwater"]));
-    let (_, body) = ask(&server, "namespaces/headwater/tables", None);
+    let (_, body) = get(&server, "namespaces/headwater/tables", None);
     let names = ["fan", "pump"].map(|name| json!({"namespace": ["headwater"], "name": name}));
     assert_eq!(body, json!({"identifiers": names}));
-    let (_, body) = ask(&server, "namespaces/headwater/views", None);
+    let (_, body) = get(&server, "namespaces/headwater/views", None);
     assert_eq!(body, json!({"identifiers": []}));
-    let (_, body) = ask(
+    let (_, body) = get(
         &server,
         "namespaces/headwater/tables/pump?snapshots=refs",
         None,
@@ -161,7 +161,7 @@ fn what_is_not_there_is_refused_in_the_words_of_the_protocol() {
         ("namespaces/headwater/tables/%00", "NoSuchTableException"),
         ("namespaces/headwater/views/pump", "NoSuchViewException"),
     ] {
-        let (status, body) = ask(&server, path, None);
+        let (status, body) = get(&server, path, None);
         let error = &body["error"];
         assert_eq!(
             (status, error["type"].as_str()),
@@ -170,7 +170,7 @@ fn what_is_not_there_is_refused_in_the_words_of_the_protocol() {
         );
         assert_eq!(error["code"], 404, "{path}");
     }
-    let (status, body) = ask(&server, "namespaces?nonsense=1", None);
+    let (status, body) = get(&server, "namespaces?nonsense=1", None);
     assert_eq!(
         (status, &body["error"]["code"]),
         (400, &json!(400)),
@@ -195,7 +195,7 @@ fn what_is_not_there_is_refused_in_the_words_of_the_protocol() {
     // A server without a lake says so.
     let server = Running::start();
     for path in ["config", "namespaces", "namespaces/headwater/tables/pump"] {
-        let (status, body) = ask(&server, path, None);
+        let (status, body) = get(&server, path, None);
         assert_eq!(
             (status, &body["error"]["type"]),
             (404, &json!("E_NO_LAKE")),
@@ -228,7 +228,7 @@ fn a_table_is_there_for_who_may_read_all_of_it() {
         .unwrap();
     assert_eq!(answer.status(), 204);
     let names = |token: &str| {
-        let (status, body) = ask(&server, "namespaces/headwater/tables", Some(token));
+        let (status, body) = get(&server, "namespaces/headwater/tables", Some(token));
         assert_eq!(status, 200, "{body}");
         let all = body["identifiers"].as_array().unwrap().clone();
         let names = all
@@ -250,18 +250,18 @@ fn a_table_is_there_for_who_may_read_all_of_it() {
             ("none", false),
         ] {
             let path = format!("namespaces/headwater/tables/{table}");
-            let (status, body) = ask(&server, &path, Some(token));
+            let (status, body) = get(&server, &path, Some(token));
             assert_eq!(status, if is_there { 200 } else { 404 }, "{table}");
             if !is_there {
                 // Unseen and absent are told alike.
-                let absent = ask(&server, "namespaces/headwater/tables/none", Some(token)).1;
+                let absent = get(&server, "namespaces/headwater/tables/none", Some(token)).1;
                 let text = body.to_string().replace(&format!("`{table}`"), "`none`");
                 assert_eq!(text, absent.to_string());
             }
         }
     }
-    assert_eq!(ask(&server, "namespaces", None).0, 401);
-    assert_eq!(ask(&server, "config", Some("nonsense")).0, 401);
+    assert_eq!(get(&server, "namespaces", None).0, 401);
+    assert_eq!(get(&server, "config", Some("nonsense")).0, 401);
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn a_cloud_keeps_the_tables_of_its_edges_each_in_a_namespace_of_its_own() {
     );
     flushed(&edge);
     until_it_has(&cloud, "namespaces/edge_north.1/tables/pump", "2");
-    let (_, body) = ask(&cloud, "namespaces", None);
+    let (_, body) = get(&cloud, "namespaces", None);
     assert_eq!(
         body,
         json!({"namespaces": [["headwater"], ["edge_north.1"]]})
@@ -333,7 +333,7 @@ fn duckdb_and_pyiceberg_read_through_the_catalog() {
     assert_eq!(answer.status(), 204);
     until("the lake has the rows", || {
         let path = "namespaces/headwater/tables/pump";
-        let (status, body) = ask(&server, path, Some(&secret));
+        let (status, body) = get(&server, path, Some(&secret));
         let all = body["metadata"]["snapshots"]
             .as_array()
             .into_iter()

@@ -218,7 +218,7 @@ fn the_fast_tier_is_changed_while_the_server_serves() {
 }
 
 /// The answer to a question.
-fn ask(server: &Running, path: &str) -> (u16, String) {
+fn get(server: &Running, path: &str) -> (u16, String) {
     let answer = client().get(server.url(path)).call().unwrap();
     let status = answer.status().as_u16();
     (status, answer.into_body().read_to_string().unwrap())
@@ -262,14 +262,14 @@ fn snapshots_are_made_read_by_every_route_that_takes_one_and_dropped() {
     write(&before, &lines(0));
     for path in &paths {
         let past = format!("{path}&snapshot=mon%20day");
-        assert_eq!(ask(&server, &past), ask(&before, path), "{path}");
-        assert_ne!(ask(&server, path), ask(&before, path), "{path}");
-        let missing = ask(&server, &format!("{path}&snapshot=x"));
+        assert_eq!(get(&server, &past), get(&before, path), "{path}");
+        assert_ne!(get(&server, path), get(&before, path), "{path}");
+        let missing = get(&server, &format!("{path}&snapshot=x"));
         assert!(
             missing.0 == 404 && missing.1.contains("E_NO_SNAPSHOT"),
             "{missing:?}"
         );
-        assert_eq!(ask(&server, &format!("{path}&snapshot=")).0, 400);
+        assert_eq!(get(&server, &format!("{path}&snapshot=")).0, 400);
     }
     let (_, told) = manage(&server, None, &value!({"op": "show_snapshots"}));
     assert_eq!(told["snapshots"][0]["name"], "mon day");
@@ -279,7 +279,7 @@ fn snapshots_are_made_read_by_every_route_that_takes_one_and_dropped() {
     let (status, told) = manage(&server, None, &drop);
     assert_eq!((status, &told["code"]), (404, &value!("E_NO_SNAPSHOT")));
     let past = format!("{}&snapshot=mon%20day", paths[3]);
-    assert_eq!(ask(&server, &past).0, 404);
+    assert_eq!(get(&server, &past).0, 404);
 }
 
 /// The lines of an answer.
@@ -338,7 +338,7 @@ fn states_are_compared_while_the_server_writes_on() {
             vec![one, sums(1, [0, 1, 1])],
         ),
     ] {
-        let (status, text) = ask(&server, &format!("/api/v1/diff?{asked}"));
+        let (status, text) = get(&server, &format!("/api/v1/diff?{asked}"));
         assert_eq!((status, lines(&text)), (200, wanted), "{asked}");
     }
     for (asked, status, code) in [
@@ -350,7 +350,7 @@ fn states_are_compared_while_the_server_writes_on() {
         ("before=first&after=third", 404, "E_NO_SNAPSHOT"),
         ("before=first&after=now&table=none", 404, "E_NOT_FOUND"),
     ] {
-        let (found, text) = ask(&server, &format!("/api/v1/diff?{asked}"));
+        let (found, text) = get(&server, &format!("/api/v1/diff?{asked}"));
         assert!(
             found == status && text.contains(code),
             "{asked}: {found} {text}"

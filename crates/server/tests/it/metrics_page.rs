@@ -51,7 +51,7 @@ fn the_page_lists_the_metrics_of_a_node_and_of_a_dispatcher() {
 #[test]
 fn what_the_page_lists_is_in_the_sources() {
     let mut sources = String::new();
-    for folder in ["server", "shell", "engine", "postgres"] {
+    for folder in ["cluster", "server", "shell", "engine", "postgres"] {
         let mut open = vec![root().join("crates").join(folder).join("src")];
         while let Some(dir) = open.pop() {
             for entry in std::fs::read_dir(dir).unwrap() {
@@ -80,4 +80,32 @@ fn what_the_page_lists_is_in_the_sources() {
             "no source has the metric {name} of docs/operate/metrics.md"
         );
     }
+}
+
+#[test]
+fn alert_rules_name_metrics_of_the_page() {
+    let path = root().join("packaging/prometheus/headwater.rules.yaml");
+    let rules = std::fs::read_to_string(path).unwrap();
+    let page = on_page();
+    let mut alerts = BTreeSet::new();
+    let mut named = BTreeSet::new();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    for line in rules.lines().map(str::trim_start) {
+        if let Some(alert) = line.strip_prefix("- alert: ") {
+            assert!(alerts.insert(alert), "{alert} is there twice");
+        }
+        if let Some(expr) = line.strip_prefix("expr: ") {
+            let words = expr.split(|c| !is_part(c));
+            let metrics: Vec<_> = words.filter(|w| w.starts_with("headwater_")).collect();
+            assert!(!metrics.is_empty(), "{expr}");
+            named.extend(metrics);
+        }
+    }
+    assert!(alerts.len() >= 6, "{alerts:?}");
+    let unknown: Vec<_> = named.iter().filter(|name| !page.contains(**name)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+    let expressions = rules.lines().filter(|line| line.contains("expr: ")).count();
+    assert_eq!(expressions, alerts.len());
+    // An alert that does not say what to do is of no use.
+    assert_eq!(rules.matches("action: ").count(), alerts.len());
 }

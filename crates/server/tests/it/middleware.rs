@@ -1,7 +1,7 @@
 //! What every answer has, whatever its route: ids, headers, the form of errors, who may come in.
 
 use crate::support::{Running, client, json};
-use headwater_server::rules::Rule;
+use headwater_server::rules::AccessRule;
 use headwater_server::tokens::{NewToken, TokenFile};
 use headwater_testing::until;
 use std::io::{Read, Write};
@@ -190,7 +190,7 @@ fn a_server_that_is_read_only_answers_and_lets_nobody_change_anything() {
 fn devices_of_influxdb_1_may_send_their_token_in_the_address_of_what_they_ask() {
     let mut token = String::new();
     let server = Running::start_with(|settings| {
-        let rules = ["write *", "read *"].map(|rule| rule.parse::<Rule>().unwrap());
+        let rules = ["write *", "read *"].map(|rule| rule.parse::<AccessRule>().unwrap());
         let new = NewToken {
             name: "gauge".to_owned(),
             expires: None,
@@ -260,7 +260,7 @@ fn a_first_token_closes_a_running_server_and_a_revoked_one_ends() {
     let token = file
         .create(NewToken {
             name: "scraper".to_owned(),
-            rules: Vec::<Rule>::new(),
+            rules: Vec::<AccessRule>::new(),
             expires: None,
         })
         .unwrap();
@@ -425,4 +425,42 @@ fn what_is_no_request_is_answered_too() {
         answer.starts_with("HTTP/1.1 204 ") && answer.contains("HTTP/1.1 400 "),
         "{answer}"
     );
+}
+
+#[test]
+fn a_connection_goes_on_after_a_refused_request_whose_body_comes_late() {
+    let server = Running::start();
+    let address = server.url("").trim_start_matches("http://").to_owned();
+    let mut stream = TcpStream::connect(&address).unwrap();
+    for path in ["/nothing", "/api/v1/manage?unknown=1"] {
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 5\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        stream.write_all(b"hello").unwrap();
+        let answer = answer_of(&mut stream);
+        assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
+    }
+    let health = format!("GET /health HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(health.as_bytes()).unwrap();
+    let answer = answer_of(&mut stream);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+/// An answer with a length, head and body.
+fn answer_of(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\n") {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "the connection ended");
+        answer.push(byte[0]);
+    }
+    let mut answer = String::from_utf8(answer).unwrap();
+    let length = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok())
+        .unwrap();
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    answer.push_str(&String::from_utf8_lossy(&body));
+    answer
 }

@@ -4,7 +4,7 @@
 use crate::support::{Running, client};
 use headwater::{Database, ScanSpec, StreamName, Value};
 use headwater_server::Settings;
-use headwater_server::settings::{Given, load};
+use headwater_server::settings::{SettingsInput, load};
 use headwater_testing::until;
 use headwater_testing::{Broker, has_broker};
 use std::path::Path;
@@ -17,9 +17,9 @@ fn settings(dir: &Path, text: &str) -> Settings {
         dir.join("db")
     );
     std::fs::write(&file, text).unwrap();
-    let given = Given {
+    let given = SettingsInput {
         file: Some(file),
-        ..Given::default()
+        ..SettingsInput::default()
     };
     load(&given).unwrap().settings
 }
@@ -30,7 +30,7 @@ pub(crate) fn start(dir: &Path, text: &str) -> Running {
 }
 
 /// A figure of `/metrics`; 0 when it is not there yet.
-pub(crate) fn figure(server: &Running, name: &str) -> f64 {
+pub(crate) fn metric(server: &Running, name: &str) -> f64 {
     let mut answer = client().get(server.url("/metrics")).call().unwrap();
     let text = answer.body_mut().read_to_string().unwrap();
     let line = text.lines().find(|line| {
@@ -43,12 +43,12 @@ pub(crate) fn figure(server: &Running, name: &str) -> f64 {
 
 pub(crate) fn until_figure(server: &Running, name: &str, at_least: f64) {
     until(&format!("{name} is {at_least}"), || {
-        figure(server, name) >= at_least
+        metric(server, name) >= at_least
     });
 }
 
 pub(crate) const CONNECTED: &str = "headwater_mqtt_connected";
-pub(crate) const DONE: &str = "headwater_mqtt_messages_done_total";
+pub(crate) const MESSAGES_DONE: &str = "headwater_mqtt_messages_done_total";
 const RECEIVED: &str = "headwater_mqtt_messages_received_total";
 
 /// How many values a channel has; 0 when it is not there yet.
@@ -129,15 +129,15 @@ fn every_payload_comes_in_and_bad_ones_are_counted_and_skipped() {
     // Subscribed when the first message is stored: until then the session is not there to keep any.
     until("a message comes in", || {
         broker.publish("plant/oslo/pump 1/ready", "true");
-        figure(&server, DONE) >= 1.0
+        metric(&server, MESSAGES_DONE) >= 1.0
     });
     // When this one is stored, all those have come that the broker kept.
     broker.publish("plant/oslo/marker/ready", "true");
     until("the marker is stored", || {
         count(&server, "machines,device=marker,site=oslo.ready") == 1
-            && figure(&server, DONE) >= figure(&server, RECEIVED)
+            && metric(&server, MESSAGES_DONE) >= metric(&server, RECEIVED)
     });
-    let before = figure(&server, DONE);
+    let before = metric(&server, MESSAGES_DONE);
     let sent = [
         ("plant/oslo/pump 1/temp", "21.5"),
         ("plant/oslo/pump 1/count", "9007199254740993"),
@@ -159,14 +159,14 @@ fn every_payload_comes_in_and_bad_ones_are_counted_and_skipped() {
     for (topic, payload) in sent {
         broker.publish(topic, payload);
     }
-    until_figure(&server, DONE, before + sent.len() as f64);
-    assert_eq!(figure(&server, DONE), before + sent.len() as f64);
+    until_figure(&server, MESSAGES_DONE, before + sent.len() as f64);
+    assert_eq!(metric(&server, MESSAGES_DONE), before + sent.len() as f64);
     for (code, count) in [("E_TYPE", 2.0), ("E_PARSE", 2.0), ("E_TIME", 1.0)] {
         let name = format!("headwater_mqtt_refused_total{{code=\"{code}\"}}");
-        assert_eq!(figure(&server, &name), count, "{code}");
+        assert_eq!(metric(&server, &name), count, "{code}");
     }
-    assert_eq!(figure(&server, "headwater_mqtt_messages_waiting"), 0.0);
-    assert_eq!(figure(&server, "headwater_mqtt_connects_total"), 1.0);
+    assert_eq!(metric(&server, "headwater_mqtt_messages_waiting"), 0.0);
+    assert_eq!(metric(&server, "headwater_mqtt_connects_total"), 1.0);
     let mut answer = client().get(server.url("/api/v1/storage")).call().unwrap();
     let told = &crate::support::json(&mut answer)["mqtt"];
     let done = (before + sent.len() as f64) as u64;
@@ -257,11 +257,11 @@ fn a_broker_may_go_away_and_come_back() {
     until_figure(&server, CONNECTED, 1.0);
     until("the subscription is there", || {
         broker.publish_lines("lp", &lines(0..1));
-        figure(&server, DONE) >= 1.0
+        metric(&server, MESSAGES_DONE) >= 1.0
     });
     for round in 1..3 {
         broker.end(round == 2);
-        until("the loss is seen", || figure(&server, CONNECTED) == 0.0);
+        until("the loss is seen", || metric(&server, CONNECTED) == 0.0);
         broker.begin();
         until_figure(&server, "headwater_mqtt_connects_total", 1.0 + round as f64);
         let first = round * 100;
@@ -288,7 +288,7 @@ fn messages_from_while_the_server_was_away_are_stored_when_it_is_back() {
     let server = start(dir.path(), &text);
     until("the subscription is there", || {
         broker.publish_lines("lp", &lines(0..1));
-        figure(&server, DONE) >= 1.0
+        metric(&server, MESSAGES_DONE) >= 1.0
     });
     drop(server);
     broker.publish_lines("lp", &lines(1..2000));
@@ -335,7 +335,7 @@ fn a_broker_with_tls_and_passwords() {
     );
     let server = start(dir.path(), &text);
     until_figure(&server, "headwater_mqtt_connection_failures_total", 2.0);
-    assert_eq!(figure(&server, CONNECTED), 0.0);
+    assert_eq!(metric(&server, CONNECTED), 0.0);
     // Read anew for each connection.
     std::fs::write(path("password"), "open sesame\n").unwrap();
     until_figure(&server, CONNECTED, 1.0);
@@ -352,7 +352,7 @@ fn a_broker_with_tls_and_passwords() {
     ];
     until("a message comes in", || {
         broker.client("lp", &login, "");
-        figure(&server, DONE) >= 1.0
+        metric(&server, MESSAGES_DONE) >= 1.0
     });
     drop(server);
     assert_eq!(stored(dir.path()), counted(0..1));
@@ -402,7 +402,7 @@ fn what_a_watch_tells_is_published_once_the_broker_is_there() {
     until_figure(&server, "headwater_watches", 2.0);
     // While the broker is away, events wait.
     broker.end(true);
-    until("the connection ends", || figure(&server, CONNECTED) == 0.0);
+    until("the connection ends", || metric(&server, CONNECTED) == 0.0);
     post("/write?precision=s", "pump,id=a temp=100i 1700000001\n");
     until_figure(&server, "headwater_watch_events_total{kind=\"match\"}", 2.0);
     broker.begin();

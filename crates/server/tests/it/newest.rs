@@ -57,6 +57,32 @@ fn until_alike(cloud: &Running, edge: &Running) {
     }
 }
 
+/// How old newest events were when they came is in the status, the metrics and the answers.
+fn the_lag_is_told(cloud: &Running, edge: &Running) {
+    until("the lag of newest events is known", || {
+        // The edge reports it with events.
+        write(edge, &line("lag", 0, 1.5));
+        let lag = of_edge(cloud, "e")["lag"].clone();
+        (1..60_000).contains(&lag["live_ms"].as_i64().unwrap_or(0)) && lag["clock_ms"].is_i64()
+    });
+    let lag = of_edge(cloud, "e")["lag"].clone();
+    assert!(lag["clock_ms"].as_i64().unwrap().abs() < 60_000, "{lag}");
+    let header = |server: &Running, path: &str| {
+        let answer = client().get(server.url(path)).call().unwrap();
+        let found = answer.headers().get("x-headwater-live-lag");
+        found.map(|lag| lag.to_str().unwrap().parse::<i64>().unwrap())
+    };
+    let newest = QUESTIONS[0];
+    assert!(header(cloud, newest).is_some_and(|lag| lag >= 0));
+    assert_eq!(header(edge, newest), None);
+    let metric = "headwater_sync_edge_live_lag_seconds{edge=\"e\"}";
+    until("the lag is a metric", || {
+        let mut answer = client().get(cloud.url("/metrics")).call().unwrap();
+        let page = answer.body_mut().read_to_string().unwrap();
+        page.contains(metric)
+    });
+}
+
 #[test]
 fn newest_events_are_at_the_cloud_before_the_edge_stores_them() {
     let cloud = cloud();
@@ -76,6 +102,7 @@ fn newest_events_are_at_the_cloud_before_the_edge_stores_them() {
         let there = of_edge(&cloud, "e");
         there["copy"]["is_live"] == true && there["about"]["live_bytes"].as_u64() > Some(0)
     });
+    the_lag_is_told(&cloud, &edge);
     // Nothing of what is withheld came along.
     let secret = "/api/v1/last?stream=secret,id%3Dx";
     let says = |server: &Running| get(server, secret).1.to_string().contains("hidden");

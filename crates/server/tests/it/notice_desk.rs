@@ -2,7 +2,7 @@
 
 use crate::support::{Running, client, json};
 use crate::sync::write;
-use headwater_server::rules::Rule;
+use headwater_server::rules::AccessRule;
 use headwater_server::tokens::{NewToken, TokenFile};
 use headwater_testing::until;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A figure of `/metrics`; 0 when it is not there.
-pub(crate) fn figure(server: &Running, name: &str) -> u64 {
+pub(crate) fn metric(server: &Running, name: &str) -> u64 {
     let mut answer = client().get(server.url("/metrics")).call().unwrap();
     let text = answer.body_mut().read_to_string().unwrap();
     let wanted = format!("headwater_notices_{name} ");
@@ -18,18 +18,18 @@ pub(crate) fn figure(server: &Running, name: &str) -> u64 {
     line.map_or(0, |figure| figure.trim().parse().unwrap())
 }
 
-pub(crate) fn heard(desk: &Running, what: &str) -> u64 {
-    figure(desk, &format!("heard_total{{what=\"{what}\"}}"))
+pub(crate) fn notices_received(desk: &Running, what: &str) -> u64 {
+    metric(desk, &format!("heard_total{{what=\"{what}\"}}"))
 }
 
-pub(crate) fn asked(desk: &Running, why: &str) -> u64 {
-    figure(desk, &format!("asked_total{{why=\"{why}\"}}"))
+pub(crate) fn queries_sent(desk: &Running, why: &str) -> u64 {
+    metric(desk, &format!("asked_total{{why=\"{why}\"}}"))
 }
 
 /// Questions of a dispatcher to its nodes, for whatever reason.
-pub(crate) fn all_asked(desk: &Running) -> u64 {
+pub(crate) fn all_queries_sent(desk: &Running) -> u64 {
     let all = ["unknown", "news", "gone", "gap", "check", "waiting"];
-    all.into_iter().map(|why| asked(desk, why)).sum()
+    all.into_iter().map(|why| queries_sent(desk, why)).sum()
 }
 
 pub(crate) fn until_linked(desk: &Running, is_linked: bool) {
@@ -53,7 +53,7 @@ pub(crate) fn change(node: &Running, number: usize) {
 }
 
 /// Whether a dispatcher knows who has a stream.
-pub(crate) fn knows(desk: &Running, number: usize) -> bool {
+pub(crate) fn has_stream(desk: &Running, number: usize) -> bool {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -69,11 +69,11 @@ pub(crate) fn knows(desk: &Running, number: usize) -> bool {
 /// Changes the node until the dispatcher has asked because of a notice: from then on it goes by
 /// them. The numbers below the one that comes back are used.
 pub(crate) fn until_news(node: &Running, desk: &Running, mut number: usize) -> usize {
-    let before = asked(desk, "news");
+    let before = queries_sent(desk, "news");
     until("news is heard and asked for", || {
         change(node, number);
         number += 1;
-        asked(desk, "news") > before
+        queries_sent(desk, "news") > before
     });
     number
 }
@@ -88,7 +88,7 @@ pub(crate) fn identity(node: &Running) -> (u64, u64, u64) {
 }
 
 pub(crate) fn token(file: &TokenFile, name: &str, rules: &[&str]) {
-    let rules = rules.iter().map(|rule| rule.parse::<Rule>().unwrap());
+    let rules = rules.iter().map(|rule| rule.parse::<AccessRule>().unwrap());
     let new = NewToken {
         name: name.to_owned(),
         rules: rules.collect(),

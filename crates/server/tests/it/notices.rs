@@ -3,10 +3,11 @@
 
 use crate::dispatch::dispatcher_in;
 use crate::notice_desk::{
-    HOUR, all_asked, asked, change, figure, heard, identity, knows, token, until_linked, until_news,
+    HOUR, all_queries_sent, change, has_stream, identity, metric, notices_received, queries_sent,
+    token, until_linked, until_news,
 };
 use crate::support::{Running, client, json};
-use headwater_protocol::notice::{Kind, Notice, NoticeKey};
+use headwater_protocol::notice::{Notice, NoticeKey, NoticeKind};
 use headwater_server::Settings;
 use headwater_server::settings::{Broker as BrokerAddress, NoticeBus};
 use headwater_server::tokens::TokenFile;
@@ -65,28 +66,30 @@ fn a_dispatcher_hears_of_a_change_by_the_broker() {
     let desk = desk(&broker, &node, HOUR);
     let next = until_news(&node, &desk, 1);
     // No question waits at the node, and none is due for an hour: only a notice tells.
-    let waited = asked(&desk, "waiting");
+    let waited = queries_sent(&desk, "waiting");
     for number in next..next + 5 {
         change(&node, number);
-        until("the dispatcher knows a new stream", || knows(&desk, number));
+        until("the dispatcher knows a new stream", || {
+            has_stream(&desk, number)
+        });
     }
-    assert_eq!(asked(&desk, "waiting"), waited);
-    assert_eq!(asked(&desk, "check"), 0);
-    assert_eq!(figure(&desk, "connected"), 1);
-    assert!(heard(&desk, "news") >= 5 && figure(&node, "told_total") >= 6);
+    assert_eq!(queries_sent(&desk, "waiting"), waited);
+    assert_eq!(queries_sent(&desk, "check"), 0);
+    assert_eq!(metric(&desk, "connected"), 1);
+    assert!(notices_received(&desk, "news") >= 5 && metric(&node, "told_total") >= 6);
     // Another that comes later and one without a broker know the same.
     let later = self::desk(&broker, &node, HOUR);
     let without = dispatcher_in(tempfile::tempdir().unwrap(), &[&node], |_| {});
     for desk in [&later, &without] {
         until("it knows all streams", || {
-            (0..next + 5).all(|n| knows(desk, n))
+            (0..next + 5).all(|n| has_stream(desk, n))
         });
     }
     change(&node, next + 5);
     for desk in [&desk, &later, &without] {
-        until("all of them know", || knows(desk, next + 5));
+        until("all of them know", || has_stream(desk, next + 5));
     }
-    assert_eq!(figure(&without, "connected"), 0);
+    assert_eq!(metric(&without, "connected"), 0);
 }
 
 #[test]
@@ -103,24 +106,24 @@ fn while_the_broker_is_away_nodes_are_waited_at() {
         broker.end(at_once);
         until_linked(&desk, false);
         change(&node, next);
-        until("it is known without a broker", || knows(&desk, next));
+        until("it is known without a broker", || has_stream(&desk, next));
         std::thread::sleep(Duration::from_secs(2));
         change(&node, next + 1);
         until("it is known for as long as that is so", || {
-            knows(&desk, next + 1)
+            has_stream(&desk, next + 1)
         });
         broker.begin();
         until_linked(&desk, true);
         until("what was told meanwhile is asked for", || {
-            asked(&desk, "gap") >= 1
+            queries_sent(&desk, "gap") >= 1
         });
         next = until_news(&node, &desk, next + 2);
         change(&node, next);
-        until("it is known by a notice again", || knows(&desk, next));
+        until("it is known by a notice again", || has_stream(&desk, next));
         next += 1;
     }
-    assert!(figure(&desk, "connects_total") >= 3 && figure(&node, "connects_total") >= 3);
-    assert!(figure(&desk, "connection_failures_total") >= 2);
+    assert!(metric(&desk, "connects_total") >= 3 && metric(&node, "connects_total") >= 3);
+    assert!(metric(&desk, "connection_failures_total") >= 2);
 }
 
 #[test]
@@ -133,17 +136,17 @@ fn forged_and_doubled_notices_make_nobody_ask() {
     change(&node, 0);
     let desk = desk(&broker, &node, HOUR);
     let next = until_news(&node, &desk, 1);
-    until("it is quiet", || knows(&desk, next - 1));
+    until("it is quiet", || has_stream(&desk, next - 1));
     let (identity, incarnation, epoch) = identity(&node);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("notice");
     let file = file.to_str().unwrap();
     let real = mosquitto("mosquitto_sub", &broker, &["-C", "1", "-N", "-t", TOPIC]);
     assert!(real.status.success() && real.stdout.len() > 64, "{real:?}");
-    let before = all_asked(&desk);
+    let before = all_queries_sent(&desk);
     for number in 0..20 {
         let forged = Notice {
-            kind: [Kind::Changed, Kind::Gone][number % 2],
+            kind: [NoticeKind::Changed, NoticeKind::Disconnected][number % 2],
             identity,
             incarnation,
             epoch,
@@ -159,15 +162,17 @@ fn forged_and_doubled_notices_make_nobody_ask() {
         broker.client("headwater/notices/south", &["-f", file], "");
     }
     until("all of it has come", || {
-        let again = heard(&desk, "known") + heard(&desk, "late");
-        heard(&desk, "forged") >= 1 && heard(&desk, "garbled") >= 1 && again >= 1
+        let again = notices_received(&desk, "known") + notices_received(&desk, "late");
+        notices_received(&desk, "forged") >= 1
+            && notices_received(&desk, "garbled") >= 1
+            && again >= 1
     });
     // Those that came together are one; whatever came, nobody asked.
-    assert_eq!(all_asked(&desk), before);
+    assert_eq!(all_queries_sent(&desk), before);
     let next = until_news(&node, &desk, next);
     change(&node, next);
     until("what the node tells is heard as before", || {
-        knows(&desk, next)
+        has_stream(&desk, next)
     });
 }
 
@@ -184,7 +189,7 @@ fn a_node_that_ends_is_asked_at_once_and_one_that_begins_anew_is_known() {
     let addr = node.addr;
     let dir = node.ended();
     until("the broker has said that it has gone", || {
-        asked(&desk, "gone") >= 1
+        queries_sent(&desk, "gone") >= 1
     });
     until("and nobody answers there", || {
         let mut answer = client().get(desk.url("/api/v1/sync")).call().unwrap();
@@ -197,7 +202,7 @@ fn a_node_that_ends_is_asked_at_once_and_one_that_begins_anew_is_known() {
     });
     let next = until_news(&node, &desk, next);
     change(&node, next);
-    until("it is known by a notice again", || knows(&desk, next));
+    until("it is known by a notice again", || has_stream(&desk, next));
 }
 
 /// A broker that lets in these names, each with its name as password, and goes by the rules that
@@ -290,16 +295,18 @@ fn a_node_that_may_not_tell_is_known_all_the_same() {
     });
     change(&node, 0);
     until("the broker has refused a notice", || {
-        figure(&node, "refused_total") >= 1
+        metric(&node, "refused_total") >= 1
     });
     let dir = tempfile::tempdir().unwrap();
     let second = Duration::from_secs(1);
     let desk = dispatcher_in(dir, &[&node], |s| login(s, "gate", second));
     until_linked(&desk, true);
-    until("it is asked now and then", || asked(&desk, "check") >= 1);
+    until("it is asked now and then", || {
+        queries_sent(&desk, "check") >= 1
+    });
     change(&node, 1);
-    until("what it could not tell is known", || knows(&desk, 1));
-    assert_eq!(heard(&desk, "news"), 0);
+    until("what it could not tell is known", || has_stream(&desk, 1));
+    assert_eq!(notices_received(&desk, "news"), 0);
 }
 
 #[test]

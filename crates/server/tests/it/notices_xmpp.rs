@@ -3,14 +3,15 @@
 
 use crate::dispatch::dispatcher_in;
 use crate::notice_desk::{
-    HOUR, all_asked, asked, change, figure, heard, identity, knows, token, until_linked, until_news,
+    HOUR, all_queries_sent, change, has_stream, identity, metric, notices_received, queries_sent,
+    token, until_linked, until_news,
 };
 use crate::prosody::{OWNER, Prosody, has_prosody};
 use crate::support::{Running, client, json};
-use headwater_protocol::notice::{Kind as What, Notice, NoticeKey};
+use headwater_protocol::notice::{Notice, NoticeKey, NoticeKind};
 use headwater_protocol::xmpp::pubsub::{self, Affiliation};
-use headwater_protocol::xmpp::{Element, Happened, Jid, Kind, Login, Refusal, Session};
-use headwater_server::settings::{Broker, Mqtt, NoticeBus, NoticeSettings};
+use headwater_protocol::xmpp::{Element, Happened, IqKind, Jid, Login, Refusal, Session};
+use headwater_server::settings::{Broker, BrokerLogin, NoticeBus, NoticeSettings};
 use headwater_server::tokens::TokenFile;
 use headwater_server::{ListsApplied, Settings, apply_broker_lists, broker_lists};
 use headwater_testing::until;
@@ -24,7 +25,7 @@ const NORTH: &str = "headwater/notices/north";
 const SOUTH: &str = "headwater/notices/south";
 const ACCOUNTS: [&str; 5] = ["gate", "north", "south", "narrow", "outsider"];
 
-fn notices(server: &Prosody, account: &str, direct_tls: bool) -> NoticeSettings {
+pub(crate) fn notices(server: &Prosody, account: &str, direct_tls: bool) -> NoticeSettings {
     NoticeSettings {
         bus: NoticeBus::Xmpp,
         xmpp: Some(Broker {
@@ -36,11 +37,11 @@ fn notices(server: &Prosody, account: &str, direct_tls: bool) -> NoticeSettings 
                 server.port
             },
         }),
-        login: Mqtt {
+        login: BrokerLogin {
             user: format!("{account}@localhost"),
             password_file: Some(server.file(&format!("{account}.password"))),
             ca: Some(server.file("cert.pem")),
-            ..Mqtt::default()
+            ..BrokerLogin::default()
         },
         ..NoticeSettings::default()
     }
@@ -69,7 +70,7 @@ fn listed() -> Prosody {
     let server = Prosody::start(&ACCOUNTS);
     let dir = tempfile::tempdir().unwrap();
     let applied = apply(&server, &list(dir.path())).unwrap();
-    assert_eq!(applied.made, [NORTH, SOUTH]);
+    assert_eq!(applied.created, [NORTH, SOUTH]);
     server
 }
 
@@ -92,14 +93,14 @@ fn desk(server: &Prosody, node: &Running, check: Duration) -> Running {
 }
 
 /// A client of a test, which speaks as any account without TLS.
-struct Speaker {
+pub(crate) struct Speaker {
     stream: TcpStream,
     session: Session,
-    messages: Vec<Element>,
+    pub(crate) messages: Vec<Element>,
 }
 
 impl Speaker {
-    fn new(server: &Prosody, account: &str) -> Speaker {
+    pub(crate) fn new(server: &Prosody, account: &str) -> Speaker {
         let stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(60)))
@@ -137,9 +138,9 @@ impl Speaker {
         }
     }
 
-    fn ask(&mut self, kind: Kind, what: Element) -> Result<Element, Refusal> {
+    pub(crate) fn request(&mut self, kind: IqKind, what: Element) -> Result<Element, Refusal> {
         let service: Jid = "pubsub.localhost".parse().unwrap();
-        let asked = self.session.ask(kind, Some(&service), what).unwrap();
+        let asked = self.session.request(kind, Some(&service), what).unwrap();
         loop {
             match self.next() {
                 Happened::Answer { number, answer } if number == asked => return answer,
@@ -149,26 +150,26 @@ impl Speaker {
         }
     }
 
-    fn publish(&mut self, topic: &str, payload: Element) -> Result<Element, Refusal> {
-        self.ask(Kind::Set, pubsub::publish(topic, payload))
+    pub(crate) fn publish(&mut self, topic: &str, payload: Element) -> Result<Element, Refusal> {
+        self.request(IqKind::Set, pubsub::publish(topic, payload))
     }
 
-    fn tell(&mut self, topic: &str, bytes: &[u8]) -> Result<Element, Refusal> {
+    fn publish_item(&mut self, topic: &str, bytes: &[u8]) -> Result<Element, Refusal> {
         self.publish(
             topic,
             Element::new("urn:headwater:notice:1", "notice").carrying(bytes),
         )
     }
 
-    fn subscribe(&mut self, topic: &str, account: &str) -> Result<Element, Refusal> {
+    pub(crate) fn subscribe(&mut self, topic: &str, account: &str) -> Result<Element, Refusal> {
         let account: Jid = format!("{account}@localhost").parse().unwrap();
-        self.ask(Kind::Set, pubsub::subscribe(topic, &account))
+        self.request(IqKind::Set, pubsub::subscribe(topic, &account))
     }
 
     /// The bytes that are kept at a topic.
-    fn kept(&mut self, topic: &str) -> Result<Vec<Vec<u8>>, Refusal> {
-        let answer = self.ask(Kind::Get, pubsub::items(topic))?;
-        let all = pubsub::kept(&answer);
+    fn retained_items(&mut self, topic: &str) -> Result<Vec<Vec<u8>>, Refusal> {
+        let answer = self.request(IqKind::Get, pubsub::items(topic))?;
+        let all = pubsub::items_of_answer(&answer);
         Ok(all
             .iter()
             .map(|(_, payload)| payload.unwrap().carried().unwrap())
@@ -176,11 +177,11 @@ impl Speaker {
     }
 
     /// What was heard since it was asked last. The server has sent it before it answers.
-    fn heard(&mut self) -> Vec<(String, Vec<u8>)> {
+    fn received_items(&mut self) -> Vec<(String, Vec<u8>)> {
         // The service answers this behind what it told before.
-        self.ask(Kind::Get, pubsub::nodes()).unwrap();
+        self.request(IqKind::Get, pubsub::nodes()).unwrap();
         let messages = std::mem::take(&mut self.messages);
-        let all = messages.iter().flat_map(pubsub::told);
+        let all = messages.iter().flat_map(pubsub::items_of_message);
         all.map(|(topic, payload)| (topic.to_owned(), payload.unwrap().carried().unwrap()))
             .collect()
     }
@@ -197,31 +198,33 @@ fn a_dispatcher_hears_of_a_change_by_publish_subscribe() {
     let desk = desk(&server, &node, HOUR);
     let next = until_news(&node, &desk, 1);
     // No question waits at the node, and none is due for an hour: only a notice tells.
-    let waited = asked(&desk, "waiting");
+    let waited = queries_sent(&desk, "waiting");
     for number in next..next + 5 {
         change(&node, number);
-        until("the dispatcher knows a new stream", || knows(&desk, number));
+        until("the dispatcher knows a new stream", || {
+            has_stream(&desk, number)
+        });
     }
-    assert_eq!(asked(&desk, "waiting"), waited);
-    assert_eq!(asked(&desk, "check"), 0);
+    assert_eq!(queries_sent(&desk, "waiting"), waited);
+    assert_eq!(queries_sent(&desk, "check"), 0);
     assert_eq!(
-        (figure(&desk, "connected"), figure(&node, "connected")),
+        (metric(&desk, "connected"), metric(&node, "connected")),
         (1, 1)
     );
-    assert!(heard(&desk, "news") >= 5 && figure(&node, "told_total") >= 6);
+    assert!(notices_received(&desk, "news") >= 5 && metric(&node, "told_total") >= 6);
     // Two with one account hear both, and one without a server knows the same.
     let later = self::desk(&server, &node, HOUR);
     let without = dispatcher_in(tempfile::tempdir().unwrap(), &[&node], |_| {});
     for desk in [&later, &without] {
         until("it knows all streams", || {
-            (0..next + 5).all(|n| knows(desk, n))
+            (0..next + 5).all(|n| has_stream(desk, n))
         });
     }
     change(&node, next + 5);
     for desk in [&desk, &later, &without] {
-        until("all of them know", || knows(desk, next + 5));
+        until("all of them know", || has_stream(desk, next + 5));
     }
-    assert_eq!(figure(&desk, "refused_total"), 0);
+    assert_eq!(metric(&desk, "refused_total"), 0);
     let mut answer = client().get(desk.url("/api/v1/sync")).call().unwrap();
     assert_eq!(json(&mut answer)["notices"]["bus"], "xmpp");
 }
@@ -240,26 +243,26 @@ fn while_the_server_is_away_nodes_are_waited_at() {
         server.end(at_once);
         until_linked(&desk, false);
         change(&node, next);
-        until("it is known without a server", || knows(&desk, next));
+        until("it is known without a server", || has_stream(&desk, next));
         std::thread::sleep(Duration::from_secs(2));
         change(&node, next + 1);
         until("it is known for as long as that is so", || {
-            knows(&desk, next + 1)
+            has_stream(&desk, next + 1)
         });
         server.begin();
         until_linked(&desk, true);
         until("what was told meanwhile is asked for", || {
-            asked(&desk, "gap") >= 1
+            queries_sent(&desk, "gap") >= 1
         });
         next = until_news(&node, &desk, next + 2);
         change(&node, next);
-        until("it is known by a notice again", || knows(&desk, next));
+        until("it is known by a notice again", || has_stream(&desk, next));
         next += 1;
     }
-    assert!(figure(&desk, "connects_total") >= 3 && figure(&node, "connects_total") >= 3);
-    assert!(figure(&desk, "connection_failures_total") >= 2);
+    assert!(metric(&desk, "connects_total") >= 3 && metric(&node, "connects_total") >= 3);
+    assert!(metric(&desk, "connection_failures_total") >= 2);
     // One notice is kept, the newest, also over restarts.
-    let kept = Speaker::new(&server, "gate").kept(NORTH).unwrap();
+    let kept = Speaker::new(&server, "gate").retained_items(NORTH).unwrap();
     assert_eq!(kept.len(), 1);
 }
 
@@ -273,17 +276,17 @@ fn forged_and_doubled_notices_make_nobody_ask() {
     change(&node, 0);
     let desk = desk(&server, &node, HOUR);
     let next = until_news(&node, &desk, 1);
-    until("it is quiet", || knows(&desk, next - 1));
+    until("it is quiet", || has_stream(&desk, next - 1));
     let (identity, incarnation, epoch) = identity(&node);
     // Somebody has the node's password, and another one's, but not its key.
     let mut north = Speaker::new(&server, "north");
     let mut south = Speaker::new(&server, "south");
-    let real = north.kept(NORTH).unwrap().pop().unwrap();
+    let real = north.retained_items(NORTH).unwrap().pop().unwrap();
     assert!(real.len() > 64);
-    let before = all_asked(&desk);
+    let before = all_queries_sent(&desk);
     for number in 0..20 {
         let forged = Notice {
-            kind: [What::Changed, What::Gone][number % 2],
+            kind: [NoticeKind::Changed, NoticeKind::Disconnected][number % 2],
             identity,
             incarnation,
             epoch,
@@ -291,27 +294,29 @@ fn forged_and_doubled_notices_make_nobody_ask() {
             version: 1 << 40,
         };
         let key = NoticeKey::of_seed(&[5; 32]).unwrap();
-        north.tell(NORTH, &key.seal(&forged)).unwrap();
-        north.tell(NORTH, b"no notice at all").unwrap();
-        north.tell(NORTH, &[7; 5_000]).unwrap();
-        let other = Element::new("x", "y").holding(Element::new("x", "z"));
+        north.publish_item(NORTH, &key.seal(&forged)).unwrap();
+        north.publish_item(NORTH, b"no notice at all").unwrap();
+        north.publish_item(NORTH, &[7; 5_000]).unwrap();
+        let other = Element::new("x", "y").with_child(Element::new("x", "z"));
         north.publish(NORTH, other).unwrap();
         // Also under the name of another node.
-        south.tell(SOUTH, &real).unwrap();
+        south.publish_item(SOUTH, &real).unwrap();
     }
     until("all of it has come", || {
-        let again = heard(&desk, "known") + heard(&desk, "late");
-        heard(&desk, "forged") >= 1 && heard(&desk, "garbled") >= 1 && again >= 1
+        let again = notices_received(&desk, "known") + notices_received(&desk, "late");
+        notices_received(&desk, "forged") >= 1
+            && notices_received(&desk, "garbled") >= 1
+            && again >= 1
     });
     // Those that came together are one; whatever came, nobody asked.
-    assert_eq!(all_asked(&desk), before);
+    assert_eq!(all_queries_sent(&desk), before);
     // What is no item of the service is no notice: it comes from an account.
     let next = until_news(&node, &desk, next);
     change(&node, next);
     until("what the node tells is heard as before", || {
-        knows(&desk, next)
+        has_stream(&desk, next)
     });
-    assert_eq!(figure(&desk, "connection_failures_total"), 0);
+    assert_eq!(metric(&desk, "connection_failures_total"), 0);
 }
 
 #[test]
@@ -334,14 +339,18 @@ fn a_node_that_begins_anew_is_known_and_told_again() {
     });
     let next = until_news(&node, &desk, next);
     change(&node, next);
-    until("it is known by a notice again", || knows(&desk, next));
+    until("it is known by a notice again", || has_stream(&desk, next));
 }
 
 /// Who may hear: to subscribe and to read what is kept are granted alike.
-fn may_hear(all: &mut BTreeMap<&'static str, Speaker>, topic: &str) -> Vec<&'static str> {
+fn may_subscribe(all: &mut BTreeMap<&'static str, Speaker>, topic: &str) -> Vec<&'static str> {
     let may = all.iter_mut().filter_map(|(account, speaker)| {
         let subscribed = speaker.subscribe(topic, account).is_ok();
-        assert_eq!(speaker.kept(topic).is_ok(), subscribed, "{account} {topic}");
+        assert_eq!(
+            speaker.retained_items(topic).is_ok(),
+            subscribed,
+            "{account} {topic}"
+        );
         subscribed.then_some(*account)
     });
     may.collect()
@@ -357,21 +366,21 @@ fn the_server_goes_by_the_list() {
     let file = list(dir.path());
     let first = apply(&server, &file).unwrap();
     assert_eq!(
-        (first.made.len(), first.topics, first.changed.len()),
+        (first.created.len(), first.topics, first.changed.len()),
         (2, 2, 5)
     );
     // The same again changes nothing.
     let again = apply(&server, &file).unwrap();
     assert_eq!(
-        (again.made.len(), again.topics, again.changed.len()),
+        (again.created.len(), again.topics, again.changed.len()),
         (0, 2, 0)
     );
     let mut all: BTreeMap<&'static str, Speaker> = BTreeMap::new();
     for account in ACCOUNTS {
         all.insert(account, Speaker::new(&server, account));
     }
-    assert_eq!(may_hear(&mut all, NORTH), ["gate", "north"]);
-    assert_eq!(may_hear(&mut all, SOUTH), ["gate", "narrow", "south"]);
+    assert_eq!(may_subscribe(&mut all, NORTH), ["gate", "north"]);
+    assert_eq!(may_subscribe(&mut all, SOUTH), ["gate", "narrow", "south"]);
     // Nobody subscribes for another.
     assert!(
         all.get_mut("outsider")
@@ -381,7 +390,7 @@ fn the_server_goes_by_the_list() {
     );
     for topic in [NORTH, SOUTH] {
         let tells = all.iter_mut().filter_map(|(account, speaker)| {
-            let told = speaker.tell(topic, account.as_bytes());
+            let told = speaker.publish_item(topic, account.as_bytes());
             told.is_ok().then_some(*account)
         });
         let tells: Vec<_> = tells.collect();
@@ -391,20 +400,26 @@ fn the_server_goes_by_the_list() {
     for (account, speaker) in &mut all {
         let jid: Jid = format!("{account}@localhost").parse().unwrap();
         let grab = BTreeMap::from([(jid, Affiliation::Owner)]);
-        let set = speaker.ask(Kind::Set, pubsub::affiliate(SOUTH, &grab));
-        let read = speaker.ask(Kind::Get, pubsub::affiliations(SOUTH));
-        let open = speaker.ask(Kind::Set, pubsub::configure(SOUTH));
+        let set = speaker.request(IqKind::Set, pubsub::affiliate(SOUTH, &grab));
+        let read = speaker.request(IqKind::Get, pubsub::affiliations(SOUTH));
+        let open = speaker.request(IqKind::Set, pubsub::configure(SOUTH));
         assert!(set.is_err() && read.is_err() && open.is_err(), "{account}");
     }
     let of = |topic: &str, text: &str| (topic.to_owned(), text.as_bytes().to_vec());
     let gate = all.get_mut("gate").unwrap();
-    assert_eq!(gate.heard(), [of(NORTH, "north"), of(SOUTH, "south")]);
-    assert_eq!(all.get_mut("narrow").unwrap().heard(), [of(SOUTH, "south")]);
-    assert!(all.get_mut("outsider").unwrap().heard().is_empty());
+    assert_eq!(
+        gate.received_items(),
+        [of(NORTH, "north"), of(SOUTH, "south")]
+    );
+    assert_eq!(
+        all.get_mut("narrow").unwrap().received_items(),
+        [of(SOUTH, "south")]
+    );
+    assert!(all.get_mut("outsider").unwrap().received_items().is_empty());
 
     // Who is taken off the list hears and tells no more, though it has subscribed.
     for speaker in all.values_mut() {
-        speaker.heard();
+        speaker.received_items();
     }
     for name in ["narrow", "south"] {
         file.revoke(name).unwrap();
@@ -421,18 +436,29 @@ fn the_server_goes_by_the_list() {
         (SOUTH, "south@localhost", "none"),
     ];
     assert_eq!(gone, wanted);
-    assert_eq!(may_hear(&mut all, SOUTH), Vec::<&str>::new());
-    assert!(all.get_mut("south").unwrap().tell(SOUTH, b"late").is_err());
+    assert_eq!(may_subscribe(&mut all, SOUTH), Vec::<&str>::new());
+    assert!(
+        all.get_mut("south")
+            .unwrap()
+            .publish_item(SOUTH, b"late")
+            .is_err()
+    );
     let mut owner = Speaker::new(&server, OWNER);
-    owner.tell(SOUTH, b"of the owner").unwrap();
+    owner.publish_item(SOUTH, b"of the owner").unwrap();
     for account in ["gate", "narrow", "south"] {
         assert!(
-            all.get_mut(account).unwrap().heard().is_empty(),
+            all.get_mut(account).unwrap().received_items().is_empty(),
             "{account}"
         );
     }
-    all.get_mut("north").unwrap().tell(NORTH, b"still").unwrap();
-    assert_eq!(all.get_mut("gate").unwrap().heard(), [of(NORTH, "still")]);
+    all.get_mut("north")
+        .unwrap()
+        .publish_item(NORTH, b"still")
+        .unwrap();
+    assert_eq!(
+        all.get_mut("gate").unwrap().received_items(),
+        [of(NORTH, "still")]
+    );
 }
 
 #[test]
@@ -480,7 +506,7 @@ fn what_cannot_be_applied_is_told() {
     );
     // Somebody else was there first and owns the topic.
     let mut owner = Speaker::new(&server, OWNER);
-    owner.ask(Kind::Set, pubsub::create(NORTH)).unwrap();
+    owner.request(IqKind::Set, pubsub::create(NORTH)).unwrap();
     let settings = notices(&server, "gate", false);
     assert!(
         told(&settings).contains("cannot be configured"),
@@ -506,13 +532,15 @@ fn a_node_that_may_not_tell_is_known_all_the_same() {
     let node = node(&server, "south", false);
     change(&node, 0);
     until("the server has refused a notice", || {
-        figure(&node, "refused_total") >= 1
+        metric(&node, "refused_total") >= 1
     });
     let desk = desk(&server, &node, Duration::from_secs(1));
-    until("it is asked now and then", || asked(&desk, "check") >= 1);
+    until("it is asked now and then", || {
+        queries_sent(&desk, "check") >= 1
+    });
     change(&node, 1);
-    until("what it could not tell is known", || knows(&desk, 1));
-    assert_eq!(heard(&desk, "news"), 0);
+    until("what it could not tell is known", || has_stream(&desk, 1));
+    assert_eq!(notices_received(&desk, "news"), 0);
 }
 
 #[test]
@@ -529,10 +557,10 @@ fn a_dispatcher_that_may_not_hear_asks_now_and_then() {
         s.notices.check = Duration::from_secs(1);
     });
     until_linked(&desk, true);
-    assert_eq!(figure(&desk, "refused_total"), 2);
+    assert_eq!(metric(&desk, "refused_total"), 2);
     change(&node, 1);
-    until("it is known all the same", || knows(&desk, 1));
-    assert_eq!(heard(&desk, "news"), 0);
+    until("it is known all the same", || has_stream(&desk, 1));
+    assert_eq!(notices_received(&desk, "news"), 0);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What clients of OpenTSDB send and ask: points, series put together, lists of names.
 
-use crate::asking::{get, json as ask};
+use crate::read_routes::{get, json as ask};
 use crate::support::{Running, client};
 use headwater::{StreamName, Value as Stored};
 use serde_json::{Value, json};
@@ -317,7 +317,7 @@ fn names_are_suggested() {
     let server = load();
     put(&server, &point("other", T, 1, json!({"room": "1"})));
     // A table without numbers under `value` is no metric.
-    let (status, _) = crate::asking::write(
+    let (status, _) = crate::read_routes::write(
         &server,
         "door,room=2 open=true 1\ntext,room=3 value=\"x\" 1",
     );
@@ -397,7 +397,7 @@ fn bad_questions_are_told() {
             "/api/query?start=1h-ago&m=p99:load",
             "No such aggregation function",
         ),
-        ("/api/query?start=soon&m=sum:load", "`soon` is no time"),
+        ("/api/query?start=soon&m=sum:load", "`soon` is not a time"),
         ("/api/query?start=1&m=sum:1s-sum-zero:load", "intervals"),
         (
             "/api/query?start=1&m=sum:load%7Bhost=regexp(()%7D",

@@ -1,7 +1,7 @@
 //! What a cloud has of a stream, as a map of levels and time, and why.
 
 use crate::support::{Running, client, json};
-use crate::sync::{ask, summaries_of_an_hour, write};
+use crate::sync::{post_sync, summaries_of_an_hour, write};
 use serde_json::{Value, json};
 
 fn presence(server: &Running, more: &str) -> (u16, Value) {
@@ -59,12 +59,12 @@ fn a_map_says_why_and_nothing_of_other_streams() {
         "op": "pin", "edge": "e", "table": "pump", "tags": {"id": "a"},
         "from_ns": 1_700_000_000_000_000_000_i64, "to_ns": 1_700_000_059_999_999_999_i64,
     });
-    assert_eq!(ask(&cloud, &pin).0, 200);
+    assert_eq!(post_sync(&cloud, &pin).0, 200);
     let want = json!({"op": "want", "edge": "e", "want": {"summaries": 8}, "rules": [
         {"table": "other", "want": "full"},
         {"table": "pump", "tags": {"id": "a"}, "want": {"summaries": 6}},
     ]});
-    assert_eq!(ask(&cloud, &want).0, 200);
+    assert_eq!(post_sync(&cloud, &want).0, 200);
     let found = map(&cloud, "&bins=1&level=rows");
     let source = &found["sources"][0];
     assert_eq!(source["rule"], 2, "{found}");

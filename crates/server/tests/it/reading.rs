@@ -31,7 +31,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
     found
 }
 
-fn ask(server: &Running, path: &str) -> String {
+fn get(server: &Running, path: &str) -> String {
     let mut answer = client().get(server.url(path)).call().unwrap();
     let status = answer.status();
     // Tiles and what a node holds are no text.
@@ -71,7 +71,7 @@ fn answers(server: &Running) -> Vec<String> {
     if cfg!(feature = "sql") {
         paths.push("/api/v1/watches");
     }
-    let mut answers: Vec<String> = paths.into_iter().map(|path| ask(server, path)).collect();
+    let mut answers: Vec<String> = paths.into_iter().map(|path| get(server, path)).collect();
     if cfg!(feature = "sql") {
         answers.push(sql(server, "SELECT count(*) FROM pump"));
     }
@@ -95,19 +95,19 @@ fn a_server_that_only_reads_changes_no_file_and_stands_beside_the_owner() {
     assert_eq!(files(&path), before);
     // What the owner stores meanwhile is seen at the next look, by every door.
     owner.commit(row(2)).unwrap();
-    until("it looks again", || ask(&server, COUNT).contains('2'));
+    until("it looks again", || get(&server, COUNT).contains('2'));
     if cfg!(feature = "sql") {
         let counted = sql(&server, "SELECT count(*) AS n FROM pump");
         assert!(counted.contains('2'), "{counted}");
     }
     owner.compact().unwrap();
     owner.commit(row(3)).unwrap();
-    until("it looks again", || ask(&server, COUNT).contains('3'));
+    until("it looks again", || get(&server, COUNT).contains('3'));
     owner
         .create_table(&headwater::TableSpec::new("valve"))
         .unwrap();
     until("a table is seen", || {
-        ask(&server, "/query?q=SHOW+MEASUREMENTS").contains("pump")
+        get(&server, "/query?q=SHOW+MEASUREMENTS").contains("pump")
             && (cfg!(not(feature = "sql")) || sql(&server, "SHOW TABLES").contains("valve"))
     });
     owner.close().unwrap();
@@ -118,7 +118,7 @@ fn a_server_that_only_reads_changes_no_file_and_stands_beside_the_owner() {
     assert_eq!(files(&path), closed);
     // The owner comes back to everything.
     let server = Running::start_in(dir, |_| {});
-    assert!(ask(&server, COUNT).contains('3'));
+    assert!(get(&server, COUNT).contains('3'));
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn without_looking_again_a_server_that_only_reads_shows_what_was_there_at_its_st
     let first = answers(&server);
     owner.commit(row(2)).unwrap();
     owner.compact().unwrap();
-    assert_eq!(ask(&server, COUNT), first[0]);
+    assert_eq!(get(&server, COUNT), first[0]);
     // Its end is not that of the database.
     drop(server.ended());
     owner.commit(row(3)).unwrap();

@@ -1,7 +1,7 @@
 //! Rows of many streams in the order of time, over HTTP.
 
 use crate::support::{Running, client, json};
-use headwater_server::rules::Rule;
+use headwater_server::rules::AccessRule;
 use headwater_server::tokens::{NewToken, TokenFile};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ fn started(rules: Option<&[&str]>) -> (Running, String) {
     let mut token = String::new();
     let server = Running::start_with(|settings| {
         if let Some(rules) = rules {
-            let rules = rules.iter().map(|rule| rule.parse::<Rule>().unwrap());
+            let rules = rules.iter().map(|rule| rule.parse::<AccessRule>().unwrap());
             let new = NewToken {
                 name: "t".to_owned(),
                 expires: None,

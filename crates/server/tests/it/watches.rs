@@ -1,7 +1,7 @@
 //! Watches over HTTP: events as they come, gaps, rights, and web hooks.
 
 use crate::support::{Running, client};
-use headwater_server::rules::Rule;
+use headwater_server::rules::AccessRule;
 use headwater_server::tokens::{NewToken, TokenFile};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,14 +21,14 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-struct Asker<'a> {
+struct Client<'a> {
     server: &'a Running,
     token: String,
 }
 
-impl<'a> Asker<'a> {
-    fn open(server: &'a Running) -> Asker<'a> {
-        Asker {
+impl<'a> Client<'a> {
+    fn open(server: &'a Running) -> Client<'a> {
+        Client {
             server,
             token: String::new(),
         }
@@ -67,7 +67,7 @@ impl<'a> Asker<'a> {
         all.into_iter().find(|watch| watch["name"] == name)
     }
 
-    fn until_told(&self, name: &str, sequence: u64) -> Value {
+    fn until_reported(&self, name: &str, sequence: u64) -> Value {
         until(&format!("{name} tells {sequence}"), || {
             self.watch(name)
                 .filter(|watch| watch["sequence"].as_u64() >= Some(sequence))
@@ -129,10 +129,10 @@ fn next(events: &Receiver<(String, String, Value)>) -> (String, String, Value) {
 #[test]
 fn events_come_as_rows_do_and_go_on_behind_the_last_one_after_a_restart() {
     let server = Running::start();
-    let asker = Asker::open(&server);
+    let asker = Client::open(&server);
     asker.rows(0, &[1]);
     asker.sql(&format!("CREATE WATCH hot AS {HOT}"));
-    asker.until_told("hot", 0);
+    asker.until_reported("hot", 0);
     let events = asker.events("hot", "0");
     asker.rows(1, &[100, 101, 2, 3]);
     let (kind, id, data) = next(&events);
@@ -148,9 +148,9 @@ fn events_come_as_rows_do_and_go_on_behind_the_last_one_after_a_restart() {
     assert_eq!((kind.as_str(), &taken["id"]), ("retraction", &data["id"]));
     drop(events);
     let server = server.restarted(|_| {});
-    let asker = Asker::open(&server);
+    let asker = Client::open(&server);
     asker.rows(2, &[105]);
-    asker.until_told("hot", 3);
+    asker.until_reported("hot", 3);
     // A listener hears what came while it was away, and nothing twice.
     let events = asker.events("hot", &id);
     assert_eq!(next(&events).0, "retraction");
@@ -184,10 +184,10 @@ fn events_come_as_rows_do_and_go_on_behind_the_last_one_after_a_restart() {
 #[test]
 fn a_table_that_is_dropped_stops_its_watch_which_says_why() {
     let server = Running::start();
-    let asker = Asker::open(&server);
+    let asker = Client::open(&server);
     asker.rows(0, &[1]);
     asker.sql(&format!("CREATE WATCH hot AS {HOT}"));
-    asker.until_told("hot", 0);
+    asker.until_reported("hot", 0);
     asker.sql("DROP TABLE pump");
     let stopped = until("the watch stops", || {
         asker
@@ -196,12 +196,12 @@ fn a_table_that_is_dropped_stops_its_watch_which_says_why() {
     });
     assert_eq!(stopped["stopped"]["code"], "unknown_table", "{stopped}");
     asker.rows(100, &[100, 100, 1]);
-    asker.until_told("hot", 1);
+    asker.until_reported("hot", 1);
     assert_eq!(asker.watch("hot").unwrap()["state"], "running");
 }
 
 fn token(file: &TokenFile, name: &str, rules: &[&str]) -> String {
-    let rules = rules.iter().map(|rule| rule.parse::<Rule>().unwrap());
+    let rules = rules.iter().map(|rule| rule.parse::<AccessRule>().unwrap());
     let new = NewToken {
         name: name.to_owned(),
         expires: None,
@@ -223,14 +223,14 @@ fn a_watch_reads_what_its_owner_may_and_stops_with_the_token() {
         ];
     });
     let [admin, own, other] = tokens;
-    let asker = |token: &str| Asker {
+    let asker = |token: &str| Client {
         server: &server,
         token: token.to_owned(),
     };
     let (admin, owner, other) = (asker(&admin), asker(&own), asker(&other));
     owner.rows(0, &[1]);
     owner.sql(&format!("CREATE WATCH hot AS {HOT}"));
-    owner.until_told("hot", 0);
+    owner.until_reported("hot", 0);
     // Who may not read all of the table is told nothing of it.
     assert_eq!(other.watch("hot"), None);
     assert_eq!(other.get("/api/v1/watches/hot/dead").0, 404);
@@ -244,7 +244,7 @@ fn a_watch_reads_what_its_owner_may_and_stops_with_the_token() {
     });
     assert_eq!(stopped["stopped"]["code"], "E_ACCESS");
     let why = stopped["stopped"]["message"].as_str().unwrap();
-    assert!(why.contains("is not in force any more"), "{why}");
+    assert!(why.contains("is no longer valid"), "{why}");
     // Whoever listened with it hears nothing any more.
     admin.rows(10, &[100, 100, 1]);
     assert!(events.recv_timeout(Duration::from_secs(60)).is_err());
@@ -301,7 +301,7 @@ fn with_hooks(private: bool) -> Running {
 #[test]
 fn a_web_hook_gets_each_event_signed_and_one_that_never_answers_harms_nobody() {
     let server = with_hooks(true);
-    let asker = Asker::open(&server);
+    let asker = Client::open(&server);
     asker.rows(0, &[1]);
     // Connections are taken, and nothing is ever said.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -311,7 +311,7 @@ fn a_web_hook_gets_each_event_signed_and_one_that_never_answers_harms_nobody() {
     ));
     let (url, taken) = taker("204 No Content");
     asker.sql(&format!("CREATE WATCH hot WITH (hook = '{url}') AS {HOT}"));
-    asker.until_told("hot", 0);
+    asker.until_reported("hot", 0);
     asker.rows(1, &[100, 101, 2]);
     asker.rows(5, &[100, 101, 2]);
     for sequence in 1..=2 {
@@ -338,17 +338,17 @@ fn a_web_hook_gets_each_event_signed_and_one_that_never_answers_harms_nobody() {
         let hook = asker.watch("hot").unwrap()["hook"].clone();
         (hook["delivered"] == 2).then_some(())
     });
-    asker.until_told("mute", 2);
+    asker.until_reported("mute", 2);
 }
 
 #[test]
 fn what_a_hook_refuses_is_a_dead_letter_that_can_be_sent_again() {
     let server = with_hooks(true);
-    let asker = Asker::open(&server);
+    let asker = Client::open(&server);
     asker.rows(0, &[1]);
     let (url, _taken) = taker("410 Gone");
     asker.sql(&format!("CREATE WATCH hot WITH (hook = '{url}') AS {HOT}"));
-    asker.until_told("hot", 0);
+    asker.until_reported("hot", 0);
     asker.rows(1, &[100, 101, 2]);
     let dead = until("a dead letter", || {
         let (_, body) = asker.get("/api/v1/watches/hot/dead");
@@ -368,8 +368,8 @@ fn what_a_hook_refuses_is_a_dead_letter_that_can_be_sent_again() {
     );
     // It outlives the process.
     let server = server.restarted(|_| {});
-    let asker = Asker::open(&server);
-    asker.until_told("hot", 1);
+    let asker = Client::open(&server);
+    asker.until_reported("hot", 1);
     let hook = asker.watch("hot").unwrap()["hook"].clone();
     assert_eq!(hook["dead"], 1, "{hook}");
 }
@@ -377,15 +377,15 @@ fn what_a_hook_refuses_is_a_dead_letter_that_can_be_sent_again() {
 #[test]
 fn a_hook_goes_to_no_private_address_and_to_no_host_that_is_not_named() {
     let server = with_hooks(false);
-    let asker = Asker::open(&server);
+    let asker = Client::open(&server);
     asker.rows(0, &[1]);
     let (url, taken) = taker("204 No Content");
     asker.sql(&format!("CREATE WATCH near WITH (hook = '{url}') AS {HOT}"));
     asker.sql(&format!(
         "CREATE WATCH far WITH (hook = 'http://other.example/x') AS {HOT}"
     ));
-    asker.until_told("far", 0);
-    asker.until_told("near", 0);
+    asker.until_reported("far", 0);
+    asker.until_reported("near", 0);
     asker.rows(1, &[100, 101, 2]);
     for (name, setting) in [("near", "watch.hooks_private"), ("far", "watch.hooks")] {
         let dead = until("a dead letter", || {
@@ -401,7 +401,7 @@ fn a_hook_goes_to_no_private_address_and_to_no_host_that_is_not_named() {
 #[test]
 fn a_thousand_watches_are_followed() {
     let server = Running::start();
-    let asker = Asker::open(&server);
+    let asker = Client::open(&server);
     asker.rows(0, &[1]);
     let made: Vec<String> = (0..1000)
         .map(|at| {
@@ -421,7 +421,7 @@ fn a_thousand_watches_are_followed() {
 }
 
 /// Looks so far, by what caused them.
-fn looks(asker: &Asker<'_>, cause: &str) -> u64 {
+fn looks(asker: &Client<'_>, cause: &str) -> u64 {
     let (_, figures) = asker.get("/metrics");
     let name = format!("headwater_watch_looks_total{{cause=\"{cause}\"}} ");
     let mut lines = figures.as_str().unwrap().lines();
@@ -434,7 +434,7 @@ fn batches_to_another_table_make_no_watch_look() {
     const IDLE: u64 = 40;
     const BATCHES: u64 = 6;
     let server = Running::start();
-    let asker = Asker::open(&server);
+    let asker = Client::open(&server);
     asker.rows(0, &[1]);
     let (status, text) = asker.post(
         "/write?precision=ns",
@@ -455,7 +455,7 @@ fn batches_to_another_table_make_no_watch_look() {
     let before = looks(&asker, "change");
     for batch in 1..=BATCHES {
         asker.rows(batch as i64 * 10, &[100, 100, 1]);
-        asker.until_told("hot", batch);
+        asker.until_reported("hot", batch);
     }
     let busy = looks(&asker, "change") - before;
     assert!(

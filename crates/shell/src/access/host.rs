@@ -17,7 +17,7 @@ use std::net::IpAddr;
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
     /// Names of the setting `hosts`, in lower case.
-    given: Vec<String>,
+    configured: Vec<String>,
     /// All names are admitted: `allow_open` on an address that others reach, without configured
     /// names.
     any: bool,
@@ -26,19 +26,19 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn new(given: &[String], any: bool) -> Names {
         Names {
-            given: given.iter().map(|name| name.to_ascii_lowercase()).collect(),
+            configured: given.iter().map(|name| name.to_ascii_lowercase()).collect(),
             any: any && given.is_empty(),
         }
     }
 
-    fn has(&self, host: &str) -> bool {
+    fn contains(&self, host: &str) -> bool {
         if self.any {
             return true;
         }
         let host = host.to_ascii_lowercase();
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let loopback = bare == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-        loopback || self.given.iter().any(|name| *name == bare)
+        loopback || self.configured.iter().any(|name| *name == bare)
     }
 
     /// Admits a request under one of the names, unless it was sent by a page of a name that is not
@@ -57,7 +57,7 @@ impl Names {
                 .and_then(|host| host.to_str().ok())
                 .ok_or(Stranger::Host)?,
         };
-        if !self.has(name_of(authority)) {
+        if !self.contains(name_of(authority)) {
             return Err(Stranger::Host);
         }
         let Some(origin) = headers.get(ORIGIN).filter(|_| !is_welcome) else {
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    fn ask(names: &Names, host: Option<&str>, origin: Option<&str>) -> Result<(), Stranger> {
+    fn check(names: &Names, host: Option<&str>, origin: Option<&str>) -> Result<(), Stranger> {
         let mut headers = HeaderMap::new();
         if let Some(host) = host {
             headers.insert(HOST, host.parse().unwrap());
@@ -134,7 +134,7 @@ mod tests {
             "[::1]",
             "gateway.LOCAL:80",
         ] {
-            assert_eq!(ask(&names, Some(host), None), Ok(()), "{host}");
+            assert_eq!(check(&names, Some(host), None), Ok(()), "{host}");
         }
         for host in [
             "example.org",
@@ -144,16 +144,20 @@ mod tests {
             "",
             ":80",
         ] {
-            assert_eq!(ask(&names, Some(host), None), Err(Stranger::Host), "{host}");
+            assert_eq!(
+                check(&names, Some(host), None),
+                Err(Stranger::Host),
+                "{host}"
+            );
         }
-        assert_eq!(ask(&names, None, None), Err(Stranger::Host));
+        assert_eq!(check(&names, None, None), Err(Stranger::Host));
     }
 
     #[test]
     fn pages_of_other_names_are_kept_out() {
         let names = Names::new(&[], false);
         let host = Some("127.0.0.1:7373");
-        assert_eq!(ask(&names, host, Some("http://127.0.0.1:7373")), Ok(()));
+        assert_eq!(check(&names, host, Some("http://127.0.0.1:7373")), Ok(()));
         for origin in [
             "http://example.org",
             "null",
@@ -162,15 +166,15 @@ mod tests {
             "http://127.0.0.1:3000",
         ] {
             assert_eq!(
-                ask(&names, host, Some(origin)),
+                check(&names, host, Some(origin)),
                 Err(Stranger::Origin),
                 "{origin}"
             );
         }
         let any = Names::new(&[], true);
-        assert_eq!(ask(&any, Some("example.org"), None), Ok(()));
+        assert_eq!(check(&any, Some("example.org"), None), Ok(()));
         assert_eq!(
-            ask(&any, Some("example.org"), Some("http://elsewhere.org")),
+            check(&any, Some("example.org"), Some("http://elsewhere.org")),
             Err(Stranger::Origin)
         );
     }

@@ -2,31 +2,34 @@
 //!
 //! Every request has an [`Access`], made of its token, or of the absence of tokens, before a route
 //! handles it. Routes check each stream that they access, and the parts of a table that they show
-//! ([`seen`]), against the [`Access`]. Invisible streams are answered like absent ones.
+//! ([`visibility`]), against the [`Access`]. Invisible streams are answered like absent ones.
 //!
 //! Invariants: the rights of an `Access` never grow; when tokens are in use, a request without a
 //! valid token does not have an `Access`. Concurrency: the valid tokens are one immutable
 //! [`tokens::Tokens`] that is replaced as a whole.
 
+pub mod guard;
 pub(crate) mod host;
 mod revocations;
+pub mod rights;
 pub mod rules;
-pub mod seen;
 pub mod ticket;
 mod ticket_keys;
 mod tickets;
 pub mod token;
 pub mod tokens;
+pub mod visibility;
 
 use crate::error::ErrorAnswer;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use guard::{Guard, is_vetoed};
 use headwater::StreamName;
-use rules::{Action, Rule};
+use rules::{AccessRule, Action};
 use std::sync::Arc;
 use ticket::Ticket;
-use tokens::{Grant, Guard};
+use tokens::Grant;
 
 /// Longest name of a producer, as the engine has it.
 pub const PRODUCER_BYTES_MAX: usize = 255;
@@ -60,11 +63,26 @@ pub enum Access {
 impl Access {
     /// The rules of its token; `None` = everything is allowed.
     #[must_use]
-    pub fn rules(&self) -> Option<&[Rule]> {
+    pub fn rules(&self) -> Option<&[AccessRule]> {
         match self {
             Access::Open { .. } => None,
             Access::Token { grant, .. } | Access::Ticket { grant, .. } => Some(&grant.rules),
         }
+    }
+
+    /// Rights that its token does not have here, although its rules allow them.
+    #[must_use]
+    pub fn vetoes(&self) -> &[AccessRule] {
+        match self {
+            Access::Open { .. } => &[],
+            Access::Token { grant, .. } | Access::Ticket { grant, .. } => &grant.vetoes,
+        }
+    }
+
+    /// True when a veto removes the action on all streams.
+    fn is_vetoed_everywhere(&self, action: Action) -> bool {
+        let mut of_action = self.vetoes().iter().filter(|veto| veto.action == action);
+        of_action.any(|veto| veto.pattern.is_everything())
     }
 
     fn guard(&self) -> &Arc<Guard> {
@@ -92,6 +110,7 @@ impl Access {
     pub fn all(&self, action: Action) -> bool {
         !self.is_barred(action)
             && self.named().is_none()
+            && self.vetoes().iter().all(|veto| veto.action != action)
             && self.rules().is_none_or(|rules| {
                 rules
                     .iter()
@@ -115,6 +134,7 @@ impl Access {
         tags: &[(String, String)],
     ) -> bool {
         !self.is_barred(action)
+            && !is_vetoed(self.vetoes(), action, table, tags)
             && self.rules().is_none_or(|rules| {
                 rules
                     .iter()
@@ -124,11 +144,12 @@ impl Access {
 
     /// True when the action is allowed on some table whose name is longer than `beginning` and
     /// starts with it.
-    pub fn any_behind(&self, action: Action, beginning: &str) -> bool {
+    pub fn any_with_prefix(&self, action: Action, beginning: &str) -> bool {
         !self.is_barred(action)
+            && !self.is_vetoed_everywhere(action)
             && self.rules().is_none_or(|rules| {
                 let mut of_action = rules.iter().filter(|r| r.action == action);
-                of_action.any(|r| r.pattern.may_concern_behind(beginning))
+                of_action.any(|r| r.pattern.may_concern_prefix(beginning))
             })
     }
 
@@ -136,6 +157,7 @@ impl Access {
     pub fn any(&self, action: Action) -> bool {
         let mut rules = self.rules().map(|rules| rules.iter());
         !self.is_barred(action)
+            && !self.is_vetoed_everywhere(action)
             && rules
                 .as_mut()
                 .is_none_or(|rules| rules.any(|r| r.action == action))
@@ -167,11 +189,15 @@ impl Access {
         if !self.named().is_none_or(|named| named.iter().any(is_it)) {
             return false;
         }
-        self.rules().is_none_or(|rules| {
-            rules
-                .iter()
-                .any(|r| r.action == Action::Read && r.pattern.may_concern(table))
-        })
+        // A veto without tags removes all streams of the table.
+        let is_hidden =
+            |veto: &AccessRule| veto.action == Action::Read && veto.pattern.matches(table, &[]);
+        !self.vetoes().iter().any(is_hidden)
+            && self.rules().is_none_or(|rules| {
+                rules
+                    .iter()
+                    .any(|r| r.action == Action::Read && r.pattern.may_concern(table))
+            })
     }
 
     /// True when a stream is writable.
@@ -185,9 +211,15 @@ impl Access {
     }
 
     /// Cache key of answers that depend on the rights to read: empty where everything is readable,
-    /// otherwise the token, whose rules never change.
-    pub fn kept_for(&self) -> String {
+    /// otherwise the token, whose rules never change, or the rights of a token of a received list.
+    pub fn cache_key(&self) -> String {
         match self {
+            Access::Token { grant, .. } if grant.is_received && !self.reads_all() => {
+                let rules = grant.rules.iter().map(ToString::to_string);
+                let rules: Vec<String> = rules.collect();
+                let rules = token::hex(&token::hash(&rules.join("\n")));
+                format!("received {} {rules}", grant.id)
+            }
             Access::Token { grant, .. } if !self.reads_all() => {
                 [grant.id.as_str(), grant.name.as_str()].join(" ")
             }
@@ -211,6 +243,10 @@ impl Access {
     /// reveal such a batch.
     pub fn producer(&self, name: String, database: Option<&str>) -> String {
         let token = match self {
+            // Names are unique in one list only.
+            Access::Token { grant, .. } if grant.is_received && !self.writes_all() => {
+                Some(grant.id.as_str())
+            }
             Access::Token { grant, .. } if !self.writes_all() => Some(grant.name.as_str()),
             _ => None,
         };
@@ -233,8 +269,8 @@ impl Access {
     pub fn is_current(&self) -> bool {
         match self {
             Access::Open { guard } => guard.is_open(),
-            Access::Token { grant, guard } => guard.holds(grant),
-            Access::Ticket { ticket, guard, .. } => guard.holds_ticket(ticket),
+            Access::Token { grant, guard } => guard.is_valid(grant),
+            Access::Ticket { ticket, guard, .. } => guard.is_ticket_valid(ticket),
         }
     }
 }

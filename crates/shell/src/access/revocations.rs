@@ -20,10 +20,10 @@ const ID_MAX: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Revocations {
     /// First version of the list without a token, by the token's id.
-    told: BTreeMap<String, u64>,
+    revoked: BTreeMap<String, u64>,
 }
 
-fn one(text: &str) -> Option<(u64, &str)> {
+fn parse_revocation(text: &str) -> Option<(u64, &str)> {
     let (list, id) = text.split_once(':')?;
     let is_id = (1..=ID_MAX).contains(&id.len()) && id.chars().all(|c| c.is_ascii_alphanumeric());
     let list = list.parse().ok().filter(|_| is_id)?;
@@ -32,37 +32,37 @@ fn one(text: &str) -> Option<(u64, &str)> {
 
 impl Revocations {
     /// Accepts a text of all revocations; false when the text is malformed.
-    pub(super) fn take(&mut self, text: &str) -> bool {
+    pub(super) fn merge(&mut self, text: &str) -> bool {
         if text.is_empty() {
             return true;
         }
-        let all: Option<Vec<(u64, &str)>> = text.split(',').map(one).collect();
+        let all: Option<Vec<(u64, &str)>> = text.split(',').map(parse_revocation).collect();
         let Some(all) = all.filter(|all| all.len() <= REVOKED_MAX) else {
             return false;
         };
         for (list, id) in all {
-            let known = self.told.entry(id.to_owned()).or_insert(list);
+            let known = self.revoked.entry(id.to_owned()).or_insert(list);
             *known = list.max(*known);
         }
-        while self.told.len() > REVOKED_MAX {
-            let oldest = self.told.iter().min_by_key(|(_, list)| **list);
+        while self.revoked.len() > REVOKED_MAX {
+            let oldest = self.revoked.iter().min_by_key(|(_, list)| **list);
             let Some(oldest) = oldest.map(|(id, _)| id.clone()) else {
                 break;
             };
-            self.told.remove(&oldest);
+            self.revoked.remove(&oldest);
         }
         true
     }
 
     /// The first version of the list without a token, if it was reported.
     pub(super) fn since(&self, id: &str) -> Option<u64> {
-        self.told.get(id).copied()
+        self.revoked.get(id).copied()
     }
 
     /// All revocations as text, including `own`.
     pub(super) fn text<'a>(&self, own: impl Iterator<Item = (u64, &'a str)>) -> String {
         let mut all: BTreeMap<&str, u64> = own.map(|(list, id)| (id, list)).collect();
-        for (id, list) in &self.told {
+        for (id, list) in &self.revoked {
             let known = all.entry(id).or_insert(*list);
             *known = (*list).max(*known);
         }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_is_told_is_told_on_and_what_is_none_is_not_taken() {
         let mut told = Revocations::default();
-        assert!(told.take("") && told.take("17:aa,18:bb") && told.take("16:aa"));
+        assert!(told.merge("") && told.merge("17:aa,18:bb") && told.merge("16:aa"));
         assert_eq!(
             (told.since("aa"), told.since("bb"), told.since("cc")),
             (Some(17), Some(18), None)
@@ -103,15 +103,15 @@ mod tests {
             "-1:aa",
             "17:aa 18:bb",
         ] {
-            assert!(!told.take(bad), "{bad}");
+            assert!(!told.merge(bad), "{bad}");
         }
-        assert!(!told.take(&format!("1:{}", "a".repeat(33))));
+        assert!(!told.merge(&format!("1:{}", "a".repeat(33))));
         let many = |from: u64, count: u64| {
             let all = (from..from + count).map(|n| format!("{n}:id{n}"));
             all.collect::<Vec<_>>().join(",")
         };
-        assert!(!told.take(&many(100, 257)));
-        assert!(told.take(&many(100, 200)) && told.take(&many(300, 200)));
+        assert!(!told.merge(&many(100, 257)));
+        assert!(told.merge(&many(100, 200)) && told.merge(&many(300, 200)));
         // The newest are retained.
         assert_eq!(
             (told.since("aa"), told.since("id243"), told.since("id244")),

@@ -40,7 +40,7 @@ impl fmt::Display for Action {
 pub enum RuleError {
     /// The first word is not one of the actions.
     #[error(
-        "`{0}` is no action: a rule is read, write or manage, a blank, and a pattern, such as `read weather,origin=E*`"
+        "`{0}` is not an action: a rule is read, write or manage, a space, and a pattern, such as `read weather,origin=E*`"
     )]
     Action(String),
     /// The table is missing.
@@ -50,7 +50,7 @@ pub enum RuleError {
     #[error("`{0}` in the pattern is not of the form tag=value")]
     Tag(String),
     /// A backslash is the last character.
-    #[error("the pattern `{0}` ends with a backslash, which keeps the character after it")]
+    #[error("the pattern `{0}` ends with a backslash, which escapes the next character")]
     Backslash(String),
 }
 
@@ -83,7 +83,7 @@ impl Glob {
     }
 
     /// True when the pattern matches some longer text with this beginning.
-    fn fits_behind(&self, beginning: &str) -> bool {
+    fn fits_some_with_prefix(&self, beginning: &str) -> bool {
         let Some((first, rest)) = self.parts.split_first() else {
             return false;
         };
@@ -133,8 +133,8 @@ impl Pattern {
     /// True when the pattern could match a stream of a table whose name is longer than `beginning`
     /// and starts with it.
     #[must_use]
-    pub fn may_concern_behind(&self, beginning: &str) -> bool {
-        self.table.fits_behind(beginning)
+    pub fn may_concern_prefix(&self, beginning: &str) -> bool {
+        self.table.fits_some_with_prefix(beginning)
     }
 }
 
@@ -234,33 +234,33 @@ fn glob_parts(text: &str, stars: bool) -> Vec<String> {
 
 /// A right of a token: an action on some streams. Written `read weather,origin=E*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rule {
+pub struct AccessRule {
     /// The permitted action.
     pub action: Action,
     /// Streams of the rule.
     pub pattern: Pattern,
 }
 
-impl Rule {
+impl AccessRule {
     /// True when the rule allows reading.
     pub(crate) fn is_read(&self) -> bool {
         self.action == Action::Read
     }
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for AccessRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.action, self.pattern)
     }
 }
 
-impl FromStr for Rule {
+impl FromStr for AccessRule {
     type Err = RuleError;
 
-    fn from_str(text: &str) -> Result<Rule, RuleError> {
+    fn from_str(text: &str) -> Result<AccessRule, RuleError> {
         let (word, pattern) = text.split_once(' ').unwrap_or((text, ""));
         let action = Action::ALL.iter().find(|(_, name)| *name == word);
-        Ok(Rule {
+        Ok(AccessRule {
             action: action.ok_or_else(|| RuleError::Action(word.to_owned()))?.0,
             pattern: pattern.parse()?,
         })
@@ -284,7 +284,7 @@ mod tests {
     fn a_pattern_says_whether_tables_with_a_beginning_could_be_meant() {
         let fits = |pattern: &str| {
             let pattern: Pattern = pattern.parse().unwrap();
-            pattern.may_concern_behind("yard.")
+            pattern.may_concern_prefix("yard.")
         };
         for pattern in [
             "*",
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn bad_rules_say_what_is_wrong() {
         for (text, part) in [
-            ("peek *", "`peek` is no action"),
+            ("peek *", "`peek` is not an action"),
             ("read", "names no table"),
             ("read ,a=b", "names no table"),
             ("write t,a", "`a` in the pattern"),
@@ -365,10 +365,10 @@ mod tests {
             ("write t,a=", "`a=` in the pattern"),
             ("manage t\\", "backslash"),
         ] {
-            let error = text.parse::<Rule>().unwrap_err().to_string();
+            let error = text.parse::<AccessRule>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
-        let rule: Rule = "read weather,origin=E*".parse().unwrap();
+        let rule: AccessRule = "read weather,origin=E*".parse().unwrap();
         assert_eq!(rule.to_string(), "read weather,origin=E*");
     }
 }

@@ -10,10 +10,9 @@
 //! plain data. Failure: a malformed ticket is refused; the reason is logged, not sent to the
 //! client.
 
-use super::rules::{Action, Rule};
 use data_encoding::BASE64URL_NOPAD;
 pub use headwater_protocol::dispatch::{
-    Database as Audience, SKEW_MAX, TICKET_HOLDS, TICKET_STREAMS_MAX, Ticket,
+    Database as Audience, SKEW_MAX, TICKET_STREAMS_MAX, TICKET_VALIDITY, Ticket,
 };
 pub use headwater_protocol::signature::PublicKey;
 use headwater_protocol::signature::{self, SigningKey, is_signed_by};
@@ -32,37 +31,26 @@ const CONTEXT: &[u8] = b"headwater ticket 1\n";
 #[non_exhaustive]
 pub enum TicketError {
     /// The text is not a ticket.
-    #[error("this is no ticket: {0}")]
+    #[error("not a valid ticket: {0}")]
     Garbled(String),
     /// The text is too long, or contains characters that tickets do not have.
-    #[error("this is no text of a ticket")]
+    #[error("malformed ticket: too long, or invalid characters")]
     Text,
     /// No trusted key has signed it.
-    #[error("no key that is trusted here has signed it")]
+    #[error("the ticket is not signed by a trusted key")]
     Signature,
     /// Outside of its time, by the clock of this node.
-    #[error("its time has not come or is over")]
+    #[error("the ticket is not valid yet, or has expired")]
     Time,
     /// Issued for another database.
-    #[error("it is for another database")]
+    #[error("the ticket is for another database")]
     Audience,
     /// Issued for another route.
-    #[error("it is for another route")]
+    #[error("the ticket is for another route")]
     Route,
     /// The ticket's subject was revoked.
-    #[error("its subject was revoked or has ended")]
+    #[error("the token of the ticket was revoked or has expired")]
     Revoked,
-}
-
-/// Rights of a ticket's subject, as rules; an invalid pattern matches no stream.
-pub(crate) fn rules(ticket: &Ticket) -> Vec<Rule> {
-    let patterns = ticket.patterns.iter().filter_map(|text| text.parse().ok());
-    patterns
-        .map(|pattern| Rule {
-            action: Action::Read,
-            pattern,
-        })
-        .collect()
 }
 
 /// Key that signs tickets.
@@ -177,7 +165,7 @@ mod tests {
     fn a_ticket_holds_for_its_time_and_two_minutes_of_other_clocks() {
         let at = |seconds: i64| {
             let ns = 1_700_000_000_000_000_000 + seconds * 1_000_000_000;
-            ticket().holds_at(Timestamp::from_nanos(ns))
+            ticket().is_valid_at(Timestamp::from_nanos(ns))
         };
         let holds = [-120, 0, 300, 420].map(at);
         assert_eq!(holds, [true; 4]);
@@ -188,6 +176,6 @@ mod tests {
             ends_ns: i64::MAX,
             ..ticket()
         };
-        assert!(!long.holds_at(Timestamp::from_nanos(1_700_000_000_000_000_000)));
+        assert!(!long.is_valid_at(Timestamp::from_nanos(1_700_000_000_000_000_000)));
     }
 }

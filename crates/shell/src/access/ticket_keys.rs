@@ -11,7 +11,7 @@ const SHOWN_MAX: usize = 16;
 
 /// A key that was presented with a token.
 #[derive(Debug, PartialEq, Eq)]
-struct Shown {
+struct PresentedKey {
     key: PublicKey,
     /// The id of the token.
     by: String,
@@ -24,13 +24,13 @@ pub(super) struct TicketKeys {
     /// Keys trusted by a setting.
     pub(super) set: Vec<PublicKey>,
     /// Keys trusted because of tokens, the oldest first.
-    shown: Vec<Shown>,
+    shown: Vec<PresentedKey>,
 }
 
 impl TicketKeys {
     /// Trusts a key that was presented with a token.
     pub(super) fn show(&mut self, key: PublicKey, by: &str) {
-        let shown = Shown {
+        let shown = PresentedKey {
             key,
             by: by.to_owned(),
         };

@@ -1,19 +1,24 @@
 //! Validation of tickets, and their creation.
 //!
 //! Invariants: a key that was presented with a token is trusted as long as that token is valid.
-//! Where this node's list of tokens is at least as new as the list of the ticket, its own rules of
-//! the subject count, and a subject that is missing in the list has no rights. A ticket that is
-//! older than the revocation of its subject is invalid, regardless of the local list. Concurrency:
-//! a few keys under a lock, which is released before any wait. Failure: a refusal does not tell the
-//! client the reason; the reason is in the log.
+//! The rules of the subject in the lists of this node count, whatever the ticket says; a subject
+//! that is missing there has no rights, however new the list of the ticket is. A ticket that is
+//! older than the revocation of its subject is invalid, regardless of the local lists.
+//! Concurrency: a few keys under a lock, which is released before any wait. Failure: a refusal does
+//! not tell the client the reason; the reason is in the log.
 
 use super::Access;
+use super::guard::{Denied, Guard};
+use super::rules::Action;
 use super::ticket::{
-    Audience, PublicKey, TICKET_HOLDS, Ticket, TicketError, TicketKey, rules, verified,
+    Audience, PublicKey, TICKET_VALIDITY, Ticket, TicketError, TicketKey, verified,
 };
-use super::tokens::{Denied, Grant, Guard};
+use super::tokens::Grant;
 use headwater::{StreamName, Timestamp};
 use std::sync::Arc;
+
+/// Newest removed tokens of a received list that other nodes are told of.
+const RECEIVED_TOLD: usize = 32;
 
 impl Guard {
     /// Says which database this node answers for, and which keys a setting trusts.
@@ -37,12 +42,8 @@ impl Guard {
 
     /// Keys that are trusted now.
     fn trusted(&self) -> Vec<PublicKey> {
-        let Some(tokens) = self.in_force() else {
-            return Vec::new();
-        };
-        let now = self.now();
         let keys = self.ticket_keys.read();
-        keys.trusted(|id| tokens.of_id(id, now).is_some())
+        keys.trusted(|id| self.of_id(id).is_some())
     }
 
     /// Rights of a request with this ticket.
@@ -61,7 +62,7 @@ impl Guard {
         let read = verified(text, &self.trusted()).map(|(ticket, _)| ticket);
         let admitted = read.and_then(|ticket| self.look_at(ticket, route));
         admitted.map_err(|error| {
-            tracing::debug!(%error, "a ticket is refused");
+            tracing::debug!(%error, "a ticket was refused");
             Denied::Ticket
         })
     }
@@ -73,7 +74,7 @@ impl Guard {
         if ticket.route != route {
             return Err(TicketError::Route);
         }
-        if !ticket.holds_at(self.time()) {
+        if !ticket.is_valid_at(self.time()) {
             return Err(TicketError::Time);
         }
         let grant = self.subject(&ticket).ok_or(TicketError::Revoked)?;
@@ -88,9 +89,17 @@ impl Guard {
     /// forwarding.
     #[must_use]
     pub fn revoked(&self) -> String {
-        let tokens = self.in_force();
-        let own = tokens.iter().flat_map(|tokens| tokens.revoked());
-        self.revocations.read().text(own)
+        let tokens = self.own();
+        let received = self.with_received(|list| {
+            let newest = list.removed.iter().rev().take(RECEIVED_TOLD);
+            newest.cloned().collect::<Vec<_>>()
+        });
+        let received = received.unwrap_or_default();
+        let own = tokens
+            .iter()
+            .flat_map(|tokens| tokens.revoked_lately(self.now()));
+        let received = received.iter().map(|(id, list)| (*list, id.as_str()));
+        self.revocations.read().text(own.chain(received))
     }
 
     /// Accepts a report of revoked tokens from a client whose token reads everything. False when
@@ -102,7 +111,7 @@ impl Guard {
 
     /// Takes the same of the cloud that this node has joined.
     pub fn take_revoked_of_cloud(&self, text: &str) -> bool {
-        self.revocations.write().take(text)
+        self.revocations.write().merge(text)
     }
 
     /// The clock against which tickets are checked.
@@ -113,25 +122,16 @@ impl Guard {
 
     /// Subject of a ticket with its rules, if any rights remain.
     fn subject(&self, ticket: &Ticket) -> Option<Arc<Grant>> {
-        let tokens = self.in_force()?;
         let revoked = self.revocations.read().since(&ticket.subject);
         if revoked.is_some_and(|list| ticket.list < list) {
             return None;
         }
-        match tokens.of_id(&ticket.subject, self.now()) {
-            Some(grant) => Some(Arc::clone(grant)),
-            // The list here is older: the subject may be younger than it.
-            None if tokens.list() < ticket.list && !tokens.has_id(&ticket.subject) => {
-                let grant = Grant::of_subject(&ticket.subject, rules(ticket));
-                Some(Arc::new(grant))
-            }
-            None => None,
-        }
+        self.of_id(&ticket.subject)
     }
 
     /// True while an admitted ticket is still valid.
-    pub(super) fn holds_ticket(&self, ticket: &Ticket) -> bool {
-        !self.is_open() && ticket.holds_at(self.time()) && self.subject(ticket).is_some()
+    pub(super) fn is_ticket_valid(&self, ticket: &Ticket) -> bool {
+        !self.is_open() && ticket.is_valid_at(self.time()) && self.subject(ticket).is_some()
     }
 
     /// A ticket for the subject of this access, for reading on a route of a database: some streams,
@@ -148,21 +148,25 @@ impl Guard {
         let Access::Token { grant, .. } = access else {
             return None;
         };
-        let tokens = self.in_force()?;
+        // The rights of a veto are no pattern.
+        if grant.vetoes.iter().any(|veto| veto.action == Action::Read) {
+            return None;
+        }
+        let list = self.number_of(grant)?;
         let reads = grant.rules.iter().filter(|rule| rule.is_read());
         let patterns: Vec<String> = reads.map(|rule| rule.pattern.to_string()).collect();
         if patterns.is_empty() {
             return None;
         }
         let issued_ns = self.time().as_nanos();
-        let holds = i64::try_from(TICKET_HOLDS.as_nanos()).unwrap_or(0);
+        let holds = i64::try_from(TICKET_VALIDITY.as_nanos()).unwrap_or(0);
         Some(key.sign(&Ticket {
             issued_ns,
             ends_ns: issued_ns.saturating_add(holds),
             audience,
             route: route.to_owned(),
             subject: grant.id.clone(),
-            list: tokens.list(),
+            list,
             patterns,
             streams: streams.to_vec(),
         }))
@@ -179,7 +183,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    const HERE: Audience = Audience {
+    const AUDIENCE: Audience = Audience {
         identity: 1,
         incarnation: 1,
     };
@@ -207,7 +211,7 @@ mod tests {
             let clock = clock(seconds);
             let file = TokenFile::of_database(dir.path()).with_clock(Arc::clone(&clock) as _);
             let guard = Arc::new(Guard::new(file.clone()).unwrap());
-            guard.take_tickets(HERE, Vec::new());
+            guard.take_tickets(AUDIENCE, Vec::new());
             Node {
                 guard,
                 file,
@@ -220,12 +224,12 @@ mod tests {
             self.guard.admit(&Carried::Token(token.to_owned())).unwrap()
         }
 
-        fn take(&self, ticket: &str) -> Option<Access> {
+        fn admit(&self, ticket: &str) -> Option<Access> {
             self.guard.admit_ticket(ticket, ROUTE).ok()
         }
     }
 
-    fn make(file: &TokenFile, name: &str, rules: &[&str]) -> String {
+    fn create_token(file: &TokenFile, name: &str, rules: &[&str]) -> String {
         let rules = rules.iter().map(|rule| rule.parse().unwrap()).collect();
         file.create(NewToken {
             name: name.to_owned(),
@@ -242,8 +246,8 @@ mod tests {
     /// A desk that makes tickets, a node that trusts it, and the token of a reader of pumps.
     fn world() -> (Node, TicketKey, String, Node) {
         let desk = Node::new(None, 0);
-        let own = make(&desk.file, "desk", &["read *"]);
-        let reader = make(&desk.file, "reader", &["read pumps", "manage *"]);
+        let own = create_token(&desk.file, "desk", &["read *"]);
+        let reader = create_token(&desk.file, "reader", &["read pumps", "manage *"]);
         desk.guard.refresh();
         let node = Node::new(Some(&desk.file.path()), 0);
         let key = TicketKey::of_seed(&[7; 32]).unwrap();
@@ -253,7 +257,7 @@ mod tests {
 
     fn issue(desk: &Node, key: &TicketKey, token: &str, streams: &[StreamName]) -> String {
         let access = desk.access(token);
-        let ticket = desk.guard.ticket(key, &access, (HERE, ROUTE), streams);
+        let ticket = desk.guard.ticket(key, &access, (AUDIENCE, ROUTE), streams);
         ticket.unwrap()
     }
 
@@ -261,17 +265,17 @@ mod tests {
     fn a_ticket_reads_what_it_names_and_nothing_else() {
         let (desk, key, reader, node) = world();
         let ticket = issue(&desk, &key, &reader, &[pump("1")]);
-        let access = node.take(&ticket).unwrap();
+        let access = node.admit(&ticket).unwrap();
         assert!(access.may_read_stream(&pump("1")));
         // Another stream that its subject may read.
         assert!(!access.may_read_stream(&pump("2")));
         assert!(!access.may_read_stream(&StreamName::new("payroll", [("id", "1")])));
-        assert!(!access.reads_all() && !access.all(super::super::Action::Manage));
-        let manages = access.may(super::super::Action::Manage, "pumps", pump("1").tags());
-        assert!(!manages, "a ticket is for reading");
+        assert!(!access.reads_all() && !access.all(Action::Manage));
+        let manages = access.may(Action::Manage, "pumps", pump("1").tags());
+        assert!(!manages, "a ticket is read-only");
         assert!(access.is_current());
         let all = issue(&desk, &key, &reader, &[]);
-        let access = node.take(&all).unwrap();
+        let access = node.admit(&all).unwrap();
         assert!(access.may_read_stream(&pump("2")));
         assert!(!access.may_read_stream(&StreamName::new("payroll", [("id", "1")])));
     }
@@ -283,45 +287,45 @@ mod tests {
         assert!(node.guard.admit_ticket(&ticket, "/api/v1/scan").is_err());
         let other = Audience {
             incarnation: 2,
-            ..HERE
+            ..AUDIENCE
         };
         let access = desk.access(&reader);
         let elsewhere = desk.guard.ticket(&key, &access, (other, ROUTE), &[]);
-        assert!(node.take(&elsewhere.unwrap()).is_none());
+        assert!(node.admit(&elsewhere.unwrap()).is_none());
         // Clocks that differ by two minutes are tolerated; ten minutes are not.
         for (seconds, holds) in [(120, true), (600, false)] {
             for sign in [1, -1] {
                 let node = Node::new(Some(&desk.file.path()), seconds * sign);
-                node.guard.take_tickets(HERE, vec![key.public()]);
-                assert_eq!(node.take(&ticket).is_some(), holds, "{seconds} s");
+                node.guard.take_tickets(AUDIENCE, vec![key.public()]);
+                assert_eq!(node.admit(&ticket).is_some(), holds, "{seconds} s");
             }
         }
-        let admitted = node.take(&ticket).unwrap();
+        let admitted = node.admit(&ticket).unwrap();
         node.clock.advance(Duration::from_secs(421));
-        assert!(node.take(&ticket).is_none() && !admitted.is_current());
+        assert!(node.admit(&ticket).is_none() && !admitted.is_current());
     }
 
     #[test]
     fn a_revoked_subject_or_desk_has_no_tickets() {
         let (desk, key, reader, node) = world();
         let ticket = issue(&desk, &key, &reader, &[pump("1")]);
-        let admitted = node.take(&ticket).unwrap();
+        let admitted = node.admit(&ticket).unwrap();
         node.file.revoke("reader").unwrap();
         node.guard.refresh();
-        assert!(node.take(&ticket).is_none() && !admitted.is_current());
+        assert!(node.admit(&ticket).is_none() && !admitted.is_current());
         let (desk, key, reader, node) = world();
         let ticket = issue(&desk, &key, &reader, &[pump("1")]);
         node.file.revoke("desk").unwrap();
         node.guard.refresh();
-        assert!(node.take(&ticket).is_none());
+        assert!(node.admit(&ticket).is_none());
     }
 
     #[test]
     fn a_revocation_that_is_told_ends_tickets_before_the_list_comes() {
         let (desk, key, reader, _) = world();
-        let other = make(&desk.file, "other", &["read pumps"]);
-        let narrow = make(&desk.file, "narrow", &["read pumps"]);
-        let own = make(&desk.file, "desk again", &["read *"]);
+        let other = create_token(&desk.file, "other", &["read pumps"]);
+        let narrow = create_token(&desk.file, "narrow", &["read pumps"]);
+        let own = create_token(&desk.file, "desk again", &["read *"]);
         desk.guard.refresh();
         // A local list that is newer than the ticket would refuse subjects that are missing in the
         // list.
@@ -329,47 +333,75 @@ mod tests {
         assert!(node.guard.trust(&node.access(&own), key.public()));
         let ticket = issue(&desk, &key, &reader, &[pump("1")]);
         let others = issue(&desk, &key, &other, &[pump("1")]);
-        let admitted = node.take(&ticket).unwrap();
+        let admitted = node.admit(&ticket).unwrap();
         assert_eq!(desk.guard.revoked(), "");
         desk.file.revoke("reader").unwrap();
         desk.guard.refresh();
         let told = desk.guard.revoked();
         // A report is refused from a token that may not read everything.
         assert!(!node.guard.take_revoked(&node.access(&narrow), &told));
-        assert!(node.take(&ticket).is_some());
+        assert!(node.admit(&ticket).is_some());
         assert!(node.guard.take_revoked(&node.access(&own), &told));
-        assert!(node.take(&ticket).is_none() && !admitted.is_current());
-        assert!(node.take(&others).is_some());
+        assert!(node.admit(&ticket).is_none() && !admitted.is_current());
+        assert!(node.admit(&others).is_some());
         // The report is passed on, and again after a restart of the node.
         assert_eq!(node.guard.revoked(), told);
         let again = Guard::new(desk.file.clone()).unwrap();
         assert_eq!(again.revoked(), told);
-        // A new token under the same name has tickets again.
-        let back = make(&desk.file, "reader", &["read pumps"]);
+        // A new token under the same name has tickets again, where the list with it is.
+        let back = create_token(&desk.file, "reader", &["read pumps"]);
+        std::fs::copy(desk.file.path(), node.file.path()).unwrap();
         desk.guard.refresh();
+        node.guard.refresh();
         let ticket = issue(&desk, &key, &back, &[pump("1")]);
-        assert!(node.take(&ticket).is_some());
+        assert!(node.admit(&ticket).is_some());
         // No ticket is older than that.
         desk.clock.advance(Duration::from_secs(1_000));
-        make(&desk.file, "late", &[]);
+        create_token(&desk.file, "late", &[]);
         desk.guard.refresh();
         assert_eq!(desk.guard.revoked(), "");
     }
 
     #[test]
-    fn a_subject_that_is_younger_than_the_list_here_is_let_in() {
+    fn a_subject_that_the_list_here_does_not_have_is_refused_however_old_the_list() {
         let (desk, key, _, node) = world();
-        let young = make(&desk.file, "young", &["read pumps"]);
+        let young = create_token(&desk.file, "young", &["read pumps"]);
         desk.guard.refresh();
         let ticket = issue(&desk, &key, &young, &[pump("1")]);
-        assert!(node.take(&ticket).unwrap().may_read_stream(&pump("1")));
-        // A list that is newer than the ticket and does not contain the subject means that the
-        // subject was revoked.
-        for name in ["a", "b"] {
-            make(&node.file, name, &[]);
-        }
+        assert!(node.admit(&ticket).is_none());
+        std::fs::copy(desk.file.path(), node.file.path()).unwrap();
         node.guard.refresh();
-        assert!(node.take(&ticket).is_none());
+        assert!(node.admit(&ticket).unwrap().may_read_stream(&pump("1")));
+    }
+
+    #[test]
+    fn a_subject_that_the_list_here_revoked_is_refused_however_new_the_ticket() {
+        let (desk, key, reader, node) = world();
+        node.file.revoke("reader").unwrap();
+        // The list of the dispatcher goes on without it.
+        for name in ["a", "b", "c"] {
+            create_token(&desk.file, name, &[]);
+        }
+        desk.guard.refresh();
+        node.guard.refresh();
+        let ticket = issue(&desk, &key, &reader, &[pump("1")]);
+        assert!(node.admit(&ticket).is_none());
+        // The list remembers for longer than it is told to other nodes, and after a restart.
+        for at in [&desk, &node] {
+            at.clock.advance(Duration::from_secs(86_400));
+        }
+        create_token(&node.file, "later", &[]);
+        node.guard.refresh();
+        assert_eq!(node.guard.revoked(), "");
+        for at in ["d", "e"] {
+            create_token(&desk.file, at, &[]);
+        }
+        desk.guard.refresh();
+        let ticket = issue(&desk, &key, &reader, &[pump("1")]);
+        assert!(node.admit(&ticket).is_none());
+        let again = Arc::new(Guard::new(node.file.clone()).unwrap());
+        again.take_tickets(AUDIENCE, vec![key.public()]);
+        assert!(again.admit_ticket(&ticket, ROUTE).is_err());
     }
 
     #[test]
@@ -378,6 +410,6 @@ mod tests {
         let key = TicketKey::of_seed(&[8; 32]).unwrap();
         assert!(!node.guard.trust(&node.access(&reader), key.public()));
         let ticket = issue(&desk, &key, &reader, &[pump("1")]);
-        assert!(node.take(&ticket).is_none());
+        assert!(node.admit(&ticket).is_none());
     }
 }

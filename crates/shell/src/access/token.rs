@@ -67,7 +67,7 @@ pub fn from_hex(text: &str) -> Option<Hash> {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Carried {
     /// The header is missing.
-    Nothing,
+    Missing,
     /// The header is malformed.
     Garbled,
     /// The header has this token.
@@ -78,7 +78,7 @@ pub enum Carried {
 /// the token as the password.
 pub fn carried(headers: &HeaderMap) -> Carried {
     let Some(value) = headers.get(AUTHORIZATION) else {
-        return Carried::Nothing;
+        return Carried::Missing;
     };
     let read = || {
         let (scheme, rest) = value.to_str().ok()?.trim().split_once(' ')?;
@@ -101,12 +101,12 @@ pub fn carried(headers: &HeaderMap) -> Carried {
 pub fn carried_in_address(uri: &Uri) -> Carried {
     let parameters = Query::<Vec<(String, String)>>::try_from_uri(uri);
     let Ok(Query(parameters)) = parameters else {
-        return Carried::Nothing;
+        return Carried::Missing;
     };
     let password = parameters
         .into_iter()
         .find(|(name, value)| name == "p" && !value.is_empty());
-    password.map_or(Carried::Nothing, |(_, token)| Carried::Token(token))
+    password.map_or(Carried::Missing, |(_, token)| Carried::Token(token))
 }
 
 /// Decodes standard base64 with or without padding.
@@ -130,9 +130,9 @@ mod tests {
                 Carried::Token("hw_a+b".into()),
             ),
             ("/query?p=hw_a", Carried::Token("hw_a".into())),
-            ("/query?u=any&p=", Carried::Nothing),
-            ("/query?u=any", Carried::Nothing),
-            ("/query", Carried::Nothing),
+            ("/query?u=any&p=", Carried::Missing),
+            ("/query?u=any", Carried::Missing),
+            ("/query", Carried::Missing),
         ] {
             assert_eq!(
                 carried_in_address(&address.parse().unwrap()),
@@ -164,7 +164,7 @@ mod tests {
             headers.insert(AUTHORIZATION, value.parse().unwrap());
             assert_eq!(carried(&headers), wanted, "{value}");
         }
-        assert_eq!(carried(&HeaderMap::new()), Carried::Nothing);
+        assert_eq!(carried(&HeaderMap::new()), Carried::Missing);
     }
 
     #[test]

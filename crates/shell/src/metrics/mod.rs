@@ -6,23 +6,32 @@
 //!
 //! Concurrency: counters are atomics.
 
+mod certificate;
+mod nameless;
 mod plain;
 mod process;
+mod rights;
 
+pub(crate) use nameless::nameless;
 pub(crate) use plain::plain;
 
+use crate::access::guard::Guard;
 use crate::route::{Endpoint, Needs};
+use crate::tls::Certificate;
 use axum::http::StatusCode;
+use certificate::CertificateCollector;
 use headwater_io::Env;
 use process::ProcessCollector;
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use rights::RightsCollector;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -35,6 +44,18 @@ struct RequestLabels {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabel {
     route: &'static str,
+}
+
+/// Writes a metric that has no labels.
+///
+/// # Errors
+/// When the text cannot be written.
+pub fn encode_alone(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    metric: &impl EncodeMetric,
+) -> std::fmt::Result {
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
 /// The metrics of a shell, and of its role.
@@ -71,7 +92,11 @@ impl Observed {
 
 impl Metrics {
     /// Creates the metrics; `more` registers the metrics of the role.
-    pub(crate) fn new(env: &Env, more: impl FnOnce(&mut Registry)) -> Metrics {
+    pub(crate) fn new(
+        env: &Env,
+        (certificate, guard): (Option<&Arc<Certificate>>, &Arc<Guard>),
+        more: impl FnOnce(&mut Registry),
+    ) -> Metrics {
         let mut registry = Registry::with_prefix("headwater");
         // 0.1 ms to 6.6 s.
         let seconds: Family<RouteLabel, Histogram> =
@@ -79,7 +104,7 @@ impl Metrics {
         let (requests, connections) = (Family::default(), Gauge::default());
         registry.register(
             "build",
-            "The version that runs",
+            "Version of the running program",
             Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]),
         );
         registry.register(
@@ -93,11 +118,12 @@ impl Metrics {
             Unit::Seconds,
             seconds.clone(),
         );
-        registry.register(
-            "http_connections",
-            "Connections that are open",
-            connections.clone(),
-        );
+        registry.register("http_connections", "Open connections", connections.clone());
+        if let Some(certificate) = certificate {
+            let collector = CertificateCollector::new(certificate, &env.clock);
+            registry.register_collector(Box::new(collector));
+        }
+        registry.register_collector(Box::new(RightsCollector::new(guard)));
         more(&mut registry);
         let mut all = Registry::default();
         // The process metrics have their own customary names.

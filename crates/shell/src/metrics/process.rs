@@ -1,8 +1,9 @@
 //! Metrics of the process: processor time, memory, files. The names are the usual ones of
 //! Prometheus clients.
 
+use super::encode_alone;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use rustix::time::{ClockId, clock_gettime};
@@ -33,55 +34,45 @@ fn memory_pages() -> Option<(u64, u64)> {
 
 impl Collector for ProcessCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let mut counter = |name: &str, help: &str, value: f64| {
-            let metric = ConstCounter::new(value);
-            let encoder =
-                encoder.encode_descriptor(name, help, None, EncodeMetric::metric_type(&metric))?;
-            metric.encode(encoder)
-        };
         let spent = clock_gettime(ClockId::ProcessCPUTime);
-        counter(
-            "process_cpu_seconds",
-            "Processor time spent, by the program and by the system for it",
-            spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9,
+        encode_alone(
+            &mut encoder,
+            (
+                "process_cpu_seconds",
+                "User and system processor time spent",
+            ),
+            &ConstCounter::new(spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9),
         )?;
         let mut gauge = |name: &str, help: &str, value: f64| {
-            let metric = ConstGauge::new(value);
-            let encoder =
-                encoder.encode_descriptor(name, help, None, EncodeMetric::metric_type(&metric))?;
-            metric.encode(encoder)
+            encode_alone(&mut encoder, (name, help), &ConstGauge::new(value))
         };
         gauge(
             "process_start_time_seconds",
-            "When the process began, since 1970 UTC",
+            "Start time of the process, since 1970 UTC",
             self.started,
         )?;
         if let Some((all, resident)) = memory_pages() {
             gauge(
                 "process_resident_memory_bytes",
-                "Memory that is resident",
+                "Resident memory",
                 (resident * self.page_bytes) as f64,
             )?;
             gauge(
                 "process_virtual_memory_bytes",
-                "Addresses that are mapped",
+                "Virtual memory",
                 (all * self.page_bytes) as f64,
             )?;
         }
         if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
             gauge(
                 "process_open_fds",
-                "Files and sockets that are open",
+                "Open file descriptors",
                 files.count() as f64,
             )?;
         }
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         if let Some(most) = most {
-            gauge(
-                "process_max_fds",
-                "How many files and sockets may be open",
-                most as f64,
-            )?;
+            gauge("process_max_fds", "Most open file descriptors", most as f64)?;
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ pub(crate) struct Tally {
     pub(crate) waits: AtomicBool,
     pub(crate) closed: AtomicBool,
     /// Whether its door is to panic.
-    pub(crate) door_panics: AtomicBool,
+    pub(crate) listener_panics: AtomicBool,
     /// Whether its end is to fail.
     pub(crate) fails: AtomicBool,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Adder {
     /// Told once no more numbers come.
     ended: Arc<Notify>,
     /// Until it is begun.
-    taken: Option<(mpsc::UnboundedReceiver<u64>, TcpListener)>,
+    receiver: Option<(mpsc::UnboundedReceiver<u64>, TcpListener)>,
 }
 
 /// What went wrong at its end.
@@ -62,7 +62,7 @@ impl Adder {
             tally: Arc::clone(tally),
             numbers,
             ended: Arc::default(),
-            taken: Some((taken, door)),
+            receiver: Some((taken, door)),
         }
     }
 }
@@ -71,9 +71,9 @@ impl Role for Adder {
     type Error = AdderError;
 
     fn begin(&mut self, shell: &Arc<Shell>) -> Work {
-        let (numbers, door) = self.taken.take().expect("it is begun once");
+        let (numbers, door) = self.receiver.take().expect("it is begun once");
         Work {
-            front_ends: vec![Box::pin(tell(
+            front_ends: vec![Box::pin(serve_sum(
                 Arc::clone(&self.tally),
                 Arc::clone(shell),
                 door,
@@ -92,7 +92,7 @@ impl Role for Adder {
             numbers: self.numbers.clone(),
         };
         [
-            Route::post("/add", Needs::Write, take),
+            Route::post("/add", Needs::Write, add_number),
             Route::get("/sum", Needs::Read, sum),
             Route::get("/wait", Needs::Read, wait),
             Route::get("/panic", Needs::Read, panics),
@@ -127,7 +127,7 @@ impl Role for Adder {
     }
 }
 
-async fn take(State(adding): State<Adding>, body: String) -> Result<(), ErrorAnswer> {
+async fn add_number(State(adding): State<Adding>, body: String) -> Result<(), ErrorAnswer> {
     let wrong = |_| ErrorAnswer::new(StatusCode::BAD_REQUEST, "E_NUMBER", "expected a number");
     let number = body.trim().parse().map_err(wrong)?;
     adding
@@ -178,7 +178,7 @@ async fn add(tally: Arc<Tally>, ended: Arc<Notify>, mut numbers: mpsc::Unbounded
 }
 
 /// The door: tells the sum to whoever connects.
-async fn tell(tally: Arc<Tally>, shell: Arc<Shell>, door: TcpListener) -> bool {
+async fn serve_sum(tally: Arc<Tally>, shell: Arc<Shell>, door: TcpListener) -> bool {
     let mut stopping = shell.stopping();
     loop {
         let stopped = async {
@@ -188,7 +188,10 @@ async fn tell(tally: Arc<Tally>, shell: Arc<Shell>, door: TcpListener) -> bool {
             () = stopped => return true,
             taken = door.accept() => taken.unwrap().0,
         };
-        assert!(!tally.door_panics.load(Ordering::SeqCst), "as asked for");
+        assert!(
+            !tally.listener_panics.load(Ordering::SeqCst),
+            "as asked for"
+        );
         let sum = tally.sum.load(Ordering::SeqCst);
         let told = format!("{sum}\n");
         stream.write_all(told.as_bytes()).await.unwrap();

@@ -32,7 +32,7 @@ fn routes_worker_door_readiness_and_metrics_of_a_role_are_served() {
     assert_eq!(server.get("/health", None).0, 200);
 
     let mut told = String::new();
-    let mut door = std::net::TcpStream::connect(server.door).unwrap();
+    let mut door = std::net::TcpStream::connect(server.listener_addr).unwrap();
     door.read_to_string(&mut told).unwrap();
     assert_eq!(told, "7\n");
 
@@ -100,14 +100,14 @@ fn no_more_requests_than_may_be_are_worked_on_and_a_panic_costs_its_own_only() {
 #[test]
 fn a_door_that_panics_costs_itself_only() {
     let server = Running::start(|_, _| {});
-    server.tally.door_panics.store(true, Ordering::SeqCst);
+    server.tally.listener_panics.store(true, Ordering::SeqCst);
     let mut told = String::new();
-    let mut door = std::net::TcpStream::connect(server.door).unwrap();
+    let mut door = std::net::TcpStream::connect(server.listener_addr).unwrap();
     // It ends without a word, or is cut off.
     let _ = door.read_to_string(&mut told);
     assert_eq!(told, "");
     until("the door is closed", || {
-        std::net::TcpStream::connect(server.door).is_err()
+        std::net::TcpStream::connect(server.listener_addr).is_err()
     });
     assert_eq!(server.post("/add", None, "5").0, 200);
     until("the worker goes on", || server.tally.added.get() == 1);

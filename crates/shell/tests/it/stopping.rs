@@ -22,8 +22,9 @@ fn what_has_begun_ends_and_what_was_taken_in_is_dealt_with_before_the_role_close
         assert_eq!(server.post("/add", None, "1").0, 200);
     }
     server.begin_to_stop();
-    until("no more connections are taken", || {
-        TcpStream::connect(server.addr).is_err() && TcpStream::connect(server.door).is_err()
+    until("no more connections are accepted", || {
+        TcpStream::connect(server.addr).is_err()
+            && TcpStream::connect(server.listener_addr).is_err()
     });
     assert!(!tally.closed.load(Ordering::SeqCst));
     tally.go_on.notify_waiters();

@@ -2,7 +2,7 @@
 
 use crate::role::{Adder, AdderError, Tally};
 use headwater_io::Env;
-use headwater_shell::access::rules::Rule;
+use headwater_shell::access::rules::AccessRule;
 use headwater_shell::access::tokens::{NewToken, TokenFile};
 use headwater_shell::{Listener, ShellSettings};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 pub(crate) struct Running {
     pub(crate) addr: SocketAddr,
-    pub(crate) door: SocketAddr,
+    pub(crate) listener_addr: SocketAddr,
     pub(crate) tally: Arc<Tally>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<Result<(), AdderError>>>,
@@ -52,10 +52,10 @@ impl Running {
                 bound.serve(Adder::new(&shared, door), stopped).await
             })
         });
-        let (addr, door) = told.recv().unwrap();
+        let (addr, listener_addr) = told.recv().unwrap();
         Running {
             addr,
-            door,
+            listener_addr,
             tally,
             stop,
             thread: Some(thread),
@@ -125,7 +125,7 @@ pub(crate) fn client() -> ureq::Agent {
 
 /// Makes a token with these rules.
 pub(crate) fn token(file: &TokenFile, name: &str, rules: &[&str]) -> String {
-    let rules: Vec<Rule> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+    let rules: Vec<AccessRule> = rules.iter().map(|rule| rule.parse().unwrap()).collect();
     let new = NewToken {
         name: name.to_owned(),
         rules,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Everything that a closed database holds, by an opening of its own.
-pub fn held(dir: &Path) -> State {
+pub fn contents_of(dir: &Path) -> State {
     let db = Database::open(Options::new(dir)).unwrap();
     let snapshot = db.snapshot().unwrap();
     let table = |info: TableInfo| {

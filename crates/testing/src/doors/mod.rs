@@ -5,8 +5,8 @@
 //! Go's package calls the library for C for each row, which has no column of its own for that
 //! reason. Here are the model, which says what is stored after each, and the walk of one front end.
 //!
-//! Invariants: a front end names what its form cannot say ([`FrontEnd::lacks`]); a case that needs
-//! none of that is walked, so that a front end cannot leave one out by saying nothing.
+//! Invariants: a front end names what its form cannot say ([`FrontEnd::unmet_needs`]); a case that
+//! needs none of that is walked, so that a front end cannot leave one out by saying nothing.
 //! Failure: a difference from the model is a panic that names the case.
 
 mod cases;
@@ -17,7 +17,7 @@ mod model;
 
 pub use cases::{Case, Need, Request, Row, cases};
 pub use cell::Cell;
-pub use contents::held;
+pub use contents::contents_of;
 pub use lines::lines;
 pub use model::{Rows, State, Table};
 
@@ -40,7 +40,7 @@ pub trait FrontEnd {
     fn name(&self) -> &'static str;
 
     /// The needs that its form cannot meet.
-    fn lacks(&self) -> &'static [Need];
+    fn unmet_needs(&self) -> &'static [Need];
 
     /// True when one refused row keeps all others of the request out.
     fn is_whole(&self) -> bool {
@@ -73,11 +73,15 @@ pub fn walk(mut door: Box<dyn FrontEnd>) -> usize {
     let mut expected = State::new();
     let mut walked = 0;
     for case in cases() {
-        if case.needs.iter().any(|need| door.lacks().contains(need)) {
+        if case
+            .needs
+            .iter()
+            .any(|need| door.unmet_needs().contains(need))
+        {
             continue;
         }
         walked += 1;
-        let case = said_by(case, door.as_ref(), walked);
+        let case = case_for(case, door.as_ref(), walked);
         let mut after = State::new();
         let mut replaced = Vec::new();
         for request in &case.requests {
@@ -90,9 +94,9 @@ pub fn walk(mut door: Box<dyn FrontEnd>) -> usize {
         door.declare(&model::tables_of(&case, &after));
         for ((at, request), replaced) in case.requests.iter().enumerate().zip(replaced) {
             let told = door.send(request);
-            check_told((name, door.is_whole()), &case, (at, replaced), &told);
+            check_answers((name, door.is_whole()), &case, (at, replaced), &told);
         }
-        if door.lacks().contains(&Need::NewFields) {
+        if door.unmet_needs().contains(&Need::NewFields) {
             expected.extend(model::tables_of(&case, &after));
         } else {
             expected.extend(after);
@@ -104,7 +108,7 @@ pub fn walk(mut door: Box<dyn FrontEnd>) -> usize {
     walked
 }
 
-fn check_told(
+fn check_answers(
     (door, is_whole): (&str, bool),
     case: &Case,
     (at, wanted): (usize, u64),
@@ -138,8 +142,8 @@ fn check_told(
 }
 
 /// A case as a front end's form says it, with tables of its own.
-fn said_by(mut case: Case, door: &dyn FrontEnd, number: usize) -> Case {
-    let has_times = !door.lacks().contains(&Need::Times);
+fn case_for(mut case: Case, door: &dyn FrontEnd, number: usize) -> Case {
+    let has_times = !door.unmet_needs().contains(&Need::Times);
     for row in case.requests.iter_mut().flat_map(|r| &mut r.rows) {
         row.table.push_str(&format!("_{number}"));
         if !has_times {

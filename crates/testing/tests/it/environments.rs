@@ -48,7 +48,7 @@ impl Bench {
     }
 
     /// Environments that are there, whole or not.
-    fn made(&self) -> Vec<PathBuf> {
+    fn environments(&self) -> Vec<PathBuf> {
         let Ok(entries) = std::fs::read_dir(self.dir.path().join("cache")) else {
             return Vec::new();
         };
@@ -81,7 +81,7 @@ fn eight_processes_that_ask_at_once_get_one_environment() {
     let mut told: Vec<PathBuf> = all.into_iter().map(answer).collect();
     told.dedup();
     assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(bench.made(), told);
+    assert_eq!(bench.environments(), told);
     assert_whole(&told[0]);
     // Who changes it further has one of their own.
     let private = answer(bench.ask(&["--for", "here"]));
@@ -92,7 +92,7 @@ fn eight_processes_that_ask_at_once_get_one_environment() {
 #[test]
 fn one_whose_making_was_killed_is_made_again() {
     let Some(bench) = Bench::new() else { return };
-    let is_half_made = || bench.made().iter().any(|m| m.extension().is_some());
+    let is_half_made = || bench.environments().iter().any(|m| m.extension().is_some());
     for round in 0..4u64 {
         let mut child = bench.ask(&[]);
         until("it is being made", is_half_made);
@@ -101,11 +101,11 @@ fn one_whose_making_was_killed_is_made_again() {
         child.wait().unwrap();
     }
     let folder = answer(bench.ask(&[]));
-    assert_eq!(bench.made(), std::slice::from_ref(&folder));
+    assert_eq!(bench.environments(), std::slice::from_ref(&folder));
     assert_whole(&folder);
     // Nothing that a killed one had started comes back.
     std::thread::sleep(Duration::from_secs(1));
-    assert_eq!(bench.made(), std::slice::from_ref(&folder));
+    assert_eq!(bench.environments(), std::slice::from_ref(&folder));
     assert_whole(&folder);
 }
 
@@ -115,6 +115,6 @@ fn packages_that_there_are_not_are_an_error_and_leave_no_environment() {
     std::fs::write(&bench.wheel, "this is no package").unwrap();
     let output = bench.ask(&[]).wait_with_output().unwrap();
     assert!(!output.status.success() && output.stdout.is_empty());
-    let made = bench.made();
+    let made = bench.environments();
     assert!(made.iter().all(|m| m.extension().is_some()), "{made:?}");
 }

@@ -70,16 +70,23 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ),
     (
         "headwater-shell",
-        &["headwater", "headwater-io", "headwater-protocol"],
+        &[
+            "headwater",
+            "headwater-io",
+            "headwater-protocol",
+            "headwater-wire",
+        ],
     ),
     (
-        "headwater-fleet",
+        "headwater-cluster",
         &[
             "headwater-types",
             "headwater-io",
             "headwater-engine",
             "headwater-protocol",
             "headwater-shell",
+            "headwater-bucket",
+            "headwater-wire",
         ],
     ),
     (
@@ -98,7 +105,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "headwater-query",
             "headwater-postgres",
             "headwater-shell",
-            "headwater-fleet",
+            "headwater-cluster",
             "headwater-protocol",
             "headwater-watch",
             "headwater-wire",
@@ -116,7 +123,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
             "headwater-query",
             "headwater-wire",
             "headwater-server",
-            "headwater-fleet",
+            "headwater-cluster",
         ],
     ),
     ("headwater-ffi", &["headwater"]),

@@ -39,7 +39,8 @@ fn no_module_names_one_above_it() {
 
 /// What a table has otherwise than the sources: modules, and arrows that lead up.
 fn misplaced(of: &Crate, folder: &str, table: &architecture::Table) -> Vec<String> {
-    let parent: Vec<String> = table.parent.iter().cloned().collect();
+    let parent = table.parent.iter().flat_map(|path| path.split("::"));
+    let parent: Vec<String> = parent.map(str::to_owned).collect();
     let title: String = parent.iter().map(|name| format!("`{name}`: ")).collect();
     let mut offences = Vec::new();
     let there = of.children(&parent);

@@ -3,7 +3,7 @@
 use tidy::{assert_none, files, read, root};
 
 /// Every format that leaves the process, to a disk or to a reader.
-const FORMATS: [&str; 30] = [
+const FORMATS: [&str; 32] = [
     "backup",
     "block",
     "bucket",
@@ -23,6 +23,7 @@ const FORMATS: [&str; 30] = [
     "meta",
     "notice",
     "repair",
+    "rights",
     "segment",
     "snapshot",
     "spent",
@@ -33,6 +34,7 @@ const FORMATS: [&str; 30] = [
     "ticket",
     "tier",
     "tile",
+    "values",
     "watch",
 ];
 

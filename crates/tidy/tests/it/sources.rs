@@ -145,6 +145,25 @@ fn unsafe_code_is_where_it_is_known_to_be() {
 }
 
 #[test]
+fn a_module_with_parts_lies_in_their_folder() {
+    let all = sources();
+    let has_parts = |folder: &str| all.iter().any(|source| source.starts_with(folder));
+    let beside = all.iter().filter(|source| {
+        let folder = format!("{}/", source.trim_end_matches(".rs"));
+        has_parts(&folder)
+    });
+    let offences: Vec<String> = beside
+        .map(|source| {
+            format!(
+                "{source}: move it to `{}/mod.rs`",
+                source.trim_end_matches(".rs")
+            )
+        })
+        .collect();
+    assert_none("modules beside the folder of their parts", &offences);
+}
+
+#[test]
 fn every_source_is_part_of_a_crate() {
     let all = sources();
     let mut offences = Vec::new();
@@ -220,4 +239,26 @@ fn no_function_has_more_than_100_lines() {
         .flat_map(|folder| tidy::counts::functions_beyond(&folder, 100))
         .collect();
     assert_none("functions of more than 100 lines", &offences);
+}
+
+/// Modules of the server that connect optional features to it.
+const FEATURES: [&str; 2] = [
+    "crates/server/src/built.rs",
+    "crates/server/src/components/mod.rs",
+];
+
+#[test]
+fn optional_features_of_the_server_are_connected_in_one_place() {
+    let sources = files("crates/server/src", ".rs").into_iter();
+    let elsewhere = sources.filter(|path| !FEATURES.contains(&path.as_str()));
+    let offences = elsewhere.filter(|path| {
+        let text = read(path);
+        // An attribute, or the macro.
+        text.lines()
+            .any(|line| line.contains("cfg") && line.contains("feature ="))
+    });
+    assert_none(
+        "an optional feature is connected in components/mod.rs, and a constant in built.rs",
+        &offences.collect::<Vec<_>>(),
+    );
 }

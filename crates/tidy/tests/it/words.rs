@@ -26,15 +26,21 @@ fn doc_sentences_open_with_a_noun_or_a_verb() {
 
 #[test]
 fn no_type_or_module_has_a_name_that_says_nothing() {
-    let refused = words::refused_names(&read("docs/glossary.md"));
+    let glossary = read("docs/glossary.md");
+    let refused = words::refused_names(&glossary, words::SAY_NOTHING);
     assert!(refused.len() > 15, "the glossary has its list: {refused:?}");
+    let alone = words::refused_names(&glossary, words::NEED_A_NOUN);
+    assert!(alone.len() > 5, "the glossary has its list: {alone:?}");
     let mut offences = Vec::new();
     for source in sources() {
         let stem = Path::new(&source).file_stem().unwrap().to_string_lossy();
         if refused.iter().any(|name| name.eq_ignore_ascii_case(&stem)) {
             offences.push(format!("{source}: the name of the file"));
         }
-        for (line, name) in words::names(&read(&source), &refused) {
+        let text = read(&source);
+        let mut found = words::names(&text, &refused);
+        found.append(&mut words::types(&text, &alone));
+        for (line, name) in found {
             offences.push(format!("{source}:{line}: `{name}`"));
         }
     }
@@ -55,4 +61,15 @@ fn openings_and_names_are_found() {
         .map(|o| o.0)
         .collect();
     assert_eq!(found, [10, 11, 12]);
+}
+
+#[test]
+fn types_that_need_a_noun_are_found_and_associated_ones_are_not() {
+    let source = "pub struct Kind;\nmod kind;\nimpl A {\n    type Target = B;\n}\npub type Target = B;\nstruct NoticeKind;\n";
+    let refused = ["Kind", "Target"].map(str::to_owned);
+    let found: Vec<usize> = words::types(source, &refused)
+        .into_iter()
+        .map(|o| o.0)
+        .collect();
+    assert_eq!(found, [1, 6]);
 }

@@ -1,11 +1,11 @@
 //! Aggregates of rows: two passes over the slice (sum, then squared differences from the mean), in
-//! blocks with several accumulators each, block sums added up with their rounding carried.
+//! blocks with several accumulators each, block sums added with compensation of their rounding.
 //!
 //! Invariants: the sum of a block of finite values is finite unless it overflows, so that one test
 //! per block finds NaN, infinities and overflow; the second pass corrects the mean by the mean of
 //! the differences.
 
-use super::merge::add;
+use super::merge::add_compensated;
 use super::{Aggregate, Carry, Extremes};
 use crate::column::{Bitmap, Column, Values};
 use std::ops::Range;
@@ -14,7 +14,11 @@ use std::ops::Range;
 const BLOCK: usize = 128;
 const LANES: usize = 8;
 
-pub(super) fn of(times_ns: &[i64], column: &Column, range: Range<usize>) -> Aggregate {
+pub(super) fn aggregate_column(
+    times_ns: &[i64],
+    column: &Column,
+    range: Range<usize>,
+) -> Aggregate {
     let end = range.end.min(column.len()).min(times_ns.len());
     let range = range.start.min(end)..end;
     let times = times_ns.get(range.clone()).unwrap_or_default();
@@ -93,7 +97,7 @@ fn sum_u64(values: &[u64]) -> i128 {
 }
 
 fn of_i64(values: &[i64], out: &mut Aggregate) {
-    let (low, high) = least_and_most(values);
+    let (low, high) = min_and_max(values);
     out.extremes = Extremes::I64(low, high);
     out.sum = sum_i64(values);
     if high.wrapping_sub(low) as u64 <= NARROW {
@@ -107,7 +111,7 @@ fn of_i64(values: &[i64], out: &mut Aggregate) {
 /// Smallest and largest of at least one value, in lanes so that comparisons do not wait for each
 /// other.
 #[inline(always)]
-fn least_and_most<T: Copy + Ord + Default>(values: &[T]) -> (T, T) {
+fn min_and_max<T: Copy + Ord + Default>(values: &[T]) -> (T, T) {
     let first = values.first().copied().unwrap_or_default();
     let (mut lows, mut highs) = ([first; LANES], [first; LANES]);
     for group in values.chunks(LANES) {
@@ -146,7 +150,7 @@ fn narrow_m2<T>(values: &[T], difference: impl Fn(&T) -> u32) -> f64 {
 }
 
 fn of_u64(values: &[u64], out: &mut Aggregate) {
-    let (low, high) = least_and_most(values);
+    let (low, high) = min_and_max(values);
     out.extremes = Extremes::U64(low, high);
     out.sum = sum_u64(values);
     if high - low <= NARROW {
@@ -191,7 +195,7 @@ fn of_f64(values: &[f64], out: &mut Aggregate) {
     }
 }
 
-/// Folds blocks of `term(value)` in lanes, and the blocks with their rounding carried.
+/// Sums blocks of `term(value)` in lanes, and the blocks with compensated rounding.
 #[inline(always)]
 fn sum_blocks<T>(values: &[T], term: impl Fn(&T) -> f64) -> (f64, f64) {
     let (mut high, mut low) = (0.0, 0.0);
@@ -208,7 +212,7 @@ fn sum_blocks<T>(values: &[T], term: impl Fn(&T) -> f64) -> (f64, f64) {
             *lane += term(value);
         }
         let [a, b, c, d, e, f, g, h] = lanes;
-        (high, low) = add(high, low, ((a + b) + (c + d)) + ((e + f) + (g + h)));
+        (high, low) = add_compensated(high, low, ((a + b) + (c + d)) + ((e + f) + (g + h)));
     }
     (high, low)
 }
@@ -222,7 +226,7 @@ fn sum_of_finite(values: &[f64]) -> Option<(f64, f64)> {
 /// Aggregates finite values whose sum is finite.
 fn finite_f64(values: &[f64], (sum, rest): (f64, f64), out: &mut Aggregate) {
     let n = values.len() as f64;
-    let (low, high) = extremes(values);
+    let (low, high) = min_and_max_f64(values);
     out.extremes = Extremes::F64(low, high);
     let rough = ((sum + rest) / n).clamp(low, high);
     let (differences, rest) = sum_blocks(values, |v| v - rough);
@@ -234,13 +238,13 @@ fn finite_f64(values: &[f64], (sum, rest): (f64, f64), out: &mut Aggregate) {
     } else {
         0.0
     };
-    let (mean, carry) = add(rough, 0.0, correction);
+    let (mean, carry) = add_compensated(rough, 0.0, correction);
     (out.mean, out.carry.mean) = if mean >= low && mean <= high {
         (mean, carry)
     } else {
         (mean.clamp(low, high), 0.0)
     };
-    let (m2, carry) = add(squares, squares_rest, -taken);
+    let (m2, carry) = add_compensated(squares, squares_rest, -taken);
     (out.m2, out.carry.m2) = if m2.is_nan() {
         (f64::INFINITY, 0.0)
     } else if low == high {
@@ -257,7 +261,7 @@ fn overflowing_f64(values: &[f64], out: &mut Aggregate) {
     let scaled: Vec<f64> = values.iter().map(|v| v * DOWN).collect();
     let (sum, rest) = sum_blocks(&scaled, |v| *v);
     finite_f64(&scaled, (sum, rest), out);
-    let (low, high) = extremes(values);
+    let (low, high) = min_and_max_f64(values);
     out.extremes = Extremes::F64(low, high);
     out.mean = (out.mean * UP).clamp(low, high);
     out.m2 = (out.m2 * UP) * UP;
@@ -265,7 +269,7 @@ fn overflowing_f64(values: &[f64], out: &mut Aggregate) {
 }
 
 /// Smallest and largest value by total order; requires at least one value and no NaN.
-fn extremes(values: &[f64]) -> (f64, f64) {
+fn min_and_max_f64(values: &[f64]) -> (f64, f64) {
     let mut lows = [f64::INFINITY; LANES];
     let mut highs = [f64::NEG_INFINITY; LANES];
     let whole = values.chunks_exact(LANES);
@@ -295,7 +299,7 @@ fn set_m2<T>(values: &[T], difference: impl Fn(&T) -> f64, out: &mut Aggregate) 
     let (sum, rest) = sum_blocks(values, &difference);
     let (squares, squares_rest) = sum_blocks(values, |v| difference(v) * difference(v));
     let sum = sum + rest;
-    let (m2, carry) = add(squares, squares_rest, -(sum * (sum / values.len() as f64)));
+    let (m2, carry) = add_compensated(squares, squares_rest, -(sum * (sum / values.len() as f64)));
     out.m2 = m2.max(0.0);
     out.carry.m2 = carry;
 }

@@ -1,5 +1,5 @@
-//! Merging of two aggregates: counts add up, extremes widen, mean and M2 follow Chan's rule in
-//! twice the precision of a double.
+//! Merging of two aggregates: counts add up, minimum and maximum combine, mean and M2 follow Chan's
+//! rule in twice the precision of a double.
 //!
 //! Invariant: finite parts result in a finite mean between the extremes; M2 is never NaN or
 //! negative.
@@ -14,9 +14,10 @@ pub(super) fn two_sum(a: f64, b: f64) -> (f64, f64) {
     (sum, (a - (sum - part)) + (b - part))
 }
 
-/// Adds `more` to the pair; if the result is not finite, the rounding error is 0.
+/// Adds `more` to a double-double (Knuth's two-sum): the sum `high` and its rounding error `low`;
+/// if the result is not finite, the rounding error is 0.
 #[inline]
-pub(super) fn add(high: f64, low: f64, more: f64) -> (f64, f64) {
+pub(super) fn add_compensated(high: f64, low: f64, more: f64) -> (f64, f64) {
     let (sum, rest) = two_sum(high, more);
     let (sum, rest) = two_sum(sum, rest + low);
     (sum, if rest.is_finite() { rest } else { 0.0 })
@@ -77,8 +78,8 @@ fn merge_moments(into: &mut Aggregate, other: &Aggregate, mine: f64, theirs: f64
         Extremes::F64(..) => {
             let (high, low) = two_sum(other.mean, -into.mean);
             let low = low + (other.carry.mean - into.carry.mean);
-            let (mean, carry) = add(into.mean, into.carry.mean, high * share);
-            let (mean, carry) = add(mean, carry, low * share);
+            let (mean, carry) = add_compensated(into.mean, into.carry.mean, high * share);
+            let (mean, carry) = add_compensated(mean, carry, low * share);
             if mean.is_finite() {
                 into.mean = mean;
                 into.carry.mean = carry;
@@ -92,8 +93,8 @@ fn merge_moments(into: &mut Aggregate, other: &Aggregate, mine: f64, theirs: f64
     };
     // Factors are grouped so that a small product does not meet an overflowing one.
     let between = (difference * share) * (difference * mine);
-    let (m2, carry) = add(into.m2, into.carry.m2, other.m2);
-    let (m2, carry) = add(m2, carry + other.carry.m2, between);
+    let (m2, carry) = add_compensated(into.m2, into.carry.m2, other.m2);
+    let (m2, carry) = add_compensated(m2, carry + other.carry.m2, between);
     into.m2 = if m2.is_nan() {
         f64::INFINITY
     } else {
@@ -111,7 +112,8 @@ fn merge_extremes(a: Extremes, b: Extremes) -> Extremes {
         ),
         (Extremes::I64(a, b), Extremes::I64(c, d)) => Extremes::I64(a.min(c), b.max(d)),
         (Extremes::U64(a, b), Extremes::U64(c, d)) => Extremes::U64(a.min(c), b.max(d)),
-        // Two types of one field meet only when it was widened, which the caller has dealt with.
+        // Two types of one field meet only when it was widened; `merge` has
+        // converted both to f64.
         (a, _) => a,
     }
 }

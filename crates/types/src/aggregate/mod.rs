@@ -111,7 +111,7 @@ impl Aggregate {
     /// ```
     #[must_use]
     pub fn of(times_ns: &[i64], column: &Column, range: Range<usize>) -> Aggregate {
-        compute::of(times_ns, column, range)
+        compute::aggregate_column(times_ns, column, range)
     }
 
     /// Merges another aggregate of the same field. If one of the two is from before the field was

@@ -1,6 +1,6 @@
 //! What a hook gets: each event, again while it is not taken, and dead letters in the end.
 
-use crate::support::told;
+use crate::support::reported_events;
 use headwater_watch::{
     ATTEMPTS_MAX, Change, DEAD_MAX, Delivery, EVENTS_MAX, Failure, Next, Persisted,
 };
@@ -19,7 +19,7 @@ fn failure(is_final: bool) -> Failure {
 }
 
 /// Tries the next event in vain, waiting as long as it says: how long that was.
-fn try_in_vain(kept: &mut Persisted, now_ns: &mut i64, is_final: bool) -> bool {
+fn fail_next(kept: &mut Persisted, now_ns: &mut i64, is_final: bool) -> bool {
     if let Next::Wait(until) = next(kept, *now_ns) {
         assert!(until > *now_ns);
         *now_ns = until;
@@ -38,18 +38,21 @@ fn try_in_vain(kept: &mut Persisted, now_ns: &mut i64, is_final: bool) -> bool {
 
 #[test]
 fn an_event_is_tried_with_pauses_that_grow_and_then_is_a_dead_letter() {
-    let mut kept = told(3);
+    let mut kept = reported_events(3);
     let mut now_ns = 0;
     let mut attempts = 1;
-    while !try_in_vain(&mut kept, &mut now_ns, false) {
+    while !fail_next(&mut kept, &mut now_ns, false) {
         attempts += 1;
     }
     assert_eq!(attempts, ATTEMPTS_MAX);
     assert!(now_ns > 60 * SECOND && now_ns < 600 * SECOND, "{now_ns}");
     assert_eq!(kept.delivery.dead().len(), 1);
     // While nothing is taken, the next ones are tried once each.
-    assert!(try_in_vain(&mut kept, &mut now_ns, false));
-    assert_eq!((kept.delivery.done(), kept.delivery.dead().len()), (2, 2));
+    assert!(fail_next(&mut kept, &mut now_ns, false));
+    assert_eq!(
+        (kept.delivery.delivered_up_to(), kept.delivery.dead().len()),
+        (2, 2)
+    );
     let Next::Wait(until) = next(&kept, now_ns) else {
         panic!("there is a pause");
     };
@@ -68,19 +71,19 @@ fn an_event_is_tried_with_pauses_that_grow_and_then_is_a_dead_letter() {
 
 #[test]
 fn what_cannot_be_taken_is_not_tried_again() {
-    let mut kept = told(2);
+    let mut kept = reported_events(2);
     let mut now_ns = 0;
-    assert!(try_in_vain(&mut kept, &mut now_ns, true));
+    assert!(fail_next(&mut kept, &mut now_ns, true));
     assert_eq!(kept.delivery.dead().values().next().unwrap().attempts, 1);
 }
 
 #[test]
 fn dead_letters_and_the_journal_are_bounded_and_what_goes_is_counted() {
     let dead = i64::try_from(DEAD_MAX).unwrap();
-    let mut kept = told(dead + 10);
+    let mut kept = reported_events(dead + 10);
     let mut now_ns = 0;
     for _ in 0..dead + 10 {
-        assert!(try_in_vain(&mut kept, &mut now_ns, true));
+        assert!(fail_next(&mut kept, &mut now_ns, true));
     }
     assert_eq!(kept.delivery.dead().len(), DEAD_MAX);
     assert_eq!(kept.delivery.lost(), 10);

@@ -1,6 +1,6 @@
 //! Bytes as they were released: they are read for ever, and written the same.
 
-use crate::support::{found, round, step};
+use crate::support::{match_of, round, step};
 use headwater_io::{Files, MemoryFiles, OpenMode};
 use headwater_watch::{
     Change, Definition, Delivery, Persisted, Store, decode, decode_definitions, encode_definitions,
@@ -81,8 +81,11 @@ fn a_file_keeps_its_bytes() {
     let dir = Path::new("/w");
     let new = || Persisted::new(77, -5);
     let opened = Store::open(Arc::clone(&files) as Arc<dyn Files>, dir, 3, new).unwrap();
-    let (mut store, mut kept) = (opened.store, opened.kept);
-    let first = step(&kept, &round(9, vec![found("[\"a\"]", 1, 4, "{\"n\":1}")]));
+    let (mut store, mut kept) = (opened.store, opened.state);
+    let first = step(
+        &kept,
+        &round(9, vec![match_of("[\"a\"]", 1, 4, "{\"n\":1}")]),
+    );
     let event = first.events.first().unwrap().clone();
     let changes = [
         Change::Step(first.clone()),
@@ -93,7 +96,7 @@ fn a_file_keeps_its_bytes() {
         store.append(&kept, &change).unwrap();
         kept.apply(&change);
     }
-    let second = step(&kept, &round(50, vec![found("[\"b\"]", 30, 31, "{}")]));
+    let second = step(&kept, &round(50, vec![match_of("[\"b\"]", 30, 31, "{}")]));
     for change in [Change::Step(second), Change::Delivered(3)] {
         store.append(&kept, &change).unwrap();
         kept.apply(&change);
@@ -105,7 +108,7 @@ fn a_file_keeps_its_bytes() {
     file.read_exact_at(0, &mut made).unwrap();
     compare("file.hex", FILE, &hex(&made));
     let decoded = decode(&made, 3).unwrap();
-    assert_eq!((decoded.kept, decoded.damage), (kept, None));
+    assert_eq!((decoded.state, decoded.damage), (kept, None));
     // Bytes that are cut or damaged are read without a panic, and never as something else.
     for cut in 0..made.len() {
         let _ = decode(made.get(..cut).unwrap(), 3);

@@ -1,7 +1,7 @@
 //! Random lives of a state: what is told and not taken back is what is found and decided.
 
-use crate::support::{BOUNDS, found, round};
-use headwater_watch::{Change, Kind, Match, Persisted};
+use crate::support::{BOUNDS, match_of, round};
+use headwater_watch::{Change, EventKind, Match, Persisted};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ proptest! {
             let all: Vec<Match> = there
                 .iter()
                 .filter(|((_, at), _)| *at >= stays)
-                .map(|((p, at), row)| found(&format!("[{p}]"), *at, at + 3, &format!("{{\"r\":{row}}}")))
+                .map(|((p, at), row)| match_of(&format!("[{p}]"), *at, at + 3, &format!("{{\"r\":{row}}}")))
                 .collect();
             let mut now = round(clock, all.clone());
             now.is_quiet = std::mem::take(&mut quiet);
@@ -59,7 +59,7 @@ proptest! {
             for event in &step.events {
                 let id = event.id(5);
                 match event.kind {
-                    Kind::Match => {
+                    EventKind::Match => {
                         let one = (event.key.first.time_ns, event.row.clone());
                         prop_assert!(told.insert(id.clone(), one).is_none() && !settled.contains(&id));
                     }

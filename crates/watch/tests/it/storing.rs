@@ -1,12 +1,12 @@
 //! Files of watches on disks that lose power, and that are full.
 
-use crate::support::{found, round, step};
+use crate::support::{match_of, round, step};
 use headwater_io::{FaultKind, FaultyFiles, Files, Survival};
-use headwater_watch::{Change, Opened, Persisted, Store};
+use headwater_watch::{Change, OpenWatch, Persisted, Store};
 use std::path::Path;
 use std::sync::Arc;
 
-fn opened(disk: &FaultyFiles) -> std::io::Result<Opened> {
+fn open_store(disk: &FaultyFiles) -> std::io::Result<OpenWatch> {
     let files: Arc<dyn Files> = Arc::new(disk.clone());
     Store::open(files, Path::new("/watches"), 3, || Persisted::new(1, 0))
 }
@@ -17,9 +17,9 @@ fn next(kept: &Persisted, at: i64) -> Change {
         4 => Change::Delivered(kept.state.sequence()),
         part => {
             let row = format!("{{\"at\":{}}}", part / 2);
-            let mut all = vec![found("[\"a\"]", at - 3, at, &row)];
+            let mut all = vec![match_of("[\"a\"]", at - 3, at, &row)];
             if part != 2 {
-                all.push(found("[\"b\"]", at / 10 * 10, at, &"x".repeat(400)));
+                all.push(match_of("[\"b\"]", at / 10 * 10, at, &"x".repeat(400)));
             }
             let all = all
                 .into_iter()
@@ -38,8 +38,8 @@ fn what_was_acknowledged_is_found_after_a_power_cut_at_every_operation() {
         let disk = FaultyFiles::new(cut);
         disk.crash_at(cut);
         let mut states = Vec::new();
-        if let Ok(opened) = opened(&disk) {
-            let (mut store, mut kept) = (opened.store, opened.kept);
+        if let Ok(opened) = open_store(&disk) {
+            let (mut store, mut kept) = (opened.store, opened.state);
             states.push(kept.clone());
             for at in 0..CHANGES {
                 let change = next(&kept, at);
@@ -55,13 +55,13 @@ fn what_was_acknowledged_is_found_after_a_power_cut_at_every_operation() {
         }
         for survival in [Survival::Nothing, Survival::Everything, Survival::Seed(cut)] {
             let after = disk.after_crash_with(survival);
-            let found = opened(&after).unwrap();
+            let found = open_store(&after).unwrap();
             assert_eq!(
                 found.damage.filter(|_| states.len() > 2),
                 None,
                 "cut at {cut}"
             );
-            let state = found.kept.state;
+            let state = found.state.state;
             // The change that was under way may be there or not.
             let newest = states.iter().rev().take(2);
             let known = newest.map(|kept| &kept.state).any(|known| *known == state);
@@ -82,8 +82,8 @@ fn what_a_full_disk_did_not_take_is_taken_later() {
         FaultKind::SyncFull,
     ] {
         let disk = FaultyFiles::new(1);
-        let opened_store = opened(&disk).unwrap();
-        let (mut store, mut kept) = (opened_store.store, opened_store.kept);
+        let opened_store = open_store(&disk).unwrap();
+        let (mut store, mut kept) = (opened_store.store, opened_store.state);
         for at in 0..30 {
             let change = next(&kept, at);
             if at % 7 == 3 {
@@ -97,15 +97,19 @@ fn what_a_full_disk_did_not_take_is_taken_later() {
             kept.apply(&change);
         }
         let after = disk.after_crash_with(Survival::Nothing);
-        assert_eq!(opened(&after).unwrap().kept.state, kept.state, "{kind:?}");
+        assert_eq!(
+            open_store(&after).unwrap().state.state,
+            kept.state,
+            "{kind:?}"
+        );
     }
 }
 
 #[test]
 fn behind_damaged_bytes_no_number_is_used_again() {
     let disk = FaultyFiles::new(1);
-    let first = opened(&disk).unwrap();
-    let (mut store, mut kept) = (first.store, first.kept);
+    let first = open_store(&disk).unwrap();
+    let (mut store, mut kept) = (first.store, first.state);
     let mut lengths = Vec::new();
     let path = Path::new("/watches/0000000000000003.1");
     for at in 0..8 {
@@ -116,22 +120,27 @@ fn behind_damaged_bytes_no_number_is_used_again() {
     }
     // A bit of the third change, with others behind it.
     disk.flip_bit(path, lengths[1] + 12, 1).unwrap();
-    let found = opened(&disk).unwrap();
-    assert!(found.damage.unwrap().contains("does not fit its checksum"));
-    assert!(found.kept.state.sequence() > kept.state.sequence());
-    let (mut store, mut kept) = (found.store, found.kept);
+    let found = open_store(&disk).unwrap();
+    assert!(
+        found
+            .damage
+            .unwrap()
+            .contains("does not match its checksum")
+    );
+    assert!(found.state.state.sequence() > kept.state.sequence());
+    let (mut store, mut kept) = (found.store, found.state);
     let change = next(&kept, 9);
     store.append(&kept, &change).unwrap();
     kept.apply(&change);
-    let again = opened(&disk).unwrap();
-    assert_eq!((again.damage, again.kept.state), (None, kept.state));
+    let again = open_store(&disk).unwrap();
+    assert_eq!((again.damage, again.state.state), (None, kept.state));
 }
 
 #[test]
 fn a_watch_that_is_dropped_leaves_nothing() {
     let disk = FaultyFiles::new(1);
-    let first = opened(&disk).unwrap();
-    let (mut store, kept) = (first.store, first.kept);
+    let first = open_store(&disk).unwrap();
+    let (mut store, kept) = (first.store, first.state);
     store.append(&kept, &next(&kept, 0)).unwrap();
     assert_eq!(disk.files().len(), 1);
     store.remove().unwrap();

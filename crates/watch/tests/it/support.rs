@@ -9,7 +9,7 @@ pub(crate) const BOUNDS: Bounds = Bounds {
     absence: false,
 };
 
-pub(crate) fn found(partition: &str, first_ns: i64, last_ns: i64, row: &str) -> Match {
+pub(crate) fn match_of(partition: &str, first_ns: i64, last_ns: i64, row: &str) -> Match {
     Match {
         key: Key {
             partition: partition.to_owned(),
@@ -28,12 +28,12 @@ pub(crate) fn found(partition: &str, first_ns: i64, last_ns: i64, row: &str) -> 
     }
 }
 
-pub(crate) fn round(watermark_ns: i64, found: Vec<Match>) -> Round {
+pub(crate) fn round(watermark_ns: i64, matches: Vec<Match>) -> Round {
     Round {
         now_ns: watermark_ns,
         watermark_ns,
         is_quiet: false,
-        found,
+        matches,
         newest: BTreeMap::new(),
     }
 }
@@ -43,11 +43,11 @@ pub(crate) fn step(kept: &Persisted, round: &Round) -> Step {
 }
 
 /// Some events of a watch, written down nowhere.
-pub(crate) fn told(count: i64) -> Persisted {
+pub(crate) fn reported_events(count: i64) -> Persisted {
     let mut kept = Persisted::new(1, 0);
     for at in 0..count {
         let begin = kept.state.settled_ns();
-        let all = (begin..=at).map(|at| found("[]", at, at, "{}"));
+        let all = (begin..=at).map(|at| match_of("[]", at, at, "{}"));
         let step = step(&kept, &round(at, all.collect()));
         kept.apply(&Change::Step(step));
     }

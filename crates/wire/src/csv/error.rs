@@ -20,7 +20,7 @@ pub enum CsvError {
     HeaderTooLong(usize),
     /// Commas between cells and in numbers.
     #[error(
-        "a comma cannot be both between cells and in numbers: such files mostly have ; between cells"
+        "a comma cannot be both the delimiter and the decimal separator: such files mostly use ; as the delimiter"
     )]
     CommaTwice,
     /// A column without a name.
@@ -32,7 +32,7 @@ pub enum CsvError {
         headers: String,
     },
     /// Two columns with one name.
-    #[error("the header names column `{name}` twice: {headers}")]
+    #[error("the header contains column `{name}` twice: {headers}")]
     DuplicateColumn {
         /// The name.
         name: String,
@@ -51,7 +51,7 @@ pub enum CsvError {
     },
     /// A column requested twice.
     #[error("column `{name}` is given twice as {role}")]
-    GivenTwice {
+    RepeatedColumn {
         /// The role of the column.
         role: &'static str,
         /// The column.
@@ -75,7 +75,7 @@ pub enum CsvError {
     },
     /// Not a field type.
     #[error(
-        "`{text}` is no type for column `{column}`: expected f64, i64, u64, bool, string or bytes"
+        "`{text}` is not a type for column `{column}`: expected f64, i64, u64, bool, string or bytes"
     )]
     FieldType {
         /// The column.
@@ -84,7 +84,7 @@ pub enum CsvError {
         text: String,
     },
     /// Not a time format.
-    #[error("`{text}` is no time format: {reason}")]
+    #[error("`{text}` is not a time format: {reason}")]
     TimeFormat {
         /// The text of the argument.
         text: String,
@@ -93,7 +93,7 @@ pub enum CsvError {
     },
     /// The format was not specified and cannot be inferred from the values.
     #[error(
-        "cannot tell the format of time column `{column}` from {example}; give it as {column}:FORMAT, with s, ms, us, ns, rfc3339 or a pattern such as %Y-%m-%d %H:%M:%S@Europe/Berlin"
+        "cannot infer the format of time column `{column}` from {example}; give it as {column}:FORMAT, with s, ms, us, ns, rfc3339 or a pattern such as %Y-%m-%d %H:%M:%S@Europe/Berlin"
     )]
     TimeUnclear {
         /// The column.

@@ -15,26 +15,26 @@ const LONE_TEXT_BYTES_MAX: usize = 12;
 
 /// Knowledge about the type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ColumnType {
     /// Declared by the user.
     Declared(FieldType),
     /// The first rows look so.
     Inferred(FieldType),
     /// The table has this type, and the first rows look different.
-    Known(FieldType),
+    Existing(FieldType),
     /// No value yet.
     Unknown,
 }
 
-impl Kind {
+impl ColumnType {
     /// The type of an inferred kind where the table has the field with this type.
-    pub(super) fn in_table(self, known: FieldType) -> Kind {
+    pub(super) fn in_table(self, known: FieldType) -> ColumnType {
         use FieldType::{F64, I64, U64};
         match (known, self) {
-            (I64 | U64, Kind::Inferred(I64 | U64 | F64)) => self,
-            (I64 | U64, Kind::Unknown) => Kind::Inferred(known),
-            (_, Kind::Inferred(inferred)) if inferred == known => self,
-            _ => Kind::Known(known),
+            (I64 | U64, ColumnType::Inferred(I64 | U64 | F64)) => self,
+            (I64 | U64, ColumnType::Unknown) => ColumnType::Inferred(known),
+            (_, ColumnType::Inferred(inferred)) if inferred == known => self,
+            _ => ColumnType::Existing(known),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Votes {
             .filter(|_| is_lone)
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> ColumnType {
         let is_number = self.signed || self.unsigned || self.float || self.not_finite;
         let field_type = if self.text || (self.boolean && is_number) {
             FieldType::String
@@ -115,9 +115,9 @@ impl Votes {
         } else if self.signed {
             FieldType::I64
         } else {
-            return Kind::Unknown;
+            return ColumnType::Unknown;
         };
-        Kind::Inferred(field_type)
+        ColumnType::Inferred(field_type)
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
         for cell in cells {
             votes.add(cell.as_bytes());
         }
-        let expected = expected.map_or(Kind::Unknown, Kind::Inferred);
+        let expected = expected.map_or(ColumnType::Unknown, ColumnType::Inferred);
         assert_eq!(votes.kind(), expected, "{cells:?}");
     }
 
@@ -138,17 +138,17 @@ mod tests {
     fn a_tables_type_goes_before_what_cells_look_like() {
         use FieldType::{Bool, F64, I64, String, U64};
         for (cells, known, expected) in [
-            (&["1.5", "NA"][..], F64, Kind::Known(F64)),
-            (&["1", "2"], F64, Kind::Known(F64)),
-            (&["1.5"], F64, Kind::Inferred(F64)),
-            (&[], F64, Kind::Known(F64)),
-            (&["1.5"], I64, Kind::Inferred(F64)),
-            (&["18446744073709551615"], I64, Kind::Inferred(U64)),
-            (&["7"], U64, Kind::Inferred(I64)),
-            (&[], I64, Kind::Inferred(I64)),
-            (&["7", "x"], I64, Kind::Known(I64)),
-            (&["7"], String, Kind::Known(String)),
-            (&["true", "maybe"], Bool, Kind::Known(Bool)),
+            (&["1.5", "NA"][..], F64, ColumnType::Existing(F64)),
+            (&["1", "2"], F64, ColumnType::Existing(F64)),
+            (&["1.5"], F64, ColumnType::Inferred(F64)),
+            (&[], F64, ColumnType::Existing(F64)),
+            (&["1.5"], I64, ColumnType::Inferred(F64)),
+            (&["18446744073709551615"], I64, ColumnType::Inferred(U64)),
+            (&["7"], U64, ColumnType::Inferred(I64)),
+            (&[], I64, ColumnType::Inferred(I64)),
+            (&["7", "x"], I64, ColumnType::Existing(I64)),
+            (&["7"], String, ColumnType::Existing(String)),
+            (&["true", "maybe"], Bool, ColumnType::Existing(Bool)),
         ] {
             let mut votes = Votes::default();
             cells.iter().for_each(|cell| votes.add(cell.as_bytes()));

@@ -47,7 +47,7 @@ impl Layout {
                 return Err(header.missing("a tag", name));
             }
             if tags.iter().any(|t| t.cell == column.cell) {
-                return Err(CsvError::GivenTwice {
+                return Err(CsvError::RepeatedColumn {
                     role: "a tag",
                     name: column.name,
                 });
@@ -128,7 +128,7 @@ impl Header<'_> {
         for text in texts {
             let (column, rest) = self.find("a field", text)?;
             if fields.iter().any(|f| f.cell == column.cell) {
-                return Err(CsvError::GivenTwice {
+                return Err(CsvError::RepeatedColumn {
                     role: "a field",
                     name: column.name,
                 });

@@ -4,7 +4,7 @@
 //! only from unknown to a type, and from inferred i64 to f64.
 
 use super::error::CsvError;
-use super::infer::{Kind, Votes};
+use super::infer::{ColumnType, Votes};
 use super::layout::Layout;
 use super::options::CsvOptions;
 use super::records::{Next, Records};
@@ -43,7 +43,7 @@ pub struct CsvParser<R> {
     options: CsvOptions,
     layout: Layout,
     time_format: TimeFormat,
-    kinds: Vec<Kind>,
+    kinds: Vec<ColumnType>,
     streams: Streams,
     /// Read to infer types, not yet parsed.
     inspected: VecDeque<(Next, ByteRecord)>,
@@ -79,7 +79,7 @@ impl<R: Read> CsvParser<R> {
             kinds: layout
                 .fields
                 .iter()
-                .map(|f| f.declared.map_or(Kind::Unknown, Kind::Declared))
+                .map(|f| f.declared.map_or(ColumnType::Unknown, ColumnType::Declared))
                 .collect(),
             time_format: layout.time_format.take().unwrap_or(TimeFormat::Rfc3339),
             streams: Streams::default(),
@@ -93,7 +93,7 @@ impl<R: Read> CsvParser<R> {
             options,
         };
         let names_format = parser.names_time_format();
-        if !names_format || parser.kinds.contains(&Kind::Unknown) {
+        if !names_format || parser.kinds.contains(&ColumnType::Unknown) {
             parser.inspect()?;
             parser.infer_kinds();
         }
@@ -110,10 +110,10 @@ impl<R: Read> CsvParser<R> {
             .iter()
             .zip(&self.kinds)
             .map(|(field, kind)| match kind {
-                Kind::Declared(t) | Kind::Inferred(t) | Kind::Known(t) => {
+                ColumnType::Declared(t) | ColumnType::Inferred(t) | ColumnType::Existing(t) => {
                     (field.name.as_str(), Some(*t))
                 }
-                Kind::Unknown => (field.name.as_str(), None),
+                ColumnType::Unknown => (field.name.as_str(), None),
             })
     }
 
@@ -241,14 +241,14 @@ impl<R: Read> CsvParser<R> {
             }
         }
         for ((kind, field), votes) in self.kinds.iter_mut().zip(&self.layout.fields).zip(votes) {
-            if *kind == Kind::Unknown {
+            if *kind == ColumnType::Unknown {
                 *kind = votes.kind();
                 let mut known = self.options.known_types.iter();
                 if let Some((_, known)) = known.find(|(name, _)| *name == field.name) {
                     *kind = kind.in_table(*known);
                 }
                 let text = votes.lone_text().map(str::to_owned);
-                if *kind == Kind::Inferred(FieldType::String) {
+                if *kind == ColumnType::Inferred(FieldType::String) {
                     self.suspects
                         .extend(text.map(|text| (field.name.clone(), text)));
                 }
@@ -303,7 +303,8 @@ impl<R: Read> CsvParser<R> {
                 continue;
             }
             let found = self.value(*kind, cell, &field.name)?;
-            if *kind == Kind::Inferred(FieldType::I64) && found.field_type() == FieldType::F64 {
+            if *kind == ColumnType::Inferred(FieldType::I64) && found.field_type() == FieldType::F64
+            {
                 widened.push(index);
             }
             values.push((index, found));
@@ -320,14 +321,14 @@ impl<R: Read> CsvParser<R> {
         for index in widened {
             self.streams.widen_to_f64(index);
             if let Some(kind) = self.kinds.get_mut(index) {
-                *kind = Kind::Inferred(FieldType::F64);
+                *kind = ColumnType::Inferred(FieldType::F64);
             }
         }
         for (index, found) in &values {
             if let Some(kind) = self.kinds.get_mut(*index)
-                && *kind == Kind::Unknown
+                && *kind == ColumnType::Unknown
             {
-                *kind = Kind::Inferred(found.field_type());
+                *kind = ColumnType::Inferred(found.field_type());
             }
         }
         self.streams
@@ -336,12 +337,17 @@ impl<R: Read> CsvParser<R> {
     }
 
     /// A cell as a value of its column, or as a float where previous cells were integers.
-    fn value<'r>(&self, kind: Kind, cell: &'r [u8], name: &str) -> Result<ParsedValue<'r>, Fault> {
+    fn value<'r>(
+        &self,
+        kind: ColumnType,
+        cell: &'r [u8],
+        name: &str,
+    ) -> Result<ParsedValue<'r>, Fault> {
         match kind {
-            Kind::Inferred(FieldType::String)
-            | Kind::Declared(FieldType::String)
-            | Kind::Known(FieldType::String) => return self.string(cell, name),
-            Kind::Declared(FieldType::Bytes) | Kind::Known(FieldType::Bytes) => {
+            ColumnType::Inferred(FieldType::String)
+            | ColumnType::Declared(FieldType::String)
+            | ColumnType::Existing(FieldType::String) => return self.string(cell, name),
+            ColumnType::Declared(FieldType::Bytes) | ColumnType::Existing(FieldType::Bytes) => {
                 return declared_bytes(cell, name);
             }
             _ => {}
@@ -349,20 +355,20 @@ impl<R: Read> CsvParser<R> {
         let Some(number) = self.number_of(cell) else {
             // A number with the other decimal separator is not a number.
             return match kind {
-                Kind::Unknown => self.string(cell, name),
+                ColumnType::Unknown => self.string(cell, name),
                 _ => Err(with_a_point(name, cell)),
             };
         };
         match kind {
-            Kind::Inferred(FieldType::I64) => match inferred_i64(&number) {
+            ColumnType::Inferred(FieldType::I64) => match inferred_i64(&number) {
                 Some(found) => Ok(found),
                 None => inferred(FieldType::F64, &number, name, FieldType::I64),
             },
-            Kind::Inferred(field_type) => inferred(field_type, &number, name, field_type),
-            Kind::Declared(field_type) => number_of_type(field_type, &number, name),
-            Kind::Known(field_type) => number_of_type(field_type, &number, name)
+            ColumnType::Inferred(field_type) => inferred(field_type, &number, name, field_type),
+            ColumnType::Declared(field_type) => number_of_type(field_type, &number, name),
+            ColumnType::Existing(field_type) => number_of_type(field_type, &number, name)
                 .map_err(|fault| in_table(fault, field_type, &number, name)),
-            Kind::Unknown => match first_of_column(&number) {
+            ColumnType::Unknown => match first_of_column(&number) {
                 Some(found) => Ok(found),
                 None => self.string(cell, name),
             },
@@ -391,11 +397,11 @@ impl<R: Read> CsvParser<R> {
         }
     }
 
-    fn empty_is_a_value(&self, kind: Kind) -> bool {
+    fn empty_is_a_value(&self, kind: ColumnType) -> bool {
         !self.options.null_texts.is_empty()
             && matches!(
                 kind,
-                Kind::Inferred(FieldType::String) | Kind::Declared(FieldType::String)
+                ColumnType::Inferred(FieldType::String) | ColumnType::Declared(FieldType::String)
             )
     }
 
@@ -404,7 +410,7 @@ impl<R: Read> CsvParser<R> {
             return Err(Fault::new(
                 RefusalCode::LimitString,
                 format!(
-                    "column `{name}` holds a string of {} bytes; at most {} are allowed",
+                    "column `{name}` has a string of {} bytes; at most {} are allowed",
                     cell.len(),
                     self.options.string_bytes_max
                 ),
@@ -439,7 +445,7 @@ impl<R: Read> CsvParser<R> {
         Fault::new(
             RefusalCode::Type,
             format!(
-                "column `{name}` held integers with too many digits for an f64, found a number with a point; declare it with --field '{name}:string' or --field '{name}:f64'"
+                "column `{name}` had integers with too many digits for an f64, found a number with a decimal point; declare it with --field '{name}:string' or --field '{name}:f64'"
             ),
         )
     }
@@ -465,7 +471,7 @@ fn with_a_point(name: &str, cell: &[u8]) -> Fault {
     Fault::new(
         RefusalCode::Type,
         format!(
-            "column `{name}` holds {}, with a point; numbers of this file are said to have commas, and a point may stand for thousands: correct the row or declare the column string",
+            "column `{name}` has {}, with a point; numbers of this file are declared to have decimal commas, and a point may separate thousands: correct the row or declare the column string",
             shown(cell)
         ),
     )
@@ -525,7 +531,7 @@ fn in_table(fault: Fault, known: FieldType, cell: &[u8], name: &str) -> Fault {
         Shape::Text => Fault::new(
             RefusalCode::Type,
             format!(
-                "column `{name}` is {known} in the table, found {}; give --null with this text if it means that there is no value, or store the column under another name with --names",
+                "column `{name}` is {known} in the table, found {}; give --null with this text if it stands for an absent value, or store the column under another name with --names",
                 shown(cell)
             ),
         ),

@@ -4,9 +4,9 @@
 //! read, so that a record that swallowed several lines because of a stray quote can be undone: only
 //! its first line is refused and reading continues at the next.
 //!
-//! Invariants: `kept` contains the input from `kept_at` on, and never much more than the longest
-//! record; the line `line` starts at or before the end of the last record; offsets count from the
-//! start of the input, after a byte order mark.
+//! Invariants: `buffer` contains the input from `buffer_start` on, and never much more than the
+//! longest record; the line `line` starts at or before the end of the last record; offsets count
+//! from the start of the input, after a byte order mark.
 
 use crate::refusal::{Fault, RefusalCode};
 use csv::{ByteRecord, ReaderBuilder};
@@ -33,7 +33,7 @@ pub(super) enum Next {
 
 /// Reads records.
 pub(super) struct Records<R> {
-    reader: csv::Reader<Keeper<R>>,
+    reader: csv::Reader<RecordBuffer<R>>,
     delimiter: u8,
     /// The end of the last record.
     at: u64,
@@ -41,11 +41,11 @@ pub(super) struct Records<R> {
 }
 
 /// Passes bytes to the `csv` crate and buffers the bytes of its current record.
-struct Keeper<R> {
+struct RecordBuffer<R> {
     inner: R,
-    kept: Vec<u8>,
-    kept_at: u64,
-    /// Length of the part of `kept` that was delivered.
+    buffer: Vec<u8>,
+    buffer_start: u64,
+    /// Length of the part of `buffer` that was delivered.
     delivered: usize,
     /// Bytes before this offset are not needed again.
     needed_from: u64,
@@ -54,17 +54,17 @@ struct Keeper<R> {
     is_too_long: bool,
 }
 
-impl<R: Read> Read for Keeper<R> {
+impl<R: Read> Read for RecordBuffer<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.delivered == self.kept.len() && !self.is_at_end {
+        if self.delivered == self.buffer.len() && !self.is_at_end {
             self.drop_unneeded();
-            if self.kept.len() > self.record_bytes_max {
+            if self.buffer.len() > self.record_bytes_max {
                 self.is_too_long = true;
                 return Err(io::Error::other("record too long"));
             }
             self.fetch()?;
         }
-        let rest = self.kept.get(self.delivered..).unwrap_or_default();
+        let rest = self.buffer.get(self.delivered..).unwrap_or_default();
         let count = rest.len().min(out.len());
         if let (Some(from), Some(to)) = (rest.get(..count), out.get_mut(..count)) {
             to.copy_from_slice(from);
@@ -75,12 +75,12 @@ impl<R: Read> Read for Keeper<R> {
 }
 
 /// Minimal implementation for the rewinds of the `csv` crate: a start within the buffered bytes.
-impl<R> Seek for Keeper<R> {
+impl<R> Seek for RecordBuffer<R> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         if let SeekFrom::Start(offset) = to
-            && let Some(index) = offset.checked_sub(self.kept_at)
+            && let Some(index) = offset.checked_sub(self.buffer_start)
             && let Ok(index) = usize::try_from(index)
-            && index <= self.kept.len()
+            && index <= self.buffer.len()
         {
             self.delivered = index;
             return Ok(offset);
@@ -91,18 +91,18 @@ impl<R> Seek for Keeper<R> {
     }
 }
 
-impl<R: Read> Keeper<R> {
+impl<R: Read> RecordBuffer<R> {
     /// Drops the rest of a line that is not buffered completely, and returns the offset of the next
     /// line.
     fn skip_line(&mut self) -> io::Result<u64> {
         loop {
-            self.kept_at = self.kept_end();
-            self.kept.clear();
+            self.buffer_start = self.buffer_end();
+            self.buffer.clear();
             self.delivered = 0;
             self.fetch()?;
-            match memchr(b'\n', &self.kept) {
-                Some(end) => return Ok(self.kept_at + end as u64 + 1),
-                None if self.is_at_end => return Ok(self.kept_end()),
+            match memchr(b'\n', &self.buffer) {
+                Some(end) => return Ok(self.buffer_start + end as u64 + 1),
+                None if self.is_at_end => return Ok(self.buffer_end()),
                 None => {}
             }
         }
@@ -112,11 +112,11 @@ impl<R: Read> Keeper<R> {
     /// the end of the input.
     fn drop_line(&mut self) -> io::Result<bool> {
         loop {
-            if let Some(end) = memchr(b'\n', &self.kept) {
-                self.kept.drain(..=end);
+            if let Some(end) = memchr(b'\n', &self.buffer) {
+                self.buffer.drain(..=end);
                 return Ok(true);
             }
-            self.kept.clear();
+            self.buffer.clear();
             if self.is_at_end {
                 return Ok(false);
             }
@@ -125,37 +125,37 @@ impl<R: Read> Keeper<R> {
     }
 
     fn drop_unneeded(&mut self) {
-        let count = usize::try_from(self.needed_from.saturating_sub(self.kept_at))
+        let count = usize::try_from(self.needed_from.saturating_sub(self.buffer_start))
             .unwrap_or(usize::MAX)
             .min(self.delivered);
-        self.kept.drain(..count);
-        self.kept_at += count as u64;
+        self.buffer.drain(..count);
+        self.buffer_start += count as u64;
         self.delivered -= count;
     }
 
     fn fetch(&mut self) -> io::Result<()> {
-        let before = self.kept.len();
+        let before = self.buffer.len();
         let read = self
             .inner
             .by_ref()
             .take(PIECE_BYTES as u64)
-            .read_to_end(&mut self.kept);
-        self.is_at_end = self.kept.len() - before < PIECE_BYTES;
+            .read_to_end(&mut self.buffer);
+        self.is_at_end = self.buffer.len() - before < PIECE_BYTES;
         read.map(|_| ())
     }
 
     /// Buffered bytes between two offsets.
     fn slice(&self, from: u64, to: u64) -> &[u8] {
-        let index = |offset: u64| usize::try_from(offset.saturating_sub(self.kept_at)).ok();
+        let index = |offset: u64| usize::try_from(offset.saturating_sub(self.buffer_start)).ok();
         match (index(from), index(to)) {
-            (Some(from), Some(to)) => self.kept.get(from..to).unwrap_or_default(),
+            (Some(from), Some(to)) => self.buffer.get(from..to).unwrap_or_default(),
             _ => &[],
         }
     }
 
     /// Offset after the last buffered byte.
-    fn kept_end(&self) -> u64 {
-        self.kept_at + self.kept.len() as u64
+    fn buffer_end(&self) -> u64 {
+        self.buffer_start + self.buffer.len() as u64
     }
 }
 
@@ -167,10 +167,10 @@ impl<R: Read> Records<R> {
         record_bytes_max: usize,
         skip_lines: u64,
     ) -> io::Result<Records<R>> {
-        let mut keeper = Keeper {
+        let mut keeper = RecordBuffer {
             inner,
-            kept: Vec::new(),
-            kept_at: 0,
+            buffer: Vec::new(),
+            buffer_start: 0,
             delivered: 0,
             needed_from: 0,
             record_bytes_max,
@@ -178,8 +178,8 @@ impl<R: Read> Records<R> {
             is_too_long: false,
         };
         keeper.fetch()?;
-        if keeper.kept.starts_with(b"\xEF\xBB\xBF") {
-            keeper.kept.drain(..3);
+        if keeper.buffer.starts_with(b"\xEF\xBB\xBF") {
+            keeper.buffer.drain(..3);
         }
         let mut line = 1;
         while line <= skip_lines && keeper.drop_line()? {
@@ -235,7 +235,7 @@ impl<R: Read> Records<R> {
         let line_end = memchr(b'\n', body);
         let is_long = line_end.is_some_and(|end| end < body.trim_ascii_end().len());
         // The `csv` crate allows a quote to end anywhere, so a stray one would swallow good lines.
-        let is_last = keeper.is_at_end && end == keeper.kept_end();
+        let is_last = keeper.is_at_end && end == keeper.buffer_end();
         let is_torn = memchr(b'"', body).is_some()
             && match quotes_of(body, self.delimiter) {
                 Quotes::Sound => false,
@@ -285,7 +285,7 @@ impl<R: Read> Records<R> {
         let record_bytes_max = self.reader.get_ref().record_bytes_max;
         let keeper = self.reader.get_mut();
         keeper.is_too_long = false;
-        let kept = keeper.slice(self.at, keeper.kept_end());
+        let kept = keeper.slice(self.at, keeper.buffer_end());
         let blank = kept
             .iter()
             .take_while(|b| matches!(b, b'\r' | b'\n'))
@@ -328,9 +328,9 @@ impl<R: Read> Records<R> {
     /// Counts the lines after the last record.
     fn pass_blank_end(&mut self) {
         let keeper = self.reader.get_ref();
-        let rest = keeper.slice(self.at, keeper.kept_end());
+        let rest = keeper.slice(self.at, keeper.buffer_end());
         let lines = memchr_iter(b'\n', rest).count() as u64;
-        self.at = keeper.kept_end();
+        self.at = keeper.buffer_end();
         self.line += lines;
     }
 }

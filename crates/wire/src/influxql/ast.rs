@@ -84,7 +84,7 @@ pub struct Select {
     /// The selected fields.
     pub fields: Vec<SelectField>,
     /// Target of the rows, instead of returning them.
-    pub into: Option<Target>,
+    pub into: Option<IntoTarget>,
     /// Measurements or subqueries to read.
     pub sources: Vec<SelectSource>,
     /// Condition on the rows.
@@ -138,7 +138,7 @@ pub struct Source {
 
 /// Target of `INTO`: `"db"."policy"."name"`, or `"db"."policy".:MEASUREMENT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct IntoTarget {
     /// Database, if present.
     pub database: Option<String>,
     /// Retention policy, if present; empty in `db..name`.
@@ -198,7 +198,7 @@ pub enum Fill {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Show {
     /// Kind of names or statistics to show.
-    pub what: ShowWhat,
+    pub kind: ShowKind,
     /// `EXACT`: a count for each measurement.
     pub exact: bool,
     /// `ON database`.
@@ -224,7 +224,7 @@ pub struct Show {
 /// Kind of names or statistics of `SHOW`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant is what it is named for")]
-pub enum ShowWhat {
+pub enum ShowKind {
     Databases,
     Measurements,
     TagKeys,
@@ -246,43 +246,43 @@ pub enum ShowWhat {
     ShardGroups,
 }
 
-impl ShowWhat {
+impl ShowKind {
     /// Subjects with their keywords. A longer keyword sequence precedes its own prefix.
-    pub(super) const ALL: [(ShowWhat, &'static [&'static str]); 19] = [
-        (ShowWhat::Databases, &["DATABASES"]),
-        (ShowWhat::Measurements, &["MEASUREMENTS"]),
-        (ShowWhat::TagKeys, &["TAG", "KEYS"]),
-        (ShowWhat::TagKeyCardinality, &["TAG", "KEY", "CARDINALITY"]),
+    pub(super) const ALL: [(ShowKind, &'static [&'static str]); 19] = [
+        (ShowKind::Databases, &["DATABASES"]),
+        (ShowKind::Measurements, &["MEASUREMENTS"]),
+        (ShowKind::TagKeys, &["TAG", "KEYS"]),
+        (ShowKind::TagKeyCardinality, &["TAG", "KEY", "CARDINALITY"]),
         (
-            ShowWhat::TagValuesCardinality,
+            ShowKind::TagValuesCardinality,
             &["TAG", "VALUES", "CARDINALITY"],
         ),
         (
-            ShowWhat::FieldKeyCardinality,
+            ShowKind::FieldKeyCardinality,
             &["FIELD", "KEY", "CARDINALITY"],
         ),
-        (ShowWhat::TagValues, &["TAG", "VALUES"]),
-        (ShowWhat::FieldKeys, &["FIELD", "KEYS"]),
-        (ShowWhat::SeriesCardinality, &["SERIES", "CARDINALITY"]),
+        (ShowKind::TagValues, &["TAG", "VALUES"]),
+        (ShowKind::FieldKeys, &["FIELD", "KEYS"]),
+        (ShowKind::SeriesCardinality, &["SERIES", "CARDINALITY"]),
         (
-            ShowWhat::MeasurementCardinality,
+            ShowKind::MeasurementCardinality,
             &["MEASUREMENT", "CARDINALITY"],
         ),
-        (ShowWhat::Series, &["SERIES"]),
-        (ShowWhat::RetentionPolicies, &["RETENTION", "POLICIES"]),
-        (ShowWhat::ContinuousQueries, &["CONTINUOUS", "QUERIES"]),
-        (ShowWhat::Users, &["USERS"]),
-        (ShowWhat::Stats, &["STATS"]),
-        (ShowWhat::Diagnostics, &["DIAGNOSTICS"]),
-        (ShowWhat::Queries, &["QUERIES"]),
-        (ShowWhat::Shards, &["SHARDS"]),
-        (ShowWhat::ShardGroups, &["SHARD", "GROUPS"]),
+        (ShowKind::Series, &["SERIES"]),
+        (ShowKind::RetentionPolicies, &["RETENTION", "POLICIES"]),
+        (ShowKind::ContinuousQueries, &["CONTINUOUS", "QUERIES"]),
+        (ShowKind::Users, &["USERS"]),
+        (ShowKind::Stats, &["STATS"]),
+        (ShowKind::Diagnostics, &["DIAGNOSTICS"]),
+        (ShowKind::Queries, &["QUERIES"]),
+        (ShowKind::Shards, &["SHARDS"]),
+        (ShowKind::ShardGroups, &["SHARD", "GROUPS"]),
     ];
 
     /// The words that ask for it.
     #[must_use]
     pub fn words(self) -> String {
-        let entry = ShowWhat::ALL.iter().find(|(what, _)| *what == self);
+        let entry = ShowKind::ALL.iter().find(|(what, _)| *what == self);
         entry.map_or_else(String::new, |(_, words)| words.join(" "))
     }
 }

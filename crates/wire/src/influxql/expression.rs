@@ -80,7 +80,7 @@ impl Parser<'_> {
                 Literal::Text(pattern) => Ok(Expression::Literal(Literal::Regex(pattern))),
                 _ => Err(self.error(
                     at,
-                    format!("the parameter ${name} is no regular expression"),
+                    format!("the parameter ${name} is not a regular expression"),
                 )),
             },
             (found, at) => Err(self.unexpected(&found, at, "regex")),
@@ -101,7 +101,7 @@ impl Parser<'_> {
         inner: impl FnOnce(&mut Self) -> Result<T, ParseError>,
     ) -> Result<T, ParseError> {
         if self.nesting == NESTING_MAX {
-            let message = format!("more than {NESTING_MAX} parentheses within each other");
+            let message = format!("parentheses are nested more than {NESTING_MAX} deep");
             return Err(self.error(at, message));
         }
         self.nesting += 1;
@@ -191,7 +191,7 @@ impl Parser<'_> {
             (Token::Integer(_) | Token::Float(_) | Token::Duration(_), _) => self.operand()?,
             _ => self.deeper(at, Parser::operand)?,
         };
-        let below = || self.error(at, "the number is below the smallest integer");
+        let below = || self.error(at, "the number is less than the smallest integer");
         let literal = match inner {
             Expression::Literal(Literal::Integer(number)) => {
                 Literal::Integer(number.checked_neg().ok_or_else(below)?)

@@ -83,7 +83,7 @@ impl<'a> Lexer<'a> {
             } else if rest.starts_with("/*") {
                 match rest.find("*/") {
                     Some(end) => self.at += end + 2,
-                    None => return self.error(self.at, "a comment without its end `*/`"),
+                    None => return self.error(self.at, "a comment without the closing `*/`"),
                 }
             } else if blanks == 0 {
                 return Ok(());
@@ -122,7 +122,7 @@ impl<'a> Lexer<'a> {
                     self.at += symbol.len();
                     Token::Symbol(symbol)
                 }
-                None => return self.error(start, format!("found {first}, which begins nothing")),
+                None => return self.error(start, format!("found unexpected character {first}")),
             },
         };
         Ok((token, start))
@@ -152,7 +152,7 @@ impl<'a> Lexer<'a> {
                     Some((_, c @ ('\\' | '"' | '\''))) => out.push(c),
                     Some((at, c)) => {
                         let message = format!(
-                            "found \\{c}: a backslash keeps a quote or a backslash; one of its own is written \\\\"
+                            "found \\{c}: a backslash escapes a quote or a backslash; write a literal backslash as \\\\"
                         );
                         return self.error(self.at + at - 1, message);
                     }
@@ -207,7 +207,7 @@ impl<'a> Lexer<'a> {
             let text = rest.get(..end).unwrap_or("");
             return match text.parse::<f64>() {
                 Ok(number) if number.is_finite() => Ok(Token::Float(number)),
-                _ => self.error(start, format!("found {text}, which is no number")),
+                _ => self.error(start, format!("found {text}, which is not a number")),
             };
         }
         if !rest.get(end..).is_some_and(|t| t.starts_with(is_unit)) {
@@ -215,7 +215,7 @@ impl<'a> Lexer<'a> {
             let text = rest.get(..end).unwrap_or("");
             return match text.parse() {
                 Ok(number) => Ok(Token::Integer(number)),
-                Err(_) => self.error(start, format!("{text} is beyond the largest integer")),
+                Err(_) => self.error(start, format!("{text} is greater than the largest integer")),
             };
         }
         let length = rest

@@ -23,9 +23,9 @@ mod show;
 mod tests;
 
 pub use ast::{
-    Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName,
-    Operator, Policy, Removal, Select, SelectField, SelectSource, Show, ShowWhat, Source,
-    Statement, Target, WildcardKind,
+    Cast, CreateDatabase, Dimension, Expression, Fill, IntoTarget, KeyFilter, Literal,
+    MeasurementName, Operator, Policy, Removal, Select, SelectField, SelectSource, Show, ShowKind,
+    Source, Statement, WildcardKind,
 };
 pub use error::ParseError;
 pub use parameters::{ParameterError, Parameters};

@@ -6,9 +6,9 @@
 //! its source, does not have more operators, and does not exceed the limits of the parser.
 
 use super::ast::{
-    Cast, CreateDatabase, Dimension, Expression, Fill, KeyFilter, Literal, MeasurementName,
-    Operator, Policy, Removal, Select, SelectSource, Show, ShowWhat, Source, Statement, Target,
-    WildcardKind,
+    Cast, CreateDatabase, Dimension, Expression, Fill, IntoTarget, KeyFilter, Literal,
+    MeasurementName, Operator, Policy, Removal, Select, SelectSource, Show, ShowKind, Source,
+    Statement, WildcardKind,
 };
 use super::expression::strength;
 use std::fmt::{self, Display, Formatter};
@@ -171,7 +171,11 @@ impl Display for Expression {
 }
 
 /// Writes the database and the retention policy before a measurement.
-fn put_place(f: &mut Formatter<'_>, database: Option<&str>, policy: Option<&str>) -> fmt::Result {
+fn put_qualifier(
+    f: &mut Formatter<'_>,
+    database: Option<&str>,
+    policy: Option<&str>,
+) -> fmt::Result {
     if let Some(database) = database {
         write!(f, "{}.", name(database))?;
     }
@@ -184,7 +188,7 @@ fn put_place(f: &mut Formatter<'_>, database: Option<&str>, policy: Option<&str>
 
 impl Display for Source {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        put_place(f, self.database.as_deref(), self.policy.as_deref())?;
+        put_qualifier(f, self.database.as_deref(), self.policy.as_deref())?;
         match &self.name {
             MeasurementName::Exact(text) => write!(f, "{}", name(text)),
             MeasurementName::Matching(pattern) => write!(f, "{}", Pattern(pattern)),
@@ -192,9 +196,9 @@ impl Display for Source {
     }
 }
 
-impl Display for Target {
+impl Display for IntoTarget {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        put_place(f, self.database.as_deref(), self.policy.as_deref())?;
+        put_qualifier(f, self.database.as_deref(), self.policy.as_deref())?;
         match &self.name {
             Some(text) => write!(f, "{}", name(text)),
             None => f.write_str(":MEASUREMENT"),
@@ -292,7 +296,7 @@ impl Display for Select {
 
 impl Display for Show {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let words = self.what.words();
+        let words = self.kind.words();
         match words.strip_suffix("CARDINALITY") {
             Some(first) if self.exact => write!(f, "SHOW {first}EXACT CARDINALITY")?,
             _ => write!(f, "SHOW {words}")?,
@@ -302,7 +306,7 @@ impl Display for Show {
         }
         match self.sources.as_slice() {
             [] => {}
-            [source, ..] if self.what == ShowWhat::Measurements => match &source.name {
+            [source, ..] if self.kind == ShowKind::Measurements => match &source.name {
                 MeasurementName::Exact(text) => write!(f, " WITH MEASUREMENT = {}", name(text))?,
                 MeasurementName::Matching(pattern) => {
                     write!(f, " WITH MEASUREMENT =~ {}", Pattern(pattern))?;

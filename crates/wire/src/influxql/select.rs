@@ -1,6 +1,8 @@
 //! Parser of `SELECT`.
 
-use super::ast::{Dimension, Expression, Fill, Literal, Select, SelectField, SelectSource, Target};
+use super::ast::{
+    Dimension, Expression, Fill, IntoTarget, Literal, Select, SelectField, SelectSource,
+};
 use super::error::ParseError;
 use super::lexer::Token;
 use super::parser::Parser;
@@ -25,7 +27,7 @@ impl Parser<'_> {
         let (_, at) = self.peek()?;
         let into = match self.take_word("INTO")? {
             true if self.queries > 0 => {
-                let message = "INTO can stand only in the outermost SELECT";
+                let message = "INTO is allowed only in the outermost SELECT";
                 return Err(self.error(at, message));
             }
             true => Some(self.target()?),
@@ -60,7 +62,7 @@ impl Parser<'_> {
 
     /// Target after the word `INTO`: up to three names with dots between them; the middle one may
     /// be absent, and the last one may be `:MEASUREMENT`.
-    fn target(&mut self) -> Result<Target, ParseError> {
+    fn target(&mut self) -> Result<IntoTarget, ParseError> {
         let mut names = vec![self.name()?];
         loop {
             let is_last = !self.take_symbol(".")?;
@@ -73,7 +75,7 @@ impl Parser<'_> {
             if self.take_symbol(":")? {
                 self.expect_word("MEASUREMENT")?;
                 let mut names = names.into_iter().rev();
-                return Ok(Target {
+                return Ok(IntoTarget {
                     policy: names.next(),
                     database: names.next(),
                     name: None,
@@ -82,7 +84,7 @@ impl Parser<'_> {
             names.push(self.name()?);
         }
         let mut names = names.into_iter().rev();
-        Ok(Target {
+        Ok(IntoTarget {
             name: names.next(),
             policy: names.next(),
             database: names.next(),
@@ -95,7 +97,7 @@ impl Parser<'_> {
             return self.source().map(SelectSource::Measurement);
         }
         if self.queries == QUERIES_MAX {
-            let message = format!("more than {QUERIES_MAX} queries within each other");
+            let message = format!("subqueries are nested more than {QUERIES_MAX} deep");
             return Err(self.error(at, message));
         }
         self.queries += 1;

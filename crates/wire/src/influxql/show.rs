@@ -1,6 +1,6 @@
 //! `SHOW …`.
 
-use super::ast::{KeyFilter, MeasurementName, Show, ShowWhat, Source};
+use super::ast::{KeyFilter, MeasurementName, Show, ShowKind, Source};
 use super::error::ParseError;
 use super::lexer::Token;
 use super::parser::Parser;
@@ -8,14 +8,14 @@ use super::parser::Parser;
 impl Parser<'_> {
     /// Behind the word `SHOW`.
     pub(super) fn show(&mut self) -> Result<Show, ParseError> {
-        let (what, exact) = self.show_what()?;
+        let (what, exact) = self.show_kind()?;
         let database = if self.take_word("ON")? {
             Some(self.name()?)
         } else {
             None
         };
         let mut show = Show {
-            what,
+            kind: what,
             exact,
             database,
             sources: Vec::new(),
@@ -28,14 +28,14 @@ impl Parser<'_> {
             soffset: None,
         };
         match what {
-            ShowWhat::Databases
-            | ShowWhat::RetentionPolicies
-            | ShowWhat::ContinuousQueries
-            | ShowWhat::Users
-            | ShowWhat::Queries
-            | ShowWhat::Shards
-            | ShowWhat::ShardGroups => return Ok(show),
-            ShowWhat::Stats | ShowWhat::Diagnostics => {
+            ShowKind::Databases
+            | ShowKind::RetentionPolicies
+            | ShowKind::ContinuousQueries
+            | ShowKind::Users
+            | ShowKind::Queries
+            | ShowKind::Shards
+            | ShowKind::ShardGroups => return Ok(show),
+            ShowKind::Stats | ShowKind::Diagnostics => {
                 // `FOR 'component'`: no component has data here.
                 if self.take_word("FOR")? {
                     let (token, at) = self.next()?;
@@ -47,7 +47,7 @@ impl Parser<'_> {
             }
             _ => {}
         }
-        if what == ShowWhat::Measurements {
+        if what == ShowKind::Measurements {
             if self.take_words(&["WITH", "MEASUREMENT"])? {
                 show.sources = vec![self.with_measurement()?];
             }
@@ -56,7 +56,7 @@ impl Parser<'_> {
         }
         if self.take_words(&["WITH", "KEY"])? {
             show.key = Some(self.with_key()?);
-        } else if matches!(what, ShowWhat::TagValues | ShowWhat::TagValuesCardinality) {
+        } else if matches!(what, ShowKind::TagValues | ShowKind::TagValuesCardinality) {
             let (found, at) = self.next()?;
             return Err(self.unexpected(&found, at, "WITH KEY"));
         }
@@ -69,8 +69,8 @@ impl Parser<'_> {
         Ok(show)
     }
 
-    fn show_what(&mut self) -> Result<(ShowWhat, bool), ParseError> {
-        for (what, words) in ShowWhat::ALL {
+    fn show_kind(&mut self) -> Result<(ShowKind, bool), ParseError> {
+        for (what, words) in ShowKind::ALL {
             if self.take_words(words)? {
                 return Ok((what, false));
             }
@@ -83,7 +83,7 @@ impl Parser<'_> {
             }
         }
         let (found, at) = self.next()?;
-        let expected: Vec<String> = ShowWhat::ALL.iter().map(|(w, _)| w.words()).collect();
+        let expected: Vec<String> = ShowKind::ALL.iter().map(|(w, _)| w.words()).collect();
         Err(self.unexpected(&found, at, &expected.join(", ")))
     }
 

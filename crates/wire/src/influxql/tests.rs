@@ -217,7 +217,7 @@ fn mistakes_are_told_with_their_place() {
             "smallest integer",
         ),
         ("SELECT v /* FROM m", (1, 10), "comment"),
-        ("SELECT v FROM m # x", (1, 17), "begins nothing"),
+        ("SELECT v FROM m # x", (1, 17), "unexpected character"),
         ("SHOW TAG VALUES FROM m", (1, 23), "WITH KEY"),
         ("SHOW ME", (1, 6), "DATABASES, MEASUREMENTS"),
         ("DELETE", (1, 7), "expected FROM, WHERE"),
@@ -521,16 +521,16 @@ fn selects() -> impl Strategy<Value = Statement> {
     })
 }
 
-fn targets() -> impl Strategy<Value = Target> {
+fn targets() -> impl Strategy<Value = IntoTarget> {
     // A target without its own name, `:MEASUREMENT`, needs a name before it.
     let before = || (prop::option::of(names()), names());
     prop_oneof![
-        (before(), prop::option::of(names())).prop_map(|((database, policy), name)| Target {
+        (before(), prop::option::of(names())).prop_map(|((database, policy), name)| IntoTarget {
             database,
             policy: Some(policy),
             name,
         }),
-        names().prop_map(|name| Target {
+        names().prop_map(|name| IntoTarget {
             database: None,
             policy: None,
             name: Some(name),

@@ -433,7 +433,7 @@ impl<'a> Reader<'a, '_> {
             Some(latest) if time_ns > latest.as_nanos() => Err(Fault::new(
                 RefusalCode::TimeFuture,
                 format!(
-                    "{} lies after {}, the latest time taken now; check the clock of the sender and the unit of its stamps",
+                    "{} lies after {}, the latest time accepted now; check the clock of the sender and the unit of its timestamps",
                     crate::instant::Rfc3339(headwater_types::Timestamp::from_nanos(time_ns)),
                     crate::instant::Rfc3339(latest)
                 ),
@@ -499,7 +499,7 @@ fn no_equals(raw: &[u8]) -> Fault {
     Fault::new(
         RefusalCode::Parse,
         format!(
-            "expected field=value, found {} without `=`; put a backslash before a comma or blank that belongs to a name",
+            "expected field=value, found {} without `=`; put a backslash before a comma or space that belongs to a name",
             shown(raw)
         ),
     )
@@ -510,7 +510,7 @@ fn after_value(tail: &[u8]) -> Fault {
     Fault::new(
         RefusalCode::Parse,
         format!(
-            "expected a comma, a blank or the end of the line after a value, found {}",
+            "expected a comma, a space or the end of the line after a value, found {}",
             shown(tail)
         ),
     )
@@ -524,7 +524,7 @@ fn bad_time(text: &[u8]) -> Fault {
             shown(text)
         ),
         _ => format!(
-            "expected the time as an integer after the fields, found {}; put a backslash before a blank that belongs to a name, and text in double quotes",
+            "expected the time as an integer after the fields, found {}; put a backslash before a space that belongs to a name, and text in double quotes",
             shown(text)
         ),
     };

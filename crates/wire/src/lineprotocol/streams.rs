@@ -73,7 +73,7 @@ pub(super) struct Stream {
     times: Vec<i64>,
     lines: Vec<u64>,
     /// Rows before a field changed its type, as separate entries.
-    cut: Vec<(StreamRows, Vec<u64>)>,
+    earlier: Vec<(StreamRows, Vec<u64>)>,
     /// Rows in the batch before, to reserve memory by.
     rows_hint: usize,
 }
@@ -147,7 +147,7 @@ impl Streams {
             by_field: None,
             times: Vec::new(),
             lines: Vec::new(),
-            cut: Vec::new(),
+            earlier: Vec::new(),
             rows_hint: 0,
         });
         self.add_key(canonical, self.streams.len() - 1)
@@ -188,7 +188,7 @@ impl Streams {
             for at in self.active.drain(..) {
                 if let Some(stream) = self.streams.get_mut(at) {
                     stream
-                        .cut
+                        .earlier
                         .drain(..)
                         .for_each(|(rows, lines)| take(rows, lines));
                     let name = stream.name.clone();
@@ -207,7 +207,7 @@ impl Streams {
         for mut stream in self.streams.drain(..) {
             if !stream.times.is_empty() {
                 stream
-                    .cut
+                    .earlier
                     .drain(..)
                     .for_each(|(rows, lines)| take(rows, lines));
                 let name = std::mem::replace(&mut stream.name, StreamName::new("", NO_TAGS));
@@ -270,7 +270,7 @@ impl Stream {
             return Err(Fault::new(
                 RefusalCode::LimitFields,
                 format!(
-                    "field {} would be number {} of {}; at most {fields_max} are allowed",
+                    "field {} would be field number {} of {}; at most {fields_max} are allowed",
                     shown(raw),
                     self.fields.len() + 1,
                     self.name
@@ -370,7 +370,7 @@ impl Stream {
     fn cut_rows(&mut self) {
         let rows_hint = self.rows_hint;
         let rows = self.take_rows(self.name.clone());
-        self.cut.push(rows);
+        self.earlier.push(rows);
         self.rows_hint = rows_hint;
     }
 
@@ -444,13 +444,13 @@ fn stream_name(raw: &[u8]) -> Result<(StreamName, bool), Fault> {
         let key = pair.get(..equals).unwrap_or_default();
         let Some(value) = pair.get(equals + 1..) else {
             return Err(parse(format!(
-                "expected tag=value after the comma, found {}; put a backslash before a comma or blank that belongs to a name",
+                "expected tag=value after the comma, found {}; put a backslash before a comma or space that belongs to a name",
                 shown(pair.as_bytes())
             )));
         };
         if key.is_empty() || value.is_empty() {
             return Err(parse(format!(
-                "tag {} lacks its {}; leave the tag out instead",
+                "tag {} has no {}; leave the tag out instead",
                 shown(pair.as_bytes()),
                 if key.is_empty() { "name" } else { "value" }
             )));
@@ -464,7 +464,7 @@ fn stream_name(raw: &[u8]) -> Result<(StreamName, bool), Fault> {
         let key = unescaped_name(key);
         if tags.iter().any(|(other, _)| *other == key) {
             return Err(parse(format!(
-                "tag {} comes twice; a stream has one value per tag",
+                "tag {} is repeated; a stream has one value per tag",
                 shown(key.as_bytes())
             )));
         }

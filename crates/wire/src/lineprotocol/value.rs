@@ -72,7 +72,7 @@ fn not_a_value(word: &[u8]) -> Fault {
             .to_owned()
     } else if number::not_finite(word).is_some() {
         format!(
-            "line protocol cannot carry {}; leave the field out when it has no value",
+            "line protocol cannot represent {}; leave the field out when it has no value",
             shown(word)
         )
     } else {

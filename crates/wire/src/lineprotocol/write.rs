@@ -9,7 +9,7 @@ use std::io::Write;
 
 /// A name that line protocol cannot express.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line protocol cannot hold the {what} {name:?}: {reason}")]
+#[error("line protocol cannot represent the {what} {name:?}: {reason}")]
 pub struct UnwritableName {
     /// `table`, `tag`, `value of a tag` or `field`.
     pub what: &'static str,
@@ -60,7 +60,7 @@ pub struct LineWriter {
     /// Field keys with the `=` after them.
     keys: Vec<Vec<u8>>,
     /// True when the text already has a row.
-    has_begun: bool,
+    has_row: bool,
     skipped: SkippedValues,
 }
 
@@ -73,7 +73,7 @@ impl LineWriter {
 
     /// Says that the next row is the first of another text.
     pub fn begin_text(&mut self) {
-        self.has_begun = false;
+        self.has_row = false;
     }
 
     /// Sets the stream and the fields of the following rows.
@@ -124,7 +124,7 @@ impl LineWriter {
         let mut is_first = true;
         if !self.prefix.is_empty() {
             // The first byte order mark of a text is part of its encoding, not of the name.
-            if !self.has_begun && self.prefix.starts_with(MARK) {
+            if !self.has_row && self.prefix.starts_with(MARK) {
                 out.extend_from_slice(MARK);
             }
             out.extend_from_slice(&self.prefix);
@@ -154,7 +154,7 @@ impl LineWriter {
             self.skipped.rows += 1;
             return;
         }
-        self.has_begun = true;
+        self.has_row = true;
         // Writing to a vector cannot fail.
         let _ = writeln!(out, " {}", at.as_nanos());
     }
@@ -172,7 +172,7 @@ fn push_name(out: &mut Vec<u8>, what: &'static str, name: &str) -> Result<(), Un
     } else if name.contains('\n') {
         Some("it contains a line end")
     } else if what == "table" && name.starts_with(['\t', '\r', '\u{b}', '\u{c}']) {
-        Some("it starts with a blank")
+        Some("it starts with a space")
     } else {
         None
     };

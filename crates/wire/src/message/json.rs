@@ -178,7 +178,9 @@ impl<'a> Text<'a> {
         if members.list.len() >= members_max {
             return Err(Fault::new(
                 RefusalCode::LimitFields,
-                format!("more than {members_max} values in one object; send them in several"),
+                format!(
+                    "the object has more than {members_max} values: split it into several messages"
+                ),
             ));
         }
         let start = members.paths.len();

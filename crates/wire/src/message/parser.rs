@@ -42,7 +42,7 @@ pub struct MessageParser {
     topic_bytes: usize,
     parsed: ParsedBatch,
     /// First and last instant that the previous message assigned to rows without a time.
-    given: (i64, i64),
+    assigned_times: (i64, i64),
 }
 
 /// Meaning of a topic.
@@ -67,7 +67,7 @@ impl MessageParser {
             topics: HashMap::new(),
             topic_bytes: 0,
             parsed: ParsedBatch::default(),
-            given: (i64::MIN, i64::MIN),
+            assigned_times: (i64::MIN, i64::MIN),
         }
     }
 
@@ -78,7 +78,7 @@ impl MessageParser {
     pub fn add(&mut self, topic: &str, payload: &[u8], arrived: Timestamp, number: u64) {
         self.parsed.line_count += 1;
         let mut arrived = arrived.as_nanos();
-        let (first, last) = self.given;
+        let (first, last) = self.assigned_times;
         if (first..=last).contains(&arrived) {
             arrived = last.saturating_add(1);
         }
@@ -89,7 +89,7 @@ impl MessageParser {
         }
         let next = self.lines.options_mut().now.as_nanos();
         if next > arrived {
-            self.given = (arrived, next.saturating_sub(1));
+            self.assigned_times = (arrived, next.saturating_sub(1));
         }
     }
 
@@ -137,7 +137,7 @@ impl MessageParser {
                 };
                 let field = topic.names.field.as_deref().unwrap_or_default();
                 let text_max = self.lines.options_mut().string_bytes_max;
-                let found = value::found(field, &scalar, rules.type_of(field), text_max)?;
+                let found = value::value_for_field(field, &scalar, rules.type_of(field), text_max)?;
                 let staged = found.map(|found| (topic.field.as_slice(), found));
                 let staged: Vec<(&[u8], ParsedValue<'_>)> = staged.into_iter().collect();
                 let time = self.next_instant();
@@ -210,11 +210,11 @@ impl MessageParser {
             let Some(scalar) = members.get(path) else {
                 return Err(Fault::new(
                     RefusalCode::Parse,
-                    format!("there is no member `{path}`, which is to hold the value"),
+                    format!("the member `{path}`, which should have the value, is missing"),
                 ));
             };
             let field = topic.names.field.as_deref().unwrap_or_default();
-            let found = value::found(field, scalar, rules.type_of(field), text_max)?;
+            let found = value::value_for_field(field, scalar, rules.type_of(field), text_max)?;
             staged.extend(found.map(|found| (topic.field.clone(), found)));
         } else {
             for (path, scalar) in members.iter() {
@@ -225,7 +225,7 @@ impl MessageParser {
                 if is_other {
                     continue;
                 }
-                let found = value::found(path, scalar, rules.type_of(path), text_max)?;
+                let found = value::value_for_field(path, scalar, rules.type_of(path), text_max)?;
                 staged.extend(found.map(|found| (field_key(path), found)));
             }
         }
@@ -251,7 +251,7 @@ impl MessageParser {
             return Err(Fault::new(
                 RefusalCode::Topic,
                 format!(
-                    "no subscription says what topic {} means; it may be left over from one that was taken out of the settings",
+                    "no subscription matches topic {}; it may be left over from one that was removed from the settings",
                     shown(topic.as_bytes())
                 ),
             ));

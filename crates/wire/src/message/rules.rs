@@ -142,7 +142,7 @@ impl MessageRules {
         }
     }
 
-    fn keeps(&self, name: &str) -> bool {
+    fn captures(&self, name: &str) -> bool {
         self.topic.names().any(|kept| kept == name)
     }
 
@@ -159,14 +159,14 @@ impl MessageRules {
         if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
             return error(
                 key,
-                "means nothing with payload = \"line-protocol\", whose lines say it themselves",
+                "has no effect with payload = \"line-protocol\", whose lines specify it themselves",
             );
         }
         if let Some(name) = self.topic.names().next() {
             return error(
                 "topic",
                 format!(
-                    "{{{name}}} means nothing with payload = \"line-protocol\", whose lines name tables, tags and fields themselves: write + instead"
+                    "{{{name}}} has no effect with payload = \"line-protocol\", whose lines name tables, tags and fields themselves: write + instead"
                 ),
             );
         }
@@ -174,18 +174,18 @@ impl MessageRules {
             Some(_) => Ok(()),
             None => error(
                 "time_format",
-                "line protocol has times in s, ms, us or ns; auto tells them by their size",
+                "line protocol has times in s, ms, us or ns; auto infers the unit from their size",
             ),
         }
     }
 
     fn check_json(&self) -> Result<(), RulesError> {
         self.check_names()?;
-        let names_field = self.field.is_some() || self.keeps(FIELD);
+        let names_field = self.field.is_some() || self.captures(FIELD);
         match (names_field, &self.value) {
             (true, None) => error(
                 "value",
-                "the topic names a field, so `value` must say which member of the JSON is its value; without {field} every member is a field",
+                "the topic names a field, so `value` must name the member of the JSON with its value; without {field} every member is a field",
             ),
             (false, Some(_)) => error(
                 "field",
@@ -205,10 +205,10 @@ impl MessageRules {
         if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
             return error(
                 key,
-                "means nothing with payload = \"value\", which has no members",
+                "has no effect with payload = \"value\", which has no members",
             );
         }
-        if self.field.is_none() && !self.keeps(FIELD) {
+        if self.field.is_none() && !self.captures(FIELD) {
             return error(
                 "field",
                 "a bare value needs a field: name it by `field`, or by a level {field} of the topic",
@@ -219,7 +219,7 @@ impl MessageRules {
 
     /// Checks that table, field and tags are each named once.
     fn check_names(&self) -> Result<(), RulesError> {
-        match (&self.table, self.keeps(TABLE)) {
+        match (&self.table, self.captures(TABLE)) {
             (Some(_), true) => {
                 return error(
                     "table",
@@ -234,7 +234,7 @@ impl MessageRules {
             }
             _ => {}
         }
-        if self.field.is_some() && self.keeps(FIELD) {
+        if self.field.is_some() && self.captures(FIELD) {
             return error(
                 "field",
                 "a level {field} of the topic names the field already",

@@ -16,11 +16,11 @@ enum Level {
     /// `+`: any word, which is ignored.
     Any,
     /// `{name}`: any word, which is captured.
-    Kept(String),
+    Captured(String),
     /// `#`: the rest of the topic, possibly empty.
     Rest,
     /// `{name#}`: all further levels, at least one, captured with their slashes.
-    KeptRest(String),
+    CapturedRest(String),
 }
 
 /// Accepted topics, and the names of their levels.
@@ -51,10 +51,10 @@ pub enum PatternError {
     #[error("level `{0}`: a level is a word, +, or {{name}}; the last may also be # or {{name#}}")]
     Level(String),
     /// `#` before the end.
-    #[error("level `{0}` takes all that follows, so nothing may stand behind it")]
+    #[error("level `{0}` matches all levels that follow, so it must be the last one")]
     NotLast(String),
     /// A name that occurs twice.
-    #[error("{{{0}}} comes twice; each name is for one level")]
+    #[error("{{{0}}} is used twice; each name is for one level")]
     Twice(String),
 }
 
@@ -79,7 +79,7 @@ impl TopicPattern {
         let mut levels = Vec::with_capacity(count);
         for (at, word) in text.split('/').enumerate() {
             let level = level(word)?;
-            let takes_rest = matches!(level, Level::Rest | Level::KeptRest(_));
+            let takes_rest = matches!(level, Level::Rest | Level::CapturedRest(_));
             if takes_rest && at + 1 < count {
                 return Err(PatternError::NotLast(word.to_owned()));
             }
@@ -101,7 +101,7 @@ impl TopicPattern {
     /// Names that the pattern captures, in the order of the levels.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.levels.iter().filter_map(|level| match level {
-            Level::Kept(name) | Level::KeptRest(name) => Some(name.as_str()),
+            Level::Captured(name) | Level::CapturedRest(name) => Some(name.as_str()),
             _ => None,
         })
     }
@@ -114,8 +114,8 @@ impl TopicPattern {
             .iter()
             .map(|level| match level {
                 Level::Word(word) => word.as_str(),
-                Level::Any | Level::Kept(_) => "+",
-                Level::Rest | Level::KeptRest(_) => "#",
+                Level::Any | Level::Captured(_) => "+",
+                Level::Rest | Level::CapturedRest(_) => "#",
             })
             .collect();
         words.join("/")
@@ -134,7 +134,7 @@ impl TopicPattern {
             match level {
                 // Matches the level above too: `a/#` matches `a`.
                 Level::Rest => return Some(kept),
-                Level::KeptRest(name) => {
+                Level::CapturedRest(name) => {
                     kept.push((name.as_str(), rest?));
                     return Some(kept);
                 }
@@ -146,7 +146,7 @@ impl TopicPattern {
             };
             match level {
                 Level::Word(expected) if expected != word => return None,
-                Level::Kept(name) => kept.push((name.as_str(), word)),
+                Level::Captured(name) => kept.push((name.as_str(), word)),
                 _ => {}
             }
             rest = tail;
@@ -182,9 +182,9 @@ fn level(word: &str) -> Result<Level, PatternError> {
     }
     let name = name.to_owned();
     Ok(if is_rest {
-        Level::KeptRest(name)
+        Level::CapturedRest(name)
     } else {
-        Level::Kept(name)
+        Level::Captured(name)
     })
 }
 
@@ -202,9 +202,9 @@ mod tests {
             ("a/{}/c", "level `{}`"),
             ("a/{x", "level `{x`"),
             ("a/x{y}", "level `x{y}`"),
-            ("a/#/c", "nothing may stand behind"),
-            ("{a#}/b", "nothing may stand behind"),
-            ("{a}/{b}/{a}", "{a} comes twice"),
+            ("a/#/c", "must be the last one"),
+            ("{a#}/b", "must be the last one"),
+            ("{a}/{b}/{a}", "{a} is used twice"),
         ] {
             let error = TopicPattern::parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");

@@ -45,7 +45,7 @@ pub(super) fn bare(payload: &[u8]) -> Result<Option<Scalar<'_>>, Fault> {
 }
 
 /// The value for a field. `None` when the value is absent.
-pub(super) fn found<'a>(
+pub(super) fn value_for_field<'a>(
     field: &str,
     scalar: &'a Scalar<'_>,
     wanted: Option<FieldType>,
@@ -100,12 +100,12 @@ fn number_for<'a>(
         }
         Some(FieldType::I64) => {
             let value = number.to_i64();
-            let value = value.ok_or_else(|| outside("i64, or no whole number"))?;
+            let value = value.ok_or_else(|| outside("i64, or not a whole number"))?;
             ParsedValue::plain(FieldType::I64, value as u64)
         }
         Some(FieldType::U64) => {
             let value = number.to_u64();
-            let value = value.ok_or_else(|| outside("u64, or no whole number"))?;
+            let value = value.ok_or_else(|| outside("u64, or not a whole number"))?;
             ParsedValue::plain(FieldType::U64, value)
         }
         Some(FieldType::Bool) => match text {
@@ -150,7 +150,7 @@ fn text_for<'a>(
         // A sensor that sends such a text has no value, and a first `NaN` must not make the field a
         // text.
         None if number::not_finite(text.as_bytes()).is_some() => Err(type_fault(format!(
-            "field `{field}`: {} is no finite number; send nothing when there is no value",
+            "field `{field}`: {} is not a finite number; leave the field out when it has no value",
             shown(text.as_bytes())
         ))),
         None => Ok(ParsedValue::text(text, false)),
@@ -197,14 +197,14 @@ pub(super) fn time(
         None => {
             return Err(Fault::new(
                 RefusalCode::Time,
-                format!("there is no member `{path}`, which is to hold the time"),
+                format!("the member `{path}`, which should have the time, is missing"),
             ));
         }
         Some(Scalar::Null | Scalar::Bool(_)) => {
             return Err(Fault::new(
                 RefusalCode::Time,
                 format!(
-                    "member `{path}` is to hold the time, and holds neither a number nor a text"
+                    "member `{path}` is the time: expected a number or a string, found null or a boolean"
                 ),
             ));
         }
@@ -235,7 +235,7 @@ pub(super) fn tag<'a>(scalar: Option<&'a Scalar<'_>>, path: &str) -> Result<&'a 
         Some(Scalar::Bool(false)) => Ok("false"),
         None | Some(Scalar::Null) => Err(Fault::new(
             RefusalCode::Parse,
-            format!("there is no member `{path}`, which is to be a tag"),
+            format!("the member `{path}`, which should be a tag, is missing"),
         )),
     }
 }

@@ -20,7 +20,7 @@ pub enum PointsError {
     Shape(String),
     /// The array is not closed, or other text is between its points.
     #[error(
-        "the array of points is broken at byte {0}: expected points with commas between them, and a closing ]"
+        "the array of points is malformed at byte {0}: expected points with commas between them, and a closing ]"
     )]
     Broken(usize),
 }
@@ -182,7 +182,7 @@ fn columns(
                     .ok()
                     .and_then(|at| points.get(at));
                 let message = format!(
-                    "{v} cannot be stored exactly beside the fractions of the same series: beyond 2^53 not every integer is a float"
+                    "{v} cannot be stored exactly in a series with fractions: beyond 2^53 not every integer is a float"
                 );
                 let fault = Fault::new(RefusalCode::Type, message);
                 out.refuse(sample.number, fault, text.copied().unwrap_or_default());

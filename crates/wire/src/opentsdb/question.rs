@@ -283,10 +283,10 @@ pub fn parse_question(body: &[u8], now: Timestamp) -> Result<Question, QuestionE
         ))
     })?;
     if written.delete {
-        return wrong("deleting by a question is not supported");
+        return wrong("deleting by a query is not supported");
     }
     if written.use_calendar || written.timezone.is_some() {
-        return wrong("intervals of a calendar or a time zone are not supported");
+        return wrong("calendar intervals and time zones are not supported");
     }
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -305,7 +305,7 @@ pub fn parse_question(body: &[u8], now: Timestamp) -> Result<Question, QuestionE
 
 fn counted(queries: Vec<SubQuestion>) -> Result<Vec<SubQuestion>, QuestionError> {
     match queries.len() {
-        0 => wrong("Missing queries: ask for at least one metric"),
+        0 => wrong("Missing queries: give at least one metric"),
         1..=QUESTIONS_MAX => Ok(queries),
         _ => wrong(format!("more than {QUESTIONS_MAX} metrics")),
     }
@@ -326,7 +326,7 @@ fn range(start: &str, end: Option<&str>, now: Timestamp) -> Result<ClosedRange, 
 
 fn metric(written: WrittenMetric) -> Result<SubQuestion, QuestionError> {
     if written.tsuids.is_some_and(|t| !t.is_empty()) {
-        return wrong("asking by TSUID is not supported: ask by metric and tags");
+        return wrong("queries by TSUID are not supported: query by metric and tags");
     }
     let Some(name) = written.metric.filter(|m| !m.is_empty()) else {
         return wrong("Missing the metric");
@@ -427,7 +427,7 @@ impl Question {
             return wrong("Missing the start time: start=1h-ago, for example");
         };
         if query.all("tsuid").next().is_some() {
-            return wrong("asking by TSUID is not supported: ask by metric and tags");
+            return wrong("queries by TSUID are not supported: query by metric and tags");
         }
         if one("tz")?.is_some() {
             return wrong("time zones are not supported");

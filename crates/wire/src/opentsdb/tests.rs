@@ -179,7 +179,7 @@ fn what_is_no_question_is_said() {
         (r#"{"queries":[]}"#, "missing field `start`"),
         (r#"{"start":1,"end":2}"#, "Missing queries"),
         (r#"{"start":5,"end":2,"queries":[]}"#, "before the start"),
-        (r#"{"start":"soon","queries":[]}"#, "`soon` is no time"),
+        (r#"{"start":"soon","queries":[]}"#, "`soon` is not a time"),
         (
             r#"{"start":1,"end":2,"queries":[{"aggregator":"sum"}]}"#,
             "Missing the metric",

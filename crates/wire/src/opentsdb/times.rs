@@ -5,7 +5,7 @@ use headwater_types::Timestamp;
 /// A text that is not an instant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no time: expected seconds or milliseconds since 1970, 2013/07/04-12:00:00 (UTC), 1h-ago, or now"
+    "`{0}` is not a time: expected seconds or milliseconds since 1970, 2013/07/04-12:00:00 (UTC), 1h-ago, or now"
 )]
 pub struct TimeError(String);
 

@@ -43,7 +43,7 @@ fn shown(zone: &Zone, at: i64) -> i64 {
 }
 
 /// What the law says of one instant.
-fn holds(intervals: &Intervals, width: i64, origin: i64, at: i64) -> i64 {
+fn expected_begin(intervals: &Intervals, width: i64, origin: i64, at: i64) -> i64 {
     let zone = intervals.zone();
     let begin = intervals.begin(at).unwrap();
     let why = || format!("{} {width} {origin} at {at}: {begin}", zone.name());
@@ -93,7 +93,7 @@ fn every_instant_is_in_one_interval_that_begins_before_it_whatever_clocks_do() {
                     width,
                 ];
                 for beside in around {
-                    holds(&intervals, width, origin, change + beside);
+                    expected_begin(&intervals, width, origin, change + beside);
                     count += 1;
                 }
             }

@@ -398,12 +398,12 @@ fn a_file_that_cannot_be_read_says_why() {
     check(
         "ts,a\n",
         csv_options("ts:fortnights"),
-        &["`fortnights` is no time format"],
+        &["`fortnights` is not a time format"],
     );
     check(
         "ts,a\n",
         with_types(&["a:int"]),
-        &["`int` is no type for column `a`"],
+        &["`int` is not a type for column `a`"],
     );
     let mut options = csv_options("ts");
     options.fields_max = 1;

@@ -3,7 +3,7 @@
 use super::{World, f, i, t};
 use headwater::{Batch, Timestamp};
 use headwater_ask::influxql::{Epoch, Evaluator, Form, PointWriter, Stored, json};
-use headwater_ask::{Access, Budget, CancelToken, Deadline, Error, Kind, Unrestricted};
+use headwater_ask::{Access, Budget, CancelToken, Deadline, Error, QueryErrorKind, Unrestricted};
 use serde_json::{Value as Json, json};
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ fn ask_as(world: &World, access: &dyn Access, writer: &dyn PointWriter, text: &s
     let asker = Evaluator::new(&snapshot, access, &budget, Timestamp::from_nanos(0))
         .with_changes(&world.db)
         .with_writer(writer);
-    let answers = asker.ask(text).unwrap();
+    let answers = asker.evaluate(text).unwrap();
     let form = Form {
         epoch: Epoch::Unit(1_000_000_000),
         chunk_rows: None,
@@ -136,14 +136,17 @@ struct Refusing(Cell<u32>, Error);
 
 impl Refusing {
     fn after(batches: u32) -> Refusing {
-        Refusing(Cell::new(batches), Error::new(Kind::Busy, "no memory"))
+        Refusing(
+            Cell::new(batches),
+            Error::new(QueryErrorKind::Busy, "no memory"),
+        )
     }
 }
 
 impl PointWriter for Refusing {
     fn write(&self, points: Batch) -> Result<Stored, Error> {
         if self.0.get() == 0 {
-            return Err(Error::new(Kind::Invalid, self.1.message()));
+            return Err(Error::new(QueryErrorKind::Invalid, self.1.message()));
         }
         self.0.set(self.0.get() - 1);
         Ok(Stored {
@@ -218,18 +221,14 @@ fn what_goes_wrong_says_how_much_was_written() {
 fn what_cannot_be_written() {
     let world = two();
     // A door without a writer only reads.
-    assert!(
-        world
-            .error("SELECT v INTO t FROM m1")
-            .contains("only reads")
-    );
+    assert!(world.error("SELECT v INTO t FROM m1").contains("read-only"));
     let refused = |text| ask_as(&world, &Unrestricted, &world.db, text).remove(0);
     for (text, part) in [
         (
             "SELECT v AS x, w AS x INTO t FROM m1",
-            "two columns are called \"x\"",
+            "two columns are named \"x\"",
         ),
-        ("SELECT v AS time INTO t FROM m1", "take another name"),
+        ("SELECT v AS time INTO t FROM m1", "use another name"),
         ("SELECT nope(v) INTO t FROM m1", "undefined function"),
     ] {
         let result = refused(text);
@@ -278,15 +277,18 @@ fn a_plan_says_what_is_read_and_why() {
         (
             "EXPLAIN SELECT max(x) FROM (SELECT mean(v) AS x FROM m1 GROUP BY host)",
             &[
-                "question within",
+                "subquery",
                 "      measurement \"m1\"",
                 "answered by the pyramid",
             ],
         ),
-        ("EXPLAIN SELECT v FROM nope", &["no such measurement"]),
+        (
+            "EXPLAIN SELECT v FROM nope",
+            &["the measurement does not exist"],
+        ),
         (
             "EXPLAIN SELECT v FROM m1 WHERE time > 2 AND time < 1",
-            &["no instant lies in the range"],
+            &["the range is empty"],
         ),
         (
             "EXPLAIN SELECT v INTO t FROM m1",

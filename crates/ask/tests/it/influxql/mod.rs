@@ -58,7 +58,9 @@ impl World {
         let budget = Budget::new(Deadline::NEVER, CancelToken::default());
         let now = Timestamp::from_nanos(self.now * 1_000_000_000);
         let asker = influxql::Evaluator::new(&snapshot, &Unrestricted, &budget, now);
-        let answers = asker.ask(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let answers = asker
+            .evaluate(text)
+            .unwrap_or_else(|e| panic!("{text}: {e}"));
         let form = influxql::Form {
             epoch: influxql::Epoch::Unit(1_000_000_000),
             chunk_rows: None,
@@ -98,7 +100,9 @@ impl World {
         let now = Timestamp::from_nanos(self.now * 1_000_000_000);
         let asker =
             influxql::Evaluator::new(&snapshot, access, &budget, now).with_changes(&self.db);
-        let answers = asker.ask(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let answers = asker
+            .evaluate(text)
+            .unwrap_or_else(|e| panic!("{text}: {e}"));
         let form = influxql::Form {
             epoch: influxql::Epoch::Unit(1_000_000_000),
             chunk_rows: None,

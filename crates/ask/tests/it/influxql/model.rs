@@ -306,7 +306,7 @@ impl Question {
 }
 
 /// What was answered, in the same form.
-fn told(question: &Question, series: &Json) -> Vec<Series> {
+fn answered_series(question: &Question, series: &Json) -> Vec<Series> {
     let of = |one: &Json| {
         let tags = question
             .by
@@ -339,7 +339,7 @@ fn random_questions_have_the_answers_of_a_plain_reading() {
             let question = Question::roll(&mut dice);
             let text = question.text();
             let (found, expected) = (
-                told(&question, &world.series(&text)),
+                answered_series(&question, &world.series(&text)),
                 question.answer(&rows),
             );
             let is_same = found.len() == expected.len()

@@ -104,7 +104,10 @@ fn policies_are_taken_with_a_warning() {
     assert_eq!(results.len(), 4);
     for result in &results[..2] {
         let warning = result["messages"][0]["text"].as_str().unwrap();
-        assert!(warning.contains("set for each table"), "{warning}");
+        assert!(
+            warning.contains("retention of each table is set with"),
+            "{warning}"
+        );
         assert!(result["error"].is_null() && result["series"].is_null());
     }
     assert_eq!(results[2], json!({"statement_id": 2}));

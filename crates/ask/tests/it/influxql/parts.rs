@@ -3,7 +3,7 @@
 use super::World;
 use headwater::{Batch, StreamName};
 use headwater_ask::influxql::{Epoch, Evaluator, Form, PIECE_BYTES};
-use headwater_ask::{Budget, CancelToken, Deadline, Kind, Memory, Unrestricted};
+use headwater_ask::{Budget, CancelToken, Deadline, Memory, QueryErrorKind, Unrestricted};
 use headwater_wire::influxql::{Parameters, parse};
 use serde_json::Value as Json;
 
@@ -46,7 +46,7 @@ fn parts(world: &World, text: &str, rows: usize, as_csv: bool) -> Vec<String> {
 }
 
 /// Rows by series, and whether each part says rightly what follows.
-fn put_together(parts: &[String]) -> Vec<(String, Vec<Json>)> {
+fn assemble(parts: &[String]) -> Vec<(String, Vec<Json>)> {
     let mut out: Vec<(String, Vec<Json>)> = Vec::new();
     let mut goes_on = false;
     for (number, part) in parts.iter().enumerate() {
@@ -102,7 +102,7 @@ fn rows_in_parts_are_the_rows_at_once() {
                 );
                 continue;
             }
-            assert!(put_together(&found) == whole, "{text} by {rows}");
+            assert!(assemble(&found) == whole, "{text} by {rows}");
         }
     }
 }
@@ -135,7 +135,7 @@ const SMALL: usize = 4 << 20;
 fn answers_have_as_many_rows_as_there_are() {
     let world = many(30, 12_000);
     let text = "SELECT v, w FROM m";
-    let rows: usize = put_together(&parts(&world, text, 10_000, false))
+    let rows: usize = assemble(&parts(&world, text, 10_000, false))
         .iter()
         .map(|(_, rows)| rows.len())
         .sum();
@@ -258,7 +258,7 @@ fn what_fails_later_is_told_at_the_end() {
     let mut taken = 0;
     let mut take = |_| {
         taken += 1;
-        Err(headwater_ask::Error::new(Kind::Cancelled, "gone"))
+        Err(headwater_ask::Error::new(QueryErrorKind::Cancelled, "gone"))
     };
     let ended = asker.in_parts(&statements, None, form, false, &mut take);
     assert!(ended.is_err());

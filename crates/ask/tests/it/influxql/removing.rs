@@ -93,7 +93,7 @@ fn series_and_measurements_are_dropped() {
     world.write("cpu,host=a", &[(5, &[("v", super::t("text"))])]);
     assert_eq!(world.rows("SELECT v FROM cpu"), json!([[5, "text"]]));
     // Where nothing may be changed, it is said.
-    assert!(world.error("DELETE FROM cpu").contains("only reads"));
+    assert!(world.error("DELETE FROM cpu").contains("read-only"));
 }
 
 /// Who may read `cpu` and write to some of it.

@@ -16,7 +16,7 @@ fn seeded(world: &World, text: &str, seed: u64) -> Json {
         epoch: influxql::Epoch::Unit(1_000_000_000),
         chunk_rows: None,
     };
-    let answers = asker.ask(text).unwrap();
+    let answers = asker.evaluate(text).unwrap();
     let body: Json = serde_json::from_slice(&influxql::json(&answers, form)).unwrap();
     body["results"][0]["series"].clone()
 }

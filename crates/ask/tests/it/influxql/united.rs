@@ -109,19 +109,19 @@ fn what_columns_are_called() {
         assert_eq!(columns(text), expected, "{text}");
     }
     for (text, part) in [
-        ("SELECT v AS time FROM m1", "take another name"),
-        ("SELECT host AS \"TIME\", v FROM m1", "take another name"),
+        ("SELECT v AS time FROM m1", "use another name"),
+        ("SELECT host AS \"TIME\", v FROM m1", "use another name"),
         (
             "SELECT x FROM (SELECT v AS time FROM m1)",
-            "take another name",
+            "use another name",
         ),
         ("SELECT time FROM m1", "at least 1 non-time field"),
         (
             "SELECT time AS a, time AS b, v FROM m1",
             "several names: a, b",
         ),
-        ("SELECT v + time FROM m1", "cannot be computed with"),
-        ("SELECT max(time) FROM m1", "cannot be computed with"),
+        ("SELECT v + time FROM m1", "cannot be used in arithmetic"),
+        ("SELECT max(time) FROM m1", "cannot be used in arithmetic"),
         (
             "SELECT mean(*) + 1 FROM m1",
             "unsupported expression with wildcard",
@@ -181,7 +181,7 @@ fn time_may_stand_in_parts_of_which_not_all_must_hold() {
         ),
         (
             "SELECT v FROM m1 WHERE time + 1s > 2s OR v = 1",
-            "not be computed with",
+            "not used in arithmetic",
         ),
         (
             "SHOW SERIES WHERE time > 1s OR host = 'a'",

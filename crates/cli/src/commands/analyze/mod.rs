@@ -25,7 +25,7 @@ column of the time at which it arrived; without it rows are taken to stand in or
 field that holds the time of arrival.
 
 Predicted is events written to leaves per event, by the model; replayed is the same, counted on the times of the device
-with the most events; cost adds what frames of leaves and flushes take. kept back is the number of newest events that a
+with the most events; cost adds the overhead of leaves and flushes. kept back is the number of newest events that a
 flush leaves in memory.
 
 Examples:
@@ -78,7 +78,7 @@ pub(crate) struct Analyze {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(0..=1_024), default_value = "16")]
     late_runs: u16,
 
-    /// Only the paper's choices: how memory is divided, with merges of every leaf in range
+    /// Only the policies of the paper: how memory is divided, with merges of every leaf in range
     #[arg(long)]
     paper: bool,
 
@@ -115,7 +115,9 @@ impl Analyze {
             None => source::read_csv(&self, &mut study)?,
         }
         if study.events() == 0 {
-            return Err(Failure::failed("no event with the times asked for"));
+            return Err(Failure::failed(
+                "there is no event with the requested times",
+            ));
         }
         let waiting = spinner("predicting and replaying");
         let report = study.report();

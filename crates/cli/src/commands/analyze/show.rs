@@ -120,7 +120,7 @@ pub(super) fn text(report: &StudyReport) -> String {
     if !report.candidates.is_empty() {
         out.push('\n');
         out.push_str(&candidates_text(report.first, &report.candidates));
-        out.push_str("* what a database begins with\n");
+        out.push_str("* the policy of a new database\n");
     }
     if let Some((n, advice)) = report.paper {
         let _ = writeln!(out, "\n{}", paper_text(n, &advice));

@@ -14,7 +14,7 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use headwater::{Column, FieldType, StreamName, StreamRows, ValueRef};
-use headwater_columnar::{Cells, TimeText, type_name};
+use headwater_columnar::{Cells, TimeText, field_data_type, type_name};
 use headwater_wire::csv::TimeFormat;
 use headwater_wire::{Fault, ParsedBatch, RefusalCode};
 use indicatif::ProgressBar;
@@ -37,7 +37,7 @@ pub(super) struct Batches {
     file: String,
     layout: Layout,
     /// A batch that was too large to be handed on at once, and the row it goes on at.
-    rest: Option<(RecordBatch, usize)>,
+    remainder: Option<(RecordBatch, usize)>,
     batch_bytes: usize,
     /// Rows read before the next one.
     rows: u64,
@@ -132,7 +132,7 @@ impl Batches {
             reader,
             file,
             layout,
-            rest: None,
+            remainder: None,
             batch_bytes,
             rows: 0,
             progress: None,
@@ -149,7 +149,7 @@ impl Batches {
 
     /// The next batch; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<ParsedBatch>, Failure> {
-        let (batch, from) = match self.rest.take() {
+        let (batch, from) = match self.remainder.take() {
             Some(rest) => rest,
             None => match self.reader.next() {
                 None => return Ok(None),
@@ -166,7 +166,7 @@ impl Batches {
         let before = self.rows;
         self.rows += count as u64;
         if from + count < batch.num_rows() {
-            self.rest = Some((batch, from + count));
+            self.remainder = Some((batch, from + count));
         }
         if let Some(progress) = &self.progress
             && progress.rows > 0
@@ -258,7 +258,7 @@ impl Layout {
             if let Some(((_, given), field)) = lost {
                 let shown = Cells::of(given)?.text(row, TimeText::Rfc3339);
                 let message = format!(
-                    "`{shown}` in column `{}` is no {}",
+                    "`{shown}` in column `{}` is not of type {}",
                     field.name, field.field_type
                 );
                 let code = RefusalCode::Type;
@@ -329,7 +329,7 @@ fn tags(import: &Import, schema: &Schema) -> Result<Vec<(usize, String)>, String
         let data_type = schema.field(column).data_type();
         if !["string", "i64", "u64", "bool"].contains(&type_name(data_type)) {
             return Err(format!(
-                "--tag {tag}: a column of type {data_type} names no device"
+                "--tag {tag}: a column of type {data_type} cannot be a tag"
             ));
         }
         tags.push((column, tag.clone()));
@@ -358,7 +358,7 @@ impl DeclaredTypes {
     fn declare(&mut self, column: usize, text: &str, given: &str) -> Result<(), String> {
         let known = FieldType::from_name(given);
         let wrong = || {
-            format!("{text}: `{given}` is no type; there are f64, i64, u64, bool, string, bytes")
+            format!("{text}: `{given}` is not a type; there are f64, i64, u64, bool, string, bytes")
         };
         self.0.insert(column, known.ok_or_else(wrong)?);
         Ok(())
@@ -392,7 +392,7 @@ impl DeclaredTypes {
                 None if matches!(field.data_type(), DataType::Null) => continue,
                 None => {
                     return Err(format!(
-                        "no field holds values of type {} as they are: choose a type with --type '{}:string' (or i64, f64), or choose the columns with --field",
+                        "values of type {} cannot be stored as they are: choose a type with --type '{}:string' (or i64, f64), or choose the columns with --field",
                         field.data_type(),
                         field.name()
                     ));
@@ -416,7 +416,7 @@ impl TimeColumn {
             (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64, None) => None,
             (DataType::Timestamp(..) | DataType::Date32 | DataType::Date64, Some(format)) => {
                 return Err(format!(
-                    "--time {time}: the column holds timestamps, which need no format `{format}`"
+                    "--time {time}: the column has timestamps, which need no format `{format}`"
                 ));
             }
             (data_type, None) if type_name(data_type) == "string" => Some(TimeFormat::Rfc3339),
@@ -427,12 +427,12 @@ impl TimeColumn {
             }
             (data_type, None) if ["i64", "u64", "f64"].contains(&type_name(data_type)) => {
                 return Err(format!(
-                    "--time {time}: the column holds numbers: say what they count, as in --time {time}:ms"
+                    "--time {time}: the column has numbers: give their unit, as in --time {time}:ms"
                 ));
             }
             (data_type, _) => {
                 return Err(format!(
-                    "--time {time}: a column of type {data_type} holds no times"
+                    "--time {time}: a column of type {data_type} cannot be the time"
                 ));
             }
         };
@@ -504,7 +504,7 @@ fn find<'t>(
 
 fn missing(schema: &Schema, role: &str, text: &str) -> String {
     format!(
-        "{role} {text}: there is no such column; there are: {}",
+        "{role} {text}: the column does not exist; there are: {}",
         names(schema)
     )
 }
@@ -529,14 +529,7 @@ fn own_type(data_type: &DataType) -> Option<FieldType> {
 
 /// A column in the type of a field; what does not fit is absent.
 fn cast_to(array: &ArrayRef, field_type: FieldType) -> Result<ArrayRef, ArrowError> {
-    let data_type = match field_type {
-        FieldType::F64 => DataType::Float64,
-        FieldType::I64 => DataType::Int64,
-        FieldType::U64 => DataType::UInt64,
-        FieldType::Bool => DataType::Boolean,
-        FieldType::String => DataType::Utf8,
-        FieldType::Bytes => DataType::Binary,
-    };
+    let data_type = field_data_type(field_type);
     if let DataType::Timestamp(_, zone) = array.data_type()
         && field_type == FieldType::I64
     {

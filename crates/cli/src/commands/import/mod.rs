@@ -25,7 +25,7 @@ use std::time::Duration;
 #[command(after_help = "\
 Good lines are always stored. Refused ones are counted by reason, and the first ten are shown with their numbers.
 The exit code is 0 when anything was stored, 1 when lines were refused and nothing was stored, or with --strict
-when any line was refused. An empty cell is no value; once --null is given, it is an empty string in text columns.
+when any line was refused. An empty cell is an absent value; once --null is given, it is an empty string in text columns.
 A line of JSON is an object; a member within another one is named by its path, a.b. Its numbers are f64, unless the
 table, --field or --type says otherwise, and null is no value.
 Parquet and Arrow streams have types and absent values of their own; their times may be timestamps of any unit, or
@@ -68,7 +68,7 @@ pub(crate) struct Import {
     #[arg(long = "type", value_name = "COLUMN:TYPE")]
     pub(super) types: Vec<String>,
 
-    /// Text that means there is no value; may be repeated (CSV)
+    /// Text that stands for an absent value; may be repeated (CSV)
     #[arg(long = "null", value_name = "TEXT")]
     pub(super) null_texts: Vec<String>,
 
@@ -76,16 +76,16 @@ pub(crate) struct Import {
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter, default_value = ",")]
     pub(super) delimiter: u8,
 
-    /// Lines in front of the header that are passed over (CSV)
+    /// Lines before the header to skip (CSV)
     #[arg(long, value_name = "LINES", default_value_t = 0)]
     pub(super) skip: u64,
 
-    /// Names of the columns, where no line of the file has them; with --skip 1 those of the header
+    /// Names of the columns, if the file has no header; with --skip 1 those of the header
     /// are replaced (CSV)
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub(super) names: Vec<String>,
 
-    /// Numbers have a comma for the point, as in 12,5 (CSV)
+    /// Numbers have a decimal comma, as in 12,5 (CSV)
     #[arg(long)]
     pub(super) decimal_comma: bool,
 
@@ -94,11 +94,11 @@ pub(crate) struct Import {
     #[arg(long, value_name = "ENCODING", value_parser = parse_encoding)]
     pub(super) encoding: Option<&'static Encoding>,
 
-    /// Unit of the stamps: ns, us, ms, s, or auto = by the size of each (line protocol)
+    /// Unit of the timestamps: ns, us, ms, s, or auto = by the size of each (line protocol)
     #[arg(long, value_name = "UNIT", value_parser = parse_precision, default_value = "auto")]
     pub(super) precision: Precision,
 
-    /// Same device, same time: the last value of each field counts, or all are kept
+    /// Rows of the same device and time: the last value of each field wins, or all are stored
     #[arg(long, value_enum)]
     pub(super) duplicates: Option<DuplicatesArg>,
 
@@ -154,7 +154,7 @@ impl From<DuplicatesArg> for Duplicates {
 
 fn parse_encoding(text: &str) -> Result<&'static Encoding, String> {
     Encoding::for_label(text.as_bytes()).ok_or_else(|| {
-        "expected a name of the WHATWG's, such as windows-1252 or utf-16le".to_owned()
+        "expected the name of a WHATWG encoding, such as windows-1252 or utf-16le".to_owned()
     })
 }
 
@@ -231,7 +231,7 @@ impl Import {
         let of_csv = of_csv.map(|(flag, given)| (flag, given && self.format != FileFormat::Csv));
         match of_csv.into_iter().chain(of_text).find(|(_, given)| *given) {
             Some((flag, _)) => Err(Failure::usage(format!(
-                "{flag} means nothing for {name}: leave it out"
+                "{flag} has no effect for {name}: leave it out"
             ))),
             None => Ok(()),
         }

@@ -50,7 +50,7 @@ pub(super) fn run(import: &Import) -> Result<Summary, Failure> {
         .map(|path| Ok((path.clone(), Input::open(path)?)))
         .collect::<Result<_, Failure>>()?;
     // The types of a table that is there count for a file that names none.
-    let target = Target::open_existing(import)?;
+    let target = BatchDestination::open_existing(import)?;
     let known = match (&target, &import.table) {
         (Some(target), Some(table))
             if matches!(import.format, FileFormat::Csv | FileFormat::Jsonl) =>
@@ -155,7 +155,7 @@ fn take_counts(summary: &mut Summary, parsed: &ParsedBatch) {
 /// Stores what the parser sends, into what is open, or made now.
 fn store(
     import: &Import,
-    mut writer: Option<Target>,
+    mut writer: Option<BatchDestination>,
     receiver: Receiver<Message>,
 ) -> Result<Summary, Failure> {
     let mut summary = Summary::default();
@@ -172,7 +172,7 @@ fn store(
                 // The first file could be read: only now the database is made.
                 let writer = match &mut writer {
                     Some(writer) => writer,
-                    none => none.insert(Target::make(import)?),
+                    none => none.insert(BatchDestination::open(import)?),
                 };
                 writer.begin_file(columns.specs());
             }
@@ -207,24 +207,28 @@ fn store(
 }
 
 /// Destination of the batches.
-enum Target {
-    Here(Box<Writer>),
-    There(Box<Remote>),
+enum BatchDestination {
+    Local(Box<Writer>),
+    Remote(Box<Remote>),
     /// A dry run looks at a database, beside the process that has it open.
     Looked(Reader),
 }
 
-impl Target {
+impl BatchDestination {
     /// `None` where the import makes the database.
-    fn open_existing(import: &Import) -> Result<Option<Target>, Failure> {
+    fn open_existing(import: &Import) -> Result<Option<BatchDestination>, Failure> {
         if import.dry_run && !import.target.is_named() {
             return Ok(None);
         }
         let opened = match import.target.open()? {
-            DbTarget::Remote(server) => Ok(Target::There(Box::new(Remote::new(import, server)))),
-            DbTarget::Local(db) if import.dry_run => Reader::open(db.options()).map(Target::Looked),
+            DbTarget::Remote(server) => Ok(BatchDestination::Remote(Box::new(Remote::new(
+                import, server,
+            )))),
+            DbTarget::Local(db) if import.dry_run => {
+                Reader::open(db.options()).map(BatchDestination::Looked)
+            }
             DbTarget::Local(db) => {
-                Writer::open(import, &db, true).map(|w| Target::Here(Box::new(w)))
+                Writer::open(import, &db, true).map(|w| BatchDestination::Local(Box::new(w)))
             }
         };
         match opened {
@@ -235,19 +239,23 @@ impl Target {
     }
 
     /// Makes the database; a server is there or not.
-    fn make(import: &Import) -> Result<Target, Failure> {
+    fn open(import: &Import) -> Result<BatchDestination, Failure> {
         Ok(match import.target.open()? {
-            DbTarget::Local(db) => Target::Here(Box::new(Writer::open(import, &db, false)?)),
-            DbTarget::Remote(server) => Target::There(Box::new(Remote::new(import, server))),
+            DbTarget::Local(db) => {
+                BatchDestination::Local(Box::new(Writer::open(import, &db, false)?))
+            }
+            DbTarget::Remote(server) => {
+                BatchDestination::Remote(Box::new(Remote::new(import, server)))
+            }
         })
     }
 
     /// The fields that the table has, if it is there.
     fn fields_of(&self, table: &str) -> Result<Vec<FieldSpec>, Failure> {
         let tables = match self {
-            Target::Here(writer) => writer.db.tables(),
-            Target::Looked(reader) => reader.tables(),
-            Target::There(remote) => return remote.fields_of(table),
+            BatchDestination::Local(writer) => writer.db.tables(),
+            BatchDestination::Looked(reader) => reader.tables(),
+            BatchDestination::Remote(remote) => return remote.fields_of(table),
         };
         let info = tables.into_iter().find(|info| info.name == table);
         let fields = info.map(|info| info.fields).unwrap_or_default();
@@ -260,9 +268,9 @@ impl Target {
 
     fn begin_file(&mut self, fields: Vec<FieldSpec>) {
         match self {
-            Target::Here(writer) => writer.fields = fields,
-            Target::There(remote) => remote.fields = fields,
-            Target::Looked(_) => {}
+            BatchDestination::Local(writer) => writer.fields = fields,
+            BatchDestination::Remote(remote) => remote.fields = fields,
+            BatchDestination::Looked(_) => {}
         }
     }
 
@@ -272,20 +280,20 @@ impl Target {
             return Ok(());
         }
         match self {
-            Target::Here(writer) => writer.write(parsed, summary),
-            Target::There(remote) => remote.write(&parsed, summary),
-            Target::Looked(_) => Ok(()),
+            BatchDestination::Local(writer) => writer.write(parsed, summary),
+            BatchDestination::Remote(remote) => remote.write(&parsed, summary),
+            BatchDestination::Looked(_) => Ok(()),
         }
     }
 
     fn finish(self, summary: &mut Summary) -> Result<(), Failure> {
         match self {
-            Target::Here(writer) => writer.finish(summary),
-            Target::There(remote) => {
+            BatchDestination::Local(writer) => writer.finish(summary),
+            BatchDestination::Remote(remote) => {
                 remote.finish();
                 Ok(())
             }
-            Target::Looked(_) => Ok(()),
+            BatchDestination::Looked(_) => Ok(()),
         }
     }
 }

@@ -189,7 +189,7 @@ impl Remote {
         ] {
             if count > 0 {
                 eprintln!(
-                    "headwater: {count} {what} were left out: a server takes line protocol, which cannot hold them"
+                    "headwater: {count} {what} were left out: data is sent to a server as line protocol, which cannot represent them"
                 );
             }
         }

@@ -220,7 +220,7 @@ impl Columns {
                 .map(|(column, _)| column.as_str())
                 .collect();
             eprintln!(
-                "note: stored as text because of `{text}` among numbers: {}; if it means there is no value, give --null '{text}'",
+                "note: stored as text because of `{text}` among numbers: {}; if it stands for an absent value, give --null '{text}'",
                 columns.join(", ")
             );
         }
@@ -290,7 +290,7 @@ fn typed(text: &str) -> Result<(&str, Option<FieldType>), Failure> {
         Some((name, field_type)) => match FieldType::from_name(field_type) {
             Some(found) => Ok((name, Some(found))),
             None => Err(Failure::usage(format!(
-                "`{text}`: `{field_type}` is no type; expected f64, i64, u64, bool, string or bytes"
+                "`{text}`: `{field_type}` is not a type; expected f64, i64, u64, bool, string or bytes"
             ))),
         },
     }

@@ -29,12 +29,12 @@ pub(super) struct Summary {
     pub(super) counts_rows: bool,
     refused_by_code: BTreeMap<String, u64>,
     /// The refused lines with the lowest file and line, at most [`SHOWN_MAX`].
-    shown: BTreeMap<(usize, u64), Shown>,
+    shown: BTreeMap<(usize, u64), RefusalSample>,
     files: Vec<String>,
 }
 
 #[derive(Debug)]
-struct Shown {
+struct RefusalSample {
     code: String,
     message: String,
     original: String,
@@ -70,7 +70,7 @@ impl Summary {
         {
             return;
         }
-        let shown = Shown {
+        let shown = RefusalSample {
             code: code.to_owned(),
             message: message.to_owned(),
             original: original.to_owned(),
@@ -117,7 +117,7 @@ impl Summary {
             .is_some_and(|newest| (0..IMPLAUSIBLE_BEFORE_NS).contains(&newest.as_nanos()))
         {
             eprintln!(
-                "warning: all times lie in 1970: is their unit what was meant? See --precision and --time-format; a spreadsheet's dates, such as 45300.4375, count days since 1900, so export them as text"
+                "warning: all times lie in 1970: is their unit correct? See --precision and --time-format; a spreadsheet's dates, such as 45300.4375, count days since 1900, so export them as text"
             );
         }
         if self.empty_rows > 0 {

@@ -8,7 +8,7 @@ mod prompt;
 use crate::failure::Failure;
 use clap::Args;
 
-/// Ask in SQL at a prompt
+/// Query in SQL at a prompt
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A statement ends with a semicolon and may have several lines; Tab completes tables, columns and words. \\? lists the
@@ -20,7 +20,7 @@ Examples:
 pub(crate) struct Sql {
     #[cfg(feature = "sql")]
     #[command(flatten)]
-    target: crate::ask::Target,
+    target: crate::sql_client::QueryTarget,
 
     /// Any arguments, to report that SQL was not built in
     #[cfg(not(feature = "sql"))]

@@ -6,9 +6,9 @@
 //! terminals only.
 
 use super::helper::{SqlHelper, quoted};
-use crate::ask::{Session, Shape, print_rows};
 use crate::failure::Failure;
 use crate::grid::grouped;
+use crate::sql_client::{Session, Shape, print_rows};
 use arrow::array::RecordBatch;
 use clap::ValueEnum;
 use headwater_columnar::{Cells, TimeText};
@@ -27,7 +27,7 @@ const HELP: &str = "\
   COPY (SELECT …) TO 'FILE.parquet' ;   write rows into a file: json, csv, arrow, parquet
   \\dt                 the tables
   \\d [TABLE]          the columns of a table
-  \\timing             say how long statements take, or no longer
+  \\timing             turn the timing of statements on or off
   \\format SHAPE       table, json or csv
   \\q                  end; so does Ctrl-D
 ";
@@ -42,7 +42,7 @@ struct Prompt<'a> {
 /// The prompt's next step.
 #[derive(PartialEq, Eq)]
 enum Next {
-    Go,
+    Continue,
     End,
 }
 
@@ -78,8 +78,8 @@ pub(super) fn run(session: &Session) -> Result<(), Failure> {
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(Failure::failed(error)),
         };
-        match prompt.take(text.trim()) {
-            Ok(Next::Go) => {}
+        match prompt.add_line(text.trim()) {
+            Ok(Next::Continue) => {}
             Ok(Next::End) => break,
             Err(Failure::ClosedPipe) => return Err(Failure::ClosedPipe),
             Err(Failure::Failed(message) | Failure::Usage(message)) => {
@@ -102,7 +102,7 @@ pub(super) fn run(session: &Session) -> Result<(), Failure> {
             .map_err(ReadlineError::from)
             .and_then(|()| editor.save_history(history));
         if let Err(error) = saved {
-            eprintln!("headwater: the history is not kept: {error}");
+            eprintln!("headwater: the history cannot be saved: {error}");
         }
     }
     if failures > 0 && !is_terminal {
@@ -121,10 +121,10 @@ fn history_file() -> Option<PathBuf> {
 }
 
 impl Prompt<'_> {
-    fn take(&mut self, text: &str) -> Result<Next, Failure> {
+    fn add_line(&mut self, text: &str) -> Result<Next, Failure> {
         let Some(command) = text.strip_prefix('\\') else {
             self.run(text)?;
-            return Ok(Next::Go);
+            return Ok(Next::Continue);
         };
         let (name, rest) = command
             .split_once(char::is_whitespace)
@@ -149,7 +149,7 @@ impl Prompt<'_> {
                 )));
             }
         }
-        Ok(Next::Go)
+        Ok(Next::Continue)
     }
 
     fn run(&self, sql: &str) -> Result<(), Failure> {

@@ -1,5 +1,5 @@
 //! `headwater stat`: sizes, counts and write amplification; with `--late`, what is known of late
-//! events.
+//! events. JSON has every stat of `headwater::STATS`; the text is a selection, made in `text`.
 
 mod late;
 
@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 #[command(after_help = "\
 wa_events is events written to leaves per event accepted; wa_bytes is bytes written, log, leaves, index and metadata
 together, per byte accepted (8 for a time or number, 1 for a boolean, the length of text).
---late tells, for each shard: the policy for late events in force (*), what every other one is predicted to write per
+--late shows, for each shard: the policy for late events in force (*), what every other one is predicted to write per
 event, what a replay counted, and the newest changes with their reasons.")]
 pub(crate) struct Stat {
     #[command(flatten)]
@@ -27,7 +27,7 @@ pub(crate) struct Stat {
     #[arg(long, value_enum, default_value_t = StatFormat::Table)]
     format: StatFormat,
 
-    /// Show how late events are, and what is done about it
+    /// Show how late events are, and the policies for them
     #[arg(long)]
     late: bool,
 }

@@ -103,7 +103,7 @@ impl<'s> Expected<'s> {
                 assert_eq!(name, declared);
                 Field {
                     at: self.source.at(name),
-                    kind: Kind::of(field_type),
+                    kind: ColumnKind::of(field_type),
                 }
             })
             .collect();
@@ -139,24 +139,24 @@ fn push_tag(name: &mut String, tag: &str, value: &str) {
 struct Field {
     /// The place of its cells in the source.
     at: usize,
-    kind: Kind,
+    kind: ColumnKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Kind {
+enum ColumnKind {
     F64,
     I64,
     Bool,
     Text,
 }
 
-impl Kind {
-    fn of(name: &str) -> Kind {
+impl ColumnKind {
+    fn of(name: &str) -> ColumnKind {
         match name {
-            "f64" => Kind::F64,
-            "i64" => Kind::I64,
-            "bool" => Kind::Bool,
-            "string" => Kind::Text,
+            "f64" => ColumnKind::F64,
+            "i64" => ColumnKind::I64,
+            "bool" => ColumnKind::Bool,
+            "string" => ColumnKind::Text,
             other => panic!("no file has columns of type {other}"),
         }
     }
@@ -164,10 +164,10 @@ impl Kind {
     fn is_same(self, source: &str, exported: &str) -> bool {
         let text_is_same = source == exported;
         match self {
-            Kind::Text | Kind::Bool => text_is_same,
+            ColumnKind::Text | ColumnKind::Bool => text_is_same,
             // An integer is written in one way only.
-            Kind::I64 => text_is_same && exported.parse::<i64>().is_ok(),
-            Kind::F64 => {
+            ColumnKind::I64 => text_is_same && exported.parse::<i64>().is_ok(),
+            ColumnKind::F64 => {
                 let digits = source.strip_prefix('-').unwrap_or(source).as_bytes();
                 let says_more = matches!(digits, [b'0', b'0'..=b'9', ..] | [b'+', ..] | []);
                 let bits = |text: &str| text.parse::<f64>().map(f64::to_bits);
@@ -241,7 +241,7 @@ impl<'e> Comparison<'e, '_> {
         for at in &self.missing {
             let is_empty = sources
                 .iter()
-                .all(|cells| self.is_absent(&cells[*at], Kind::F64));
+                .all(|cells| self.is_absent(&cells[*at], ColumnKind::F64));
             assert!(is_empty, "column {at} is not exported: {line}");
         }
     }
@@ -256,10 +256,10 @@ impl<'e> Comparison<'e, '_> {
     }
 
     /// With a text for absent values, an empty cell is an empty text.
-    fn is_absent(&self, cell: &str, kind: Kind) -> bool {
+    fn is_absent(&self, cell: &str, kind: ColumnKind) -> bool {
         match self.expected.null {
             None => cell.is_empty(),
-            Some(null) => cell == null || (cell.is_empty() && kind != Kind::Text),
+            Some(null) => cell == null || (cell.is_empty() && kind != ColumnKind::Text),
         }
     }
 
@@ -278,16 +278,16 @@ impl<'e> Comparison<'e, '_> {
 #[test]
 fn numbers_are_compared_to_the_bit() {
     for (kind, source, exported, wanted) in [
-        (Kind::F64, "3.350", "3.35", true),
-        (Kind::F64, "39", "39.0", true),
-        (Kind::F64, "0.1", "0.10000000000000002", false),
-        (Kind::F64, "-0.0", "0.0", false),
-        (Kind::F64, "0012", "12.0", false),
-        (Kind::F64, "+5", "5.0", false),
-        (Kind::F64, "NA", "NaN", false),
-        (Kind::I64, "07", "7", false),
-        (Kind::I64, "-7", "-7", true),
-        (Kind::Text, "a", "a ", false),
+        (ColumnKind::F64, "3.350", "3.35", true),
+        (ColumnKind::F64, "39", "39.0", true),
+        (ColumnKind::F64, "0.1", "0.10000000000000002", false),
+        (ColumnKind::F64, "-0.0", "0.0", false),
+        (ColumnKind::F64, "0012", "12.0", false),
+        (ColumnKind::F64, "+5", "5.0", false),
+        (ColumnKind::F64, "NA", "NaN", false),
+        (ColumnKind::I64, "07", "7", false),
+        (ColumnKind::I64, "-7", "-7", true),
+        (ColumnKind::Text, "a", "a ", false),
     ] {
         assert_eq!(
             kind.is_same(source, exported),

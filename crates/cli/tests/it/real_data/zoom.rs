@@ -37,7 +37,7 @@ fn series(source: &Source, mapping: &Mapping, device: &str, field: &str) -> Seri
 
 /// What a bucket must say.
 #[derive(Debug)]
-struct Wanted {
+struct ExpectedBucket {
     count: u64,
     min: f64,
     max: f64,
@@ -62,15 +62,15 @@ fn sum(values: impl Iterator<Item = f64>) -> f64 {
     sum + lost
 }
 
-impl Wanted {
-    fn of(rows: &[(i64, f64)]) -> Wanted {
+impl ExpectedBucket {
+    fn of(rows: &[(i64, f64)]) -> ExpectedBucket {
         let count = rows.len() as f64;
         let values = || rows.iter().map(|(_, value)| *value);
         let total = sum(values());
         let mean = total / count;
         let variance = sum(values().map(|v| (v - mean) * (v - mean))) / count;
         let nanos: i128 = rows.iter().map(|(at, _)| i128::from(*at)).sum();
-        Wanted {
+        ExpectedBucket {
             count: rows.len() as u64,
             min: values().fold(f64::INFINITY, f64::min),
             max: values().fold(f64::NEG_INFINITY, f64::max),
@@ -121,9 +121,9 @@ fn tile_agrees(bench: &Bench, address: &str, rows: &Series, level: i32, offset: 
     let first = offset * TILE_BUCKETS;
     let from = rows.partition_point(|(at, _)| bucket(level, *at) < first);
     let to = rows.partition_point(|(at, _)| bucket(level, *at) < first + TILE_BUCKETS);
-    let wanted: Vec<Wanted> = rows[from..to]
+    let wanted: Vec<ExpectedBucket> = rows[from..to]
         .chunk_by(|a, b| bucket(level, a.0) == bucket(level, b.0))
-        .map(Wanted::of)
+        .map(ExpectedBucket::of)
         .collect();
     let found = tile(bench, address, level, offset);
     let what = format!("{address} level {level} offset {offset}");
@@ -158,7 +158,7 @@ fn bins_agree(bench: &Bench, address: &str, rows: &Series, every: &str, width_ns
     assert_eq!(found.len(), wanted.len(), "{address} every {every}");
     for (rows, (start, mut values)) in wanted.into_iter().zip(found) {
         assert_eq!(start, rows[0].0.div_euclid(width_ns) * width_ns);
-        let wanted = Wanted::of(rows);
+        let wanted = ExpectedBucket::of(rows);
         values[5] = wanted.time_s;
         wanted.assert_near(&values, &format!("{address} every {every} at {start}"));
     }

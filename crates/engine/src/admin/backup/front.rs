@@ -1,8 +1,8 @@
 //! Existing files of an older backup in the folder.
 
 use super::each_part;
-use super::manifest::{Entry, Kind};
-use super::target::Target;
+use super::manifest::{Entry, FileKind};
+use super::target::BackupFolder;
 use super::view::verify;
 use crate::common::error::Damage;
 use crate::{Error, Result};
@@ -17,13 +17,17 @@ const TRAILER_BYTES: u64 = 16;
 
 /// A copy that the newest manifest names.
 pub(super) struct EarlierCopy<'a> {
-    target: &'a Target<'a>,
+    target: &'a BackupFolder<'a>,
     pub(super) entry: Entry,
 }
 
 impl<'a> EarlierCopy<'a> {
     /// The copy of a file of the database, if an older backup has one.
-    pub(super) fn find(target: &'a Target<'a>, kind: Kind, id: u64) -> Option<EarlierCopy<'a>> {
+    pub(super) fn find(
+        target: &'a BackupFolder<'a>,
+        kind: FileKind,
+        id: u64,
+    ) -> Option<EarlierCopy<'a>> {
         let entry = target.before.as_ref()?.find(kind, id)?.clone();
         Some(EarlierCopy { target, entry })
     }
@@ -37,7 +41,7 @@ impl<'a> EarlierCopy<'a> {
     }
 
     /// Its file, if that has its recorded length.
-    fn whole(&self) -> Result<Option<Arc<dyn File>>> {
+    fn complete_file(&self) -> Result<Option<Arc<dyn File>>> {
         let Some(file) = self.open()? else {
             return Ok(None);
         };
@@ -48,7 +52,7 @@ impl<'a> EarlierCopy<'a> {
 
     /// True when its bytes, within the compared part, are a prefix of these.
     pub(super) fn is_front_of(&self, source: (&dyn File, &Path)) -> Result<bool> {
-        let Some(copied) = self.whole()? else {
+        let Some(copied) = self.complete_file()? else {
             return Ok(false);
         };
         let path = self.entry.path(self.target.dir);
@@ -66,7 +70,7 @@ impl<'a> EarlierCopy<'a> {
 
     /// True when its last footer, by length and checksum, is at the same offset of these bytes.
     pub(super) fn ends_alike(&self, source: (&dyn File, &Path)) -> Result<bool> {
-        let Some(copied) = self.whole()? else {
+        let Some(copied) = self.complete_file()? else {
             return Ok(false);
         };
         let path = self.entry.path(self.target.dir);

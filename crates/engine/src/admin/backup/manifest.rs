@@ -20,7 +20,7 @@ const BYTES_MAX: u64 = 1 << 30;
 /// Kind of the original of a file in a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     Meta = 1,
     Segment = 2,
     Log = 3,
@@ -28,28 +28,33 @@ pub(crate) enum Kind {
     Stub = 4,
 }
 
-impl Kind {
-    const ALL: [Kind; 4] = [Kind::Meta, Kind::Segment, Kind::Log, Kind::Stub];
+impl FileKind {
+    const ALL: [FileKind; 4] = [
+        FileKind::Meta,
+        FileKind::Segment,
+        FileKind::Log,
+        FileKind::Stub,
+    ];
 
     /// The folder of the backup that holds such files.
     pub(crate) fn folder(self) -> &'static str {
         match self {
-            Kind::Meta => "meta",
-            Kind::Segment => "segment",
-            Kind::Log => "log",
-            Kind::Stub => "stub",
+            FileKind::Meta => "meta",
+            FileKind::Segment => "segment",
+            FileKind::Log => "log",
+            FileKind::Stub => "stub",
         }
     }
 
     pub(crate) fn folders() -> impl Iterator<Item = &'static str> {
-        Kind::ALL.into_iter().map(Kind::folder)
+        FileKind::ALL.into_iter().map(FileKind::folder)
     }
 }
 
 /// One file of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FileKind,
     /// Segment id or log generation; 0 for the metadata.
     pub(crate) id: u64,
     /// Name in the folder of its kind.
@@ -77,7 +82,7 @@ pub(crate) struct Manifest {
     /// Sequence of its newest record.
     pub(crate) sequence: u64,
     /// When it was taken, by the clock of the machine.
-    pub(crate) taken: Timestamp,
+    pub(crate) created_at: Timestamp,
     pub(crate) entries: Vec<Entry>,
 }
 
@@ -92,7 +97,10 @@ pub(crate) fn path(dir: &Path, number: u64) -> PathBuf {
 impl Manifest {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        let has_stubs = self.entries.iter().any(|entry| entry.kind == Kind::Stub);
+        let has_stubs = self
+            .entries
+            .iter()
+            .any(|entry| entry.kind == FileKind::Stub);
         out.put_u8(match has_stubs {
             true => VERSION_WITH_STUBS,
             false => VERSION,
@@ -100,7 +108,7 @@ impl Manifest {
         out.put_u64(self.number);
         out.put_u64(self.identity);
         out.put_u64(self.sequence);
-        out.put_i64(self.taken.as_nanos());
+        out.put_i64(self.created_at.as_nanos());
         out.put_varint(self.entries.len() as u64);
         for entry in &self.entries {
             out.put_u8(entry.kind as u8);
@@ -120,7 +128,7 @@ impl Manifest {
         let (body, trailer) = bytes.split_at(at);
         if Cursor::new(trailer).u32("manifest checksum")? != crc32c(body) {
             return Err(DecodeError {
-                expected: "a manifest with the right checksum",
+                expected: "a manifest with a valid checksum",
                 offset: at,
             });
         }
@@ -134,25 +142,25 @@ impl Manifest {
         let version = cursor.u8("manifest version")?;
         if !(VERSION..=VERSION_WITH_STUBS).contains(&version) {
             return Err(DecodeError {
-                expected: "manifest version 1 or 2, which this version of Headwater reads: use a newer one",
+                expected: "manifest version 1 or 2 (a newer version needs a newer Headwater)",
                 offset: 7,
             });
         }
         let number = cursor.u64("backup number")?;
         let identity = cursor.u64("identity")?;
         let sequence = cursor.u64("sequence")?;
-        let taken = Timestamp::from_nanos(cursor.i64("time")?);
+        let created_at = Timestamp::from_nanos(cursor.i64("time")?);
         let count = cursor.varint_up_to(cursor.remaining() as u64, "file count")?;
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
             let number = cursor.u8("file kind")?;
-            let Some(kind) = Kind::ALL.into_iter().find(|k| *k as u8 == number) else {
-                return Err(cursor.fail("file kind 1 to 4"));
+            let Some(kind) = FileKind::ALL.into_iter().find(|k| *k as u8 == number) else {
+                return Err(cursor.expected("file kind 1 to 4"));
             };
             let id = cursor.varint("file id")?;
             let name = cursor.text("file name")?.to_owned();
             if name.is_empty() || name.contains(['/', '\\']) || name.starts_with('.') {
-                return Err(cursor.fail("a plain file name"));
+                return Err(cursor.expected("a plain file name"));
             }
             entries.push(Entry {
                 kind,
@@ -168,12 +176,12 @@ impl Manifest {
             number,
             identity,
             sequence,
-            taken,
+            created_at,
             entries,
         })
     }
 
-    pub(crate) fn find(&self, kind: Kind, id: u64) -> Option<&Entry> {
+    pub(crate) fn find(&self, kind: FileKind, id: u64) -> Option<&Entry> {
         self.entries.iter().find(|e| e.kind == kind && e.id == id)
     }
 
@@ -198,7 +206,7 @@ impl Manifest {
             match Manifest::read(files, dir, number) {
                 Ok(manifest) => return Ok(Some(manifest)),
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    tracing::debug!(%error, "not a whole manifest: the one before counts");
+                    tracing::debug!(%error, "the manifest is incomplete; the previous one is used");
                     first_error.get_or_insert(error);
                 }
                 Err(error) => return Err(error),
@@ -233,7 +241,7 @@ impl Manifest {
         let manifest = Manifest::decode(&bytes).map_err(|e| Error::decode(&path, 0, e))?;
         if manifest.number != number {
             return Err(damaged(
-                "the number in its name",
+                "the backup number of its file name",
                 format!("number {}", manifest.number),
             ));
         }

@@ -1,7 +1,7 @@
 //! Creates a database from a backup.
 
 use super::copy;
-use super::manifest::{Entry, Kind, Manifest};
+use super::manifest::{Entry, FileKind, Manifest};
 use crate::admin::check::{CheckReport, check};
 use crate::common::error::Damage;
 use crate::device::layout::{durable_roots, files_of, folders, log_dir, meta_path, segment_dir};
@@ -34,7 +34,7 @@ pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport>
     // The metadata last, and only when the rest is on the medium.
     let part = |last: bool| {
         for entry in &manifest.entries {
-            if (entry.kind == Kind::Meta) == last {
+            if (entry.kind == FileKind::Meta) == last {
                 restore_file(env, from, dir, entry)?;
             }
         }
@@ -52,7 +52,7 @@ pub fn restore(env: &Env, from: &Path, options: &Options) -> Result<CheckReport>
         Ok(()) => error,
         Err(left) => Error::new(
             error.kind(),
-            format!("{error}; the incomplete result must be removed: {left}"),
+            format!("{error}; remove the incomplete result, which could not be removed: {left}"),
         ),
     })?;
     drop(lock);
@@ -91,7 +91,7 @@ fn require_empty(env: &Env, dir: &Path) -> Result<()> {
     match found {
         None => Ok(()),
         Some(name) => Err(Error::invalid(format!(
-            "{} is not empty (it holds {name}): restore into an empty folder",
+            "{} is not empty (it contains {name}): restore into an empty folder",
             dir.display()
         ))),
     }
@@ -104,7 +104,7 @@ fn restore_file(env: &Env, from: &Path, dir: &Path, entry: &Entry) -> Result<()>
         .files
         .open(&source_path, OpenMode::Read)
         .map_err(|e| Error::io("open", &source_path, e))?;
-    if entry.kind == Kind::Meta {
+    if entry.kind == FileKind::Meta {
         return restore_meta(env, dir, (&*source, &source_path), &target_path, entry);
     }
     let target = files_of(env, dir, &target_path)

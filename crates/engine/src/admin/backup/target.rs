@@ -3,7 +3,7 @@
 //! Invariants: files that are not in a valid manifest are removed, older manifests before their
 //! files. Concurrency: one backup into a folder at a time, by a lock.
 
-use super::manifest::{self, Kind, Manifest};
+use super::manifest::{self, FileKind, Manifest};
 use crate::device::layout::meta_path;
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, Files, Lock, LockError};
@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 /// The folder that backups go to.
-pub(super) struct Target<'a> {
+pub(super) struct BackupFolder<'a> {
     pub(super) files: &'a dyn Files,
     pub(super) dir: &'a Path,
     pub(super) before: Option<Manifest>,
@@ -19,8 +19,8 @@ pub(super) struct Target<'a> {
     _lock: Box<dyn Lock>,
 }
 
-impl<'a> Target<'a> {
-    pub(super) fn open(env: &'a Env, dir: &'a Path) -> Result<Target<'a>> {
+impl<'a> BackupFolder<'a> {
+    pub(super) fn open(env: &'a Env, dir: &'a Path) -> Result<BackupFolder<'a>> {
         let files = &*env.files;
         let index = env.index_files();
         let exists = |path: &Path| {
@@ -34,7 +34,7 @@ impl<'a> Target<'a> {
             .map_err(|e| Error::io("look for", &meta, e))?;
         if has_meta {
             return Err(Error::invalid(format!(
-                "{} holds a database, not a backup: name another folder",
+                "{} contains a database, not a backup: specify another folder",
                 dir.display()
             )));
         }
@@ -42,7 +42,7 @@ impl<'a> Target<'a> {
             let names = files.list(dir).map_err(|e| Error::io("list", dir, e))?;
             if names.iter().any(|n| n != "lock") {
                 return Err(Error::invalid(format!(
-                    "{} holds files that are no backup: name an empty folder or an older backup",
+                    "{} contains files that are not a backup: specify an empty folder or an existing backup",
                     dir.display()
                 )));
             }
@@ -55,11 +55,11 @@ impl<'a> Target<'a> {
         create(dir)?;
         let lock = take_lock(files, dir)?;
         create(&manifest::folder(dir))?;
-        for folder in Kind::folders() {
+        for folder in FileKind::folders() {
             create(&dir.join(folder))?;
         }
         let before = Manifest::newest(files, dir)?;
-        let target = Target {
+        let target = BackupFolder {
             files,
             dir,
             number: before.as_ref().map_or(1, |b| b.number + 1),
@@ -73,7 +73,7 @@ impl<'a> Target<'a> {
     pub(super) fn check_identity(&self, identity: u64) -> Result<()> {
         match &self.before {
             Some(before) if before.identity != identity => Err(Error::invalid(format!(
-                "{} holds backups of another database: name another folder",
+                "{} contains backups of another database: specify another folder",
                 self.dir.display()
             ))),
             _ => Ok(()),
@@ -91,7 +91,7 @@ impl<'a> Target<'a> {
             name.strip_suffix(".manifest").and_then(|n| n.parse().ok()) == number
                 && number.is_some()
         })?;
-        for kind in [Kind::Meta, Kind::Segment, Kind::Log] {
+        for kind in [FileKind::Meta, FileKind::Segment, FileKind::Log] {
             let named: HashSet<&str> = manifest
                 .iter()
                 .flat_map(|m| &m.entries)
@@ -140,7 +140,7 @@ fn take_lock(files: &dyn Files, dir: &Path) -> Result<Box<dyn Lock>> {
             LockError::Held { owner_text } | LockError::HeldHere { owner_text } => Error::new(
                 ErrorKind::Locked,
                 format!(
-                    "another backup into {} runs ({owner_text}): wait for it",
+                    "another backup into {} is running ({owner_text}): wait until it ends",
                     dir.display()
                 ),
             ),

@@ -2,7 +2,7 @@
 //! restored.
 
 use super::each_part;
-use super::manifest::{Entry, Kind, Manifest};
+use super::manifest::{Entry, FileKind, Manifest};
 use crate::admin::check::{CheckReport, check};
 use crate::common::error::Damage;
 use crate::{Error, Options, Result};
@@ -75,7 +75,7 @@ impl Manifest {
     pub(super) fn of(files: &dyn Files, dir: &Path) -> Result<Manifest> {
         Manifest::newest(files, dir)?.ok_or_else(|| {
             Error::not_found(format!(
-                "{}: no backup here (no whole manifest)",
+                "{}: no backup here (no complete manifest)",
                 dir.display()
             ))
         })
@@ -105,10 +105,10 @@ impl Entry {
     /// Path of the file in a database.
     pub(super) fn restored_path(&self) -> PathBuf {
         match self.kind {
-            Kind::Meta => PathBuf::from("meta.redb"),
-            Kind::Segment => PathBuf::from(format!("segment/{}.seg", self.id)),
-            Kind::Log => PathBuf::from(format!("log/{}.log", self.id)),
-            Kind::Stub => PathBuf::from(format!("segment/{}.stub", self.id)),
+            FileKind::Meta => PathBuf::from("meta.redb"),
+            FileKind::Segment => PathBuf::from(format!("segment/{}.seg", self.id)),
+            FileKind::Log => PathBuf::from(format!("log/{}.log", self.id)),
+            FileKind::Stub => PathBuf::from(format!("segment/{}.stub", self.id)),
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use super::copy;
 use super::front::EarlierCopy;
-use super::manifest::{self, Entry, Kind, Manifest};
+use super::manifest::{self, Entry, FileKind, Manifest};
 use super::source::SegmentSource;
-use super::target::Target;
+use super::target::BackupFolder;
 use crate::common::error::Damage;
 use crate::common::ids::SegmentId;
 use crate::device::layout::{log_dir, meta_path, segment_dir};
 use crate::device::tiers::{located, log_begun};
 use crate::metadata::tables::copy::look;
 use crate::metadata::tables::{Meta, PartitionRecord};
-use crate::open::snapshot_states::segments_kept;
-use crate::storage::segment::Store;
+use crate::open::snapshot_states::retained_segments;
+use crate::storage::segment::{ReadCache, Store};
 use crate::wal::{Access, LogEnd, log_path, replay};
 use crate::{Error, Options, Result};
 use headwater_io::{Env, File, Files, OpenMode};
@@ -73,7 +73,7 @@ pub fn backup_with(
     how: &BackupOptions,
 ) -> Result<BackupReport> {
     options.validate()?;
-    let target = Target::open(env, to)?;
+    let target = BackupFolder::open(env, to)?;
     let path = meta_path(&options.dir);
     // Files that do not fit together are copied again; the others are then found in the folder.
     let mut writing = look(env, &options.dir, |meta, meta_copy| {
@@ -126,11 +126,11 @@ struct Segments {
 impl Segments {
     fn open(env: &Env, options: &Options, meta: &Meta) -> Result<Segments> {
         let mut list = meta.partitions()?;
-        list.extend(segments_kept(meta)?);
+        list.extend(retained_segments(meta)?);
         let mut store = Store::new(
             Arc::clone(env.segment_files()),
             segment_dir(&options.dir),
-            CACHE_BYTES,
+            ReadCache::alone(CACHE_BYTES, options.open_files_max / 2, 1),
             options.open_files_max / 2,
             1,
         )
@@ -145,7 +145,7 @@ const CACHE_BYTES: usize = 1 << 20;
 
 /// A backup being written: everything except its manifest.
 struct Writing<'a> {
-    target: &'a Target<'a>,
+    target: &'a BackupFolder<'a>,
     identity: u64,
     sequence: u64,
     how: BackupOptions,
@@ -157,7 +157,7 @@ struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    fn new(target: &'a Target<'a>, identity: u64, how: BackupOptions) -> Writing<'a> {
+    fn new(target: &'a BackupFolder<'a>, identity: u64, how: BackupOptions) -> Writing<'a> {
         Writing {
             target,
             identity,
@@ -174,7 +174,7 @@ impl<'a> Writing<'a> {
     /// The copy in the folder that these bytes continue, if it is good.
     fn front(
         &mut self,
-        kind: Kind,
+        kind: FileKind,
         id: u64,
         source: (&dyn File, &Path),
         bytes: u64,
@@ -207,7 +207,7 @@ impl<'a> Writing<'a> {
 
     fn file(
         &mut self,
-        kind: Kind,
+        kind: FileKind,
         id: u64,
         source: (&dyn File, &Path),
         bytes: u64,
@@ -244,10 +244,10 @@ impl<'a> Writing<'a> {
             }
             None => {
                 let ending = match kind {
-                    Kind::Meta => "redb",
-                    Kind::Segment => "seg",
-                    Kind::Log => "log",
-                    Kind::Stub => "stub",
+                    FileKind::Meta => "redb",
+                    FileKind::Segment => "seg",
+                    FileKind::Log => "log",
+                    FileKind::Stub => "stub",
                 };
                 let name = format!("{id}-{}.{ending}", target.number);
                 let path = target.dir.join(kind.folder()).join(&name);
@@ -289,11 +289,11 @@ impl<'a> Writing<'a> {
         let Some(bytes) = source.bytes()? else {
             return self.damaged_segment(source, None);
         };
-        let file = source.store.held(source.id)?;
+        let file = source.store.cached_file(source.id)?;
         if source.damage_at_front()?.is_some() {
             return self.damaged_segment(source, Some(&*file));
         }
-        if let Some(copied) = EarlierCopy::find(self.target, Kind::Segment, source.id.0) {
+        if let Some(copied) = EarlierCopy::find(self.target, FileKind::Segment, source.id.0) {
             let goes_on = copied.entry.bytes <= bytes && copied.is_front_of((&*file, &path))?;
             // Other bytes than before: of another history, or damaged since.
             let found = match goes_on {
@@ -307,9 +307,9 @@ impl<'a> Writing<'a> {
         } else if let Some(damage) = source.damage_in_footers()? {
             self.damages.push(damage);
         }
-        let front = self.front(Kind::Segment, source.id.0, (&*file, &path), bytes)?;
+        let front = self.front(FileKind::Segment, source.id.0, (&*file, &path), bytes)?;
         self.file(
-            Kind::Segment,
+            FileKind::Segment,
             source.id.0,
             (&*file, &path),
             bytes,
@@ -338,9 +338,9 @@ impl<'a> Writing<'a> {
         let appended = source.record.committed_bytes.saturating_sub(base);
         let bytes = tail_at.saturating_add(appended);
         let file = stubs.bare().open(&path, OpenMode::Read).map_err(read)?;
-        let front = self.front(Kind::Stub, source.id.0, (&*file, &path), bytes)?;
+        let front = self.front(FileKind::Stub, source.id.0, (&*file, &path), bytes)?;
         let from = (&*file, path.as_path());
-        self.file(Kind::Stub, source.id.0, from, bytes, bytes, front)
+        self.file(FileKind::Stub, source.id.0, from, bytes, bytes, front)
     }
 
     /// Backs up a segment with damage: the good copy of an earlier state, or the remaining bytes.
@@ -361,7 +361,7 @@ impl<'a> Writing<'a> {
         let path = source.store.path(source.id);
         let bytes = source.bytes()?.unwrap_or_default();
         let mut front = None;
-        if let Some(copied) = EarlierCopy::find(self.target, Kind::Segment, source.id.0)
+        if let Some(copied) = EarlierCopy::find(self.target, FileKind::Segment, source.id.0)
             && copied.entry.bytes <= source.record.committed_bytes
             && self.verified(&copied)?
         {
@@ -381,7 +381,7 @@ impl<'a> Writing<'a> {
         match file {
             Some(file) => {
                 let id = source.id.0;
-                self.file(Kind::Segment, id, (file, &path), bytes, bytes, front)
+                self.file(FileKind::Segment, id, (file, &path), bytes, bytes, front)
             }
             None => Ok(()),
         }
@@ -389,7 +389,7 @@ impl<'a> Writing<'a> {
 
     fn meta(&mut self, file: &dyn File, path: &Path) -> Result<()> {
         let bytes = file.len().map_err(|e| Error::io("read", path, e))?;
-        self.file(Kind::Meta, 0, (file, path), bytes, bytes, None)
+        self.file(FileKind::Meta, 0, (file, path), bytes, bytes, None)
     }
 
     /// Copies the records of a log file, without bytes of a torn tail after them.
@@ -399,23 +399,23 @@ impl<'a> Writing<'a> {
             .open(&path, OpenMode::Read)
             .map_err(|e| Error::io("open", &path, e))?;
         let id = end.generation;
-        let front = self.front(Kind::Log, id, (&*file, &path), end.offset)?;
+        let front = self.front(FileKind::Log, id, (&*file, &path), end.offset)?;
         let (bytes, full_bytes) = (end.offset, end.file_bytes);
-        self.file(Kind::Log, id, (&*file, &path), bytes, full_bytes, front)?;
+        self.file(FileKind::Log, id, (&*file, &path), bytes, full_bytes, front)?;
         end.check_current(&*file, &path)
     }
 
     /// Makes the written files the valid backup.
     fn finish(&mut self, env: &Env) -> Result<BackupReport> {
         let target = self.target;
-        for folder in Kind::folders() {
+        for folder in FileKind::folders() {
             target.sync_dir(&target.dir.join(folder))?;
         }
         let manifest = Manifest {
             number: target.number,
             identity: self.identity,
             sequence: self.sequence,
-            taken: env.clock.now(),
+            created_at: env.clock.now(),
             entries: std::mem::take(&mut self.entries),
         };
         let path = manifest::path(target.dir, manifest.number);

@@ -58,7 +58,7 @@ impl Checker<'_> {
                     continue;
                 }
                 match self.run(definition, &table, run, &leaves) {
-                    Ok(front) => held.extend(front.leaves.iter().map(|leaf| leaf.place())),
+                    Ok(front) => held.extend(front.leaves.iter().map(|leaf| leaf.key())),
                     Err(error) if error.kind() == ErrorKind::Corrupt => {
                         all_read = false;
                         self.note::<()>(Err(error))?;
@@ -79,7 +79,7 @@ impl Checker<'_> {
                         "a leaf of stream {} in index `{}`",
                         stream.0, definition.name
                     ),
-                    "one that is in none of its runs",
+                    "no index run with this leaf",
                 );
             }
         }
@@ -118,7 +118,7 @@ impl Checker<'_> {
             for (key, rows) in entries.keys() {
                 for row in rows {
                     let Some(leaf) = front.leaf_of(*row) else {
-                        self.disagrees(run, "rows of its leaves", format!("row {row}"));
+                        self.disagrees(run, "rows of the indexed leaves", format!("row {row}"));
                         continue;
                     };
                     found

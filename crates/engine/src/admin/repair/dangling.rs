@@ -38,13 +38,13 @@ impl Planning<'_> {
             let index = index.map_err(|e| Error::decode(&self.meta_path, 0, e))?;
             let table = core.catalog.table(index.table);
             if let Some(lost) = lost_of(&index, table.as_ref()) {
-                let expected = format!("{lost}, over which index `{}` is", index.name);
+                let expected = format!("{lost}, which index `{}` covers", index.name);
                 self.find(
-                    damage(&self.meta_path.clone(), 0, expected, "no definition of it"),
-                    "the index goes with it",
+                    damage(&self.meta_path.clone(), 0, expected, "no definition"),
+                    "the index is dropped",
                 );
                 self.lost
-                    .push(format!("index `{}`: with {lost}", index.name));
+                    .push(format!("index `{}`, together with {lost}", index.name));
                 self.dangling.dropped.push(id);
             }
         }
@@ -52,17 +52,17 @@ impl Planning<'_> {
             if core.catalog.table(TableId(table)).is_some() {
                 continue;
             }
-            let expected = format!("table number {table}, which says how it has its indexes");
+            let expected = format!("table number {table}, which has an index policy");
             self.find(
-                damage(&self.meta_path.clone(), 0, expected, "no definition of it"),
-                "what it said goes with it",
+                damage(&self.meta_path.clone(), 0, expected, "no definition"),
+                "the index policy is dropped",
             );
-            self.dangling.policies_gone.push(table);
+            self.dangling.removed_policies.push(table);
         }
         if !self.dangling.is_empty() {
             meta.change_indexes(&IndexChange {
                 dropped: self.dangling.dropped.clone(),
-                policies_gone: self.dangling.policies_gone.clone(),
+                removed_policies: self.dangling.removed_policies.clone(),
                 ..IndexChange::default()
             })?;
         }
@@ -73,11 +73,14 @@ impl Planning<'_> {
             return Ok(false);
         }
         let found = format!("none after {}", newest.0);
-        let expected = format!("log records up to {}, which the metadata name", named.0);
+        let expected = format!(
+            "log records up to {}, which the metadata refers to",
+            named.0
+        );
         let log_dir = self.log_folder();
         self.find(
             damage(&log_dir, 0, expected, found),
-            "their numbers are not given again",
+            "their numbers are not reused",
         );
         self.take_numbers_up_to(named)?;
         Ok(true)

@@ -71,13 +71,13 @@ impl Planning<'_> {
         }
         match freed.is_empty() {
             true => Ok(()),
-            false => self.open_meta()?.change_freed(&freed, &[]),
+            false => self.open_meta()?.change_freed(&freed, &[], None),
         }
     }
 
     /// Offset in the file of a position after an offset of a segment; `None` = it is below the
     /// remaining parts, where nothing can be stored.
-    pub(super) fn place_in_file(&self, id: SegmentId, offset: u64) -> Result<Option<u64>> {
+    pub(super) fn offset_in_file(&self, id: SegmentId, offset: u64) -> Result<Option<u64>> {
         let files = self.segment_files();
         let tail = files.tail(id);
         let tail = tail.map_err(|e| Error::io("read", &files.stub_path(id), e))?;
@@ -98,9 +98,9 @@ impl Planning<'_> {
         let path = self.store().path(id);
         let found = error.damaged().cloned();
         let found = found.unwrap_or_else(|| damage(&path, 0, "a segment", error.to_string()));
-        self.find(found, "the file goes to quarantine");
+        self.find(found, "the file is moved to quarantine");
         self.lost.push(format!(
-            "aggregates of {held}, with segment {}, whose rows were freed and are at the cloud",
+            "aggregates of {held} (segment {}), whose rows were freed and remain on the cloud",
             id.0
         ));
         self.quarantined.insert(path);

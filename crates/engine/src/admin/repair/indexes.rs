@@ -19,7 +19,7 @@ pub(super) fn find(report: &mut RepairReport) {
         .findings
         .extend(runs.into_iter().map(|damage| RepairFinding {
             damage,
-            action: "all indexes are made again: their definitions stay".into(),
+            action: "all indexes are rebuilt; their definitions are unchanged".into(),
         }));
 }
 
@@ -32,7 +32,7 @@ pub(super) fn forget_runs(meta: &Meta, dangling: &Dangling) -> Result<()> {
     meta.change_indexes(&IndexChange {
         forgotten: runs.into_iter().map(|(key, _)| key).collect(),
         dropped: dangling.dropped.clone(),
-        policies_gone: dangling.policies_gone.clone(),
+        removed_policies: dangling.removed_policies.clone(),
         ..IndexChange::default()
     })
 }

@@ -38,7 +38,7 @@ pub(super) struct LogScan {
     /// Smaller generations are never reused.
     pub(super) known_generation: u64,
     /// Needed generations that are completely unreadable.
-    pub(super) gone: Vec<u64>,
+    pub(super) unreadable: Vec<u64>,
     /// Possible losses without a number, in words.
     pub(super) unknown: Vec<String>,
     /// Records with larger numbers were never acknowledged.
@@ -121,7 +121,7 @@ impl LogScan {
         let by_generation = by_generation(raws, (first_generation, known_generation));
         scan.newest_generation = by_generation.last().map_or(newest, |(g, _)| *g).max(newest);
         scan.known_generation = known_generation.max(first_generation);
-        scan.gone = (first_generation.max(1)..=known_generation)
+        scan.unreadable = (first_generation.max(1)..=known_generation)
             .filter(|g| !by_generation.iter().any(|(found, _)| found == g))
             .collect();
         for (at, (generation, raw)) in by_generation.iter().enumerate() {
@@ -166,8 +166,7 @@ impl LogScan {
         if let Some(header) = raw.header {
             if bytes < header.bytes {
                 self.unknown.push(format!(
-                    "the log file of generation {generation}, of which {bytes} of {} bytes are there: records behind them \
-                     are lost, unless a segment has what they held",
+                    "the log file of generation {generation}, truncated to {bytes} of {} bytes: the records after that are lost unless a segment contains their rows",
                     header.bytes
                 ));
             }
@@ -185,8 +184,7 @@ impl LogScan {
             && let Some((offset, sequence)) = first.filter(|(o, _)| *o > FILE_HEADER_BYTES)
         {
             self.unknown.push(format!(
-                "the log file of generation {generation} from its beginning to byte {offset}: records before {} that stood \
-                 there are lost, unless a segment has what they held",
+                "the log file of generation {generation} from its beginning to byte {offset}: the records before {} in this range are lost unless a segment contains their rows",
                 sequence.0
             ));
         }

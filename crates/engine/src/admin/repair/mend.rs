@@ -3,7 +3,7 @@
 //! Leaves and blocks are not rewritten: one more footer removes damaged ones, the same way as a job
 //! would.
 
-use super::scan::{Rescue, Whole};
+use super::scan::{ReadablePrefix, Rescue};
 use crate::common::ids::{SegmentId, StreamId};
 use crate::common::ranges::union;
 use crate::metadata::catalog::Table;
@@ -16,7 +16,7 @@ use crate::{ErrorKind, Result};
 
 /// Parts that a footer removes.
 #[derive(Default)]
-pub(super) struct Mended {
+pub(super) struct RemovedParts {
     pub(super) footer: Option<Vec<u8>>,
     pub(super) record: Option<PartitionRecord>,
     /// Damaged leaves: stream and entry.
@@ -29,7 +29,11 @@ pub(super) struct Mended {
 }
 
 /// True when everything that the newest group added can be read.
-pub(super) fn newest_is_readable(store: &Store, id: SegmentId, whole: &Whole) -> Result<bool> {
+pub(super) fn newest_is_readable(
+    store: &Store,
+    id: SegmentId,
+    whole: &ReadablePrefix,
+) -> Result<bool> {
     let (Some(footer), Some(table)) = (whole.newest(), &whole.state.table) else {
         return Ok(true);
     };
@@ -62,12 +66,12 @@ pub(super) fn mend(
     store: &Store,
     id: SegmentId,
     header: &SegmentHeader,
-    whole: &Whole,
+    whole: &ReadablePrefix,
     table: &Table,
     distrusted: bool,
     known: &dyn Fn(StreamId) -> Result<bool>,
-) -> Result<Mended> {
-    let mut mended = Mended::default();
+) -> Result<RemovedParts> {
+    let mut mended = RemovedParts::default();
     let mut deltas: Vec<StreamDelta> = Vec::new();
     for (stream, state) in &whole.state.streams {
         let delta = if known(*stream)? {
@@ -109,7 +113,7 @@ pub(super) fn mend(
     let mut state = whole.state.clone();
     state.apply(&footer, u64::from(len));
     footers.push(footer);
-    let after = Whole {
+    let after = ReadablePrefix {
         offset: whole.end(),
         bytes: len,
         footers,
@@ -124,12 +128,12 @@ pub(super) fn mend(
 /// One footer lists everything that is left, replacing the footers, some of which cannot be read.
 fn replacement_footer(
     header: &SegmentHeader,
-    whole: &Whole,
+    whole: &ReadablePrefix,
     rescue: &Rescue,
     changes: Vec<StreamDelta>,
     table: &Table,
-    mut mended: Mended,
-) -> Result<Mended> {
+    mut mended: RemovedParts,
+) -> Result<RemovedParts> {
     let mut footer = Footer {
         previous: None,
         group_offset: whole.end(),
@@ -146,7 +150,7 @@ fn replacement_footer(
         .map_err(|_| crate::Error::internal("repair: a footer of 4 GiB"))?;
     let mut state = Fold::default();
     state.apply(&footer, u64::from(len));
-    let after = Whole {
+    let after = ReadablePrefix {
         offset: whole.end(),
         bytes: len,
         footers: vec![footer],
@@ -181,7 +185,7 @@ fn mend_stream(
     state: &StreamState,
     table: &Table,
     distrusted: bool,
-    mended: &mut Mended,
+    mended: &mut RemovedParts,
 ) -> Result<Option<StreamDelta>> {
     let mut is_good = |entry: &LeafEntry| -> Result<bool> {
         let rows = store.leaf_rows(id, entry, 0..entry.count as usize, table);

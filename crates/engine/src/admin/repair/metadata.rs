@@ -43,10 +43,10 @@ impl Planning<'_> {
         let found = error
             .damaged()
             .cloned()
-            .unwrap_or_else(|| damage(&self.meta_path, 0, "sound metadata", error.to_string()));
+            .unwrap_or_else(|| damage(&self.meta_path, 0, "valid metadata", error.to_string()));
         self.find(
             found,
-            "rebuilt from segments and log, without named snapshots, which only they had; the present files go to quarantine",
+            "rebuilt from segments and log, without named snapshots, which only the metadata contains; the present files are moved to quarantine",
         );
         let there = |path: &Path| {
             self.env
@@ -64,10 +64,10 @@ impl Planning<'_> {
     fn scan_segments(&mut self) -> Result<Vec<ScannedSegment>> {
         let files = self.segment_files();
         let mut segments = Vec::new();
-        let kept = self.kept_for_snapshots()?;
+        let kept = self.retained_for_snapshots()?;
         if !kept.is_empty() {
             self.lost.push(format!(
-                "named snapshots: {} segments that only they kept go with them",
+                "named snapshots, with the {} segments retained only for them",
                 kept.len()
             ));
         }
@@ -75,7 +75,7 @@ impl Planning<'_> {
         for id in ids.filter(|id| !kept.contains(id)) {
             match ScannedSegment::open(&files, self.dir, id, u64::MAX) {
                 Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    let held = "what it held".to_owned();
+                    let held = "an unknown number of events".to_owned();
                     self.lose_stub(id, &error, held, &mut MetaChange::default());
                 }
                 found => segments.extend(found?),
@@ -90,7 +90,7 @@ impl Planning<'_> {
             if self.quarantined.contains(&segment.path) {
                 continue;
             }
-            if segment.header.is_none() || segment.whole.is_none() {
+            if segment.header.is_none() || segment.readable.is_none() {
                 let what = if segment.header.is_none() {
                     "header"
                 } else {
@@ -101,13 +101,13 @@ impl Planning<'_> {
                         &segment.path,
                         0,
                         format!("a segment with a {what}"),
-                        "none that can be read",
+                        "no readable one",
                     ),
-                    "the file goes to quarantine",
+                    "the file is moved to quarantine",
                 );
                 self.quarantined.insert(segment.path.clone());
                 self.lost
-                    .push(format!("what segment {} held", segment.id.0));
+                    .push(format!("the contents of segment {}", segment.id.0));
             }
         }
     }
@@ -117,8 +117,8 @@ impl Planning<'_> {
         for (id, why) in superseded {
             let path = self.dir.join("segment").join(format!("{}.seg", id.0));
             self.find(
-                damage(&path, 0, "a segment in force", why),
-                "the file goes to quarantine",
+                damage(&path, 0, "a current segment", why),
+                "the file is moved to quarantine",
             );
             self.quarantined.insert(path);
         }
@@ -134,7 +134,7 @@ impl Planning<'_> {
         let store = self.store();
         let mut change = MetaChange::default();
         for segment in segments.iter().filter(|s| in_force.contains(&s.id)) {
-            let (Some(header), Some(whole)) = (&segment.header, &segment.whole) else {
+            let (Some(header), Some(whole)) = (&segment.header, &segment.readable) else {
                 continue;
             };
             if let Some(table) = tables.get(header.table.0 as usize) {
@@ -153,7 +153,7 @@ fn covers_in(segments: &[ScannedSegment]) -> Covers {
     let mut covers = Covers::new();
     for footer in segments
         .iter()
-        .filter_map(|s| s.whole.as_ref())
+        .filter_map(|s| s.readable.as_ref())
         .flat_map(|w| &w.footers)
     {
         for delta in &footer.streams {

@@ -109,14 +109,14 @@ pub fn repair_without_fast_tier(
     let dir = options.dir.as_path();
     let Some(tier) = fast_tier(env, dir)? else {
         return Err(Error::invalid(format!(
-            "{}: this database has no fast tier that could be lost",
+            "{}: this database has no fast tier",
             dir.display()
         )));
     };
     let is_unsettled = is_unsettled(env, dir)?;
     if located(env, dir).is_ok() {
         return Err(Error::invalid(format!(
-            "the fast tier {} is there: `headwater tier leave` stops using it without losing anything",
+            "the fast tier {} is present: use `headwater tier leave` to remove it without data loss",
             tier.folder.display()
         )));
     }
@@ -133,15 +133,15 @@ pub fn repair_without_fast_tier(
     if tier.parts.log && (is_unsettled || !report.findings.is_empty()) {
         let since = match mirrored {
             Some(sequence) => format!(
-                "behind log record {}, with which its copy in bulk ends (tier.log_mirror)",
+                "after log record {}, the end of its copy on the bulk device (tier.log_mirror)",
                 sequence.0
             ),
-            None => "since the last time they were stored".into(),
+            None => "since the last flush".into(),
         };
         report.lost.insert(
             0,
             format!(
-                "acknowledged data that lay only in the log in the fast tier {}: rows, deletes and definitions {since}",
+                "acknowledged data that was only in the log of the fast tier {}: rows, deletes and definitions {since}",
                 tier.folder.display()
             ),
         );
@@ -206,7 +206,7 @@ fn require_database(env: &Env, dir: &Path) -> Result<()> {
         }
     }
     Err(Error::not_found(format!(
-        "{}: nothing of a database here (no meta.redb, log or segment)",
+        "{}: no database here (no meta.redb, log or segment)",
         dir.display()
     )))
 }
@@ -304,7 +304,7 @@ fn put(env: &Env, options: &Options, plan: &RepairPlan) -> Result<()> {
             let meta = opened_meta(env, dir)?;
             if !plan.snapshots.is_empty() {
                 meta.change_snapshots(&SnapshotChange {
-                    gone: plan.snapshots.clone(),
+                    forgotten: plan.snapshots.clone(),
                     ..SnapshotChange::default()
                 })?;
             }
@@ -326,7 +326,9 @@ fn put(env: &Env, options: &Options, plan: &RepairPlan) -> Result<()> {
                 Ok(()) => error,
                 Err(left) => Error::new(
                     error.kind(),
-                    format!("{error}; the incomplete result must be removed: {left}"),
+                    format!(
+                        "{error}; remove the incomplete result, which could not be removed: {left}"
+                    ),
                 ),
             })
         }
@@ -341,7 +343,7 @@ fn opened_meta(env: &Env, dir: &Path) -> Result<Meta> {
         .open(&path, OpenMode::Write)
         .map_err(|e| Error::io("open", &path, e))?;
     Meta::open(&path, file)?
-        .ok_or_else(|| Error::internal("repair: the metadata changed meanwhile"))
+        .ok_or_else(|| Error::internal("repair: the metadata changed during the repair"))
 }
 
 fn sync_dir(files: &dyn Files, dir: &Path) -> Result<()> {

@@ -3,7 +3,7 @@
 
 use super::overlay::Patch;
 use super::plan::{Planning, damage, header_of};
-use super::scan::{ScannedSegment, Whole};
+use super::scan::{ReadablePrefix, ScannedSegment};
 use crate::common::ids::SegmentId;
 use crate::metadata::catalog::Table;
 use crate::metadata::tables::{MetaChange, PartitionRecord};
@@ -19,7 +19,7 @@ struct NamedSegment<'a> {
     table: &'a Table,
     path: PathBuf,
     /// The contents according to the metadata, in words.
-    held: String,
+    contents: String,
 }
 
 impl Planning<'_> {
@@ -44,7 +44,7 @@ impl Planning<'_> {
                 record: &record,
                 table,
                 path: store.path(id),
-                held: format!("{} events of table `{}`", record.events, table.name),
+                contents: format!("{} events of table `{}`", record.events, table.name),
             };
             self.segment_named(&named, &mut change)?;
         }
@@ -57,7 +57,7 @@ impl Planning<'_> {
         let Some(segment) = self.scanned(named, change)? else {
             return Ok(());
         };
-        let Some(whole) = &segment.whole else {
+        let Some(whole) = &segment.readable else {
             self.lose_unreadable(named, segment.is_other, change);
             return Ok(());
         };
@@ -79,7 +79,7 @@ impl Planning<'_> {
         named: &NamedSegment<'_>,
         change: &mut MetaChange,
     ) -> Result<Option<ScannedSegment>> {
-        let (id, record, held) = (named.id, named.record, &named.held);
+        let (id, record, held) = (named.id, named.record, &named.contents);
         let segment =
             ScannedSegment::open(&self.segment_files(), self.dir, id, record.committed_bytes);
         let segment = match segment {
@@ -92,15 +92,15 @@ impl Planning<'_> {
         let Some(mut segment) = segment else {
             self.find(
                 damage(&named.path, 0, format!("a segment with {held}"), "no file"),
-                "it is forgotten",
+                "its entry is removed",
             );
-            self.lost.push(format!("{held}, with segment {}", id.0));
+            self.lost.push(format!("{held} (segment {})", id.0));
             change.removed.push(id);
             return Ok(None);
         };
-        let is_cut = |whole: &Whole| whole.end() != record.committed_bytes;
-        if segment.header.is_some() && segment.whole.as_ref().is_none_or(is_cut) {
-            segment.whole = self.rescued(named.store, id, record)?.or(segment.whole);
+        let is_cut = |whole: &ReadablePrefix| whole.end() != record.committed_bytes;
+        if segment.header.is_some() && segment.readable.as_ref().is_none_or(is_cut) {
+            segment.readable = self.rescued(named.store, id, record)?.or(segment.readable);
         }
         Ok(Some(segment))
     }
@@ -112,7 +112,7 @@ impl Planning<'_> {
         is_other: bool,
         change: &mut MetaChange,
     ) {
-        let (id, held) = (named.id, &named.held);
+        let (id, held) = (named.id, &named.contents);
         self.find(
             damage(
                 &named.path,
@@ -121,12 +121,12 @@ impl Planning<'_> {
                 if is_other {
                     "the file of another segment"
                 } else {
-                    "no footer that can be read"
+                    "no readable footer"
                 },
             ),
-            "the file goes to quarantine",
+            "the file is moved to quarantine",
         );
-        self.lost.push(format!("{held}, with segment {}", id.0));
+        self.lost.push(format!("{held} (segment {})", id.0));
         self.quarantined.insert(named.path.clone());
         change.removed.push(id);
     }
@@ -135,7 +135,7 @@ impl Planning<'_> {
     fn go_back(
         &mut self,
         named: &NamedSegment<'_>,
-        whole: &Whole,
+        whole: &ReadablePrefix,
         cut_off: &[Footer],
         change: &mut MetaChange,
     ) -> Result<()> {
@@ -146,14 +146,14 @@ impl Planning<'_> {
                 record.footer_offset,
                 format!("a footer that ends at {}", record.committed_bytes),
                 format!(
-                    "the newest from which all footers can be read ends at {}",
+                    "the newest footer with readable predecessors ends at {}",
                     whole.end()
                 ),
             ),
-            "the segment goes back to that footer; the file as it is goes to quarantine",
+            "the segment is rolled back to that footer; the present file is moved to quarantine",
         );
         self.lost.push(format!(
-            "up to {} events of table `{}` that segment {} got last, unless the log has them",
+            "up to {} of the newest events of table `{}` in segment {}, unless the log contains them",
             record.events.saturating_sub(whole.state.sums.events),
             table.name,
             id.0
@@ -180,7 +180,7 @@ impl Planning<'_> {
         &mut self,
         named: &NamedSegment<'_>,
         found: Option<SegmentHeader>,
-        whole: &Whole,
+        whole: &ReadablePrefix,
         change: &mut MetaChange,
     ) -> Result<Option<SegmentHeader>> {
         let id = named.id;
@@ -191,16 +191,16 @@ impl Planning<'_> {
                 ..h
             }) != header
         });
-        if self.freed.contains(&id) && (is_bad || self.place_in_file(id, whole.end())?.is_none()) {
+        if self.freed.contains(&id) && (is_bad || self.offset_in_file(id, whole.end())?.is_none()) {
             // Neither another header nor an earlier end is possible for it.
             let error = Error::damage(damage(
                 &named.path,
                 0,
-                "the header and the newest footer of what stays of a segment",
+                "the header and the newest footer of a stub",
                 "other bytes",
             ));
             change.partitions.retain(|(other, _)| *other != id);
-            self.lose_stub(id, &error, named.held.clone(), change);
+            self.lose_stub(id, &error, named.contents.clone(), change);
             return Ok(None);
         }
         Ok(Some(match is_bad {
@@ -215,7 +215,7 @@ impl Planning<'_> {
         &mut self,
         named: &NamedSegment<'_>,
         mut header: SegmentHeader,
-        whole: &Whole,
+        whole: &ReadablePrefix,
         change: &mut MetaChange,
     ) -> SegmentHeader {
         let (id, copy) = (named.id, SegmentId(self.next_segment));
@@ -224,7 +224,7 @@ impl Planning<'_> {
         self.find(
             damage(&named.path, 0, "the header of this segment", "other bytes"),
             format!(
-                "a copy with a new header becomes segment {}; the file goes to quarantine",
+                "a copy with a new header becomes segment {}; the file is moved to quarantine",
                 copy.0
             ),
         );

@@ -1,10 +1,10 @@
 //! Reads everything and decides the actions of a repair, without changes.
 
 use super::log::LogScan;
-use super::mend::{Mended, mend};
+use super::mend::{RemovedParts, mend};
 use super::overlay::{Overlay, Patch};
 use super::save_log::{Covers, save};
-use super::scan::{ScannedSegment, Whole};
+use super::scan::{ReadablePrefix, ScannedSegment};
 use super::{RepairFinding, RepairReport};
 use crate::admin::check::{CheckReport, check};
 use crate::common::error::Damage;
@@ -14,7 +14,7 @@ use crate::device::tiers::log_begun;
 use crate::metadata::catalog::{Catalog, StreamIndex, Table, decode_stream_key};
 use crate::metadata::tables::PartitionRecord;
 use crate::metadata::tables::{Meta, MetaChange, copy::MetaCopy};
-use crate::storage::segment::{LeafEntry, SegmentHeader, Store};
+use crate::storage::segment::{LeafEntry, ReadCache, SegmentHeader, Store};
 use crate::wal::Needed;
 use crate::{Error, ErrorKind, Options, Result};
 use headwater_io::{Env, File};
@@ -45,12 +45,12 @@ pub(super) struct RepairPlan {
 #[derive(Debug, Default)]
 pub(super) struct Dangling {
     pub(super) dropped: Vec<u32>,
-    pub(super) policies_gone: Vec<u32>,
+    pub(super) removed_policies: Vec<u32>,
 }
 
 impl Dangling {
     pub(super) fn is_empty(&self) -> bool {
-        self.dropped.is_empty() && self.policies_gone.is_empty()
+        self.dropped.is_empty() && self.removed_policies.is_empty()
     }
 }
 
@@ -187,7 +187,7 @@ impl Planning<'_> {
 
     pub(super) fn open_meta(&self) -> Result<Meta> {
         Meta::open(&self.meta_path, Arc::clone(&self.file))?
-            .ok_or_else(|| Error::internal("repair: planned metadata hold nothing"))
+            .ok_or_else(|| Error::internal("repair: the planned metadata is empty"))
     }
 
     /// Changes the planned metadata.
@@ -211,7 +211,11 @@ impl Planning<'_> {
         Store::new(
             Arc::clone(self.env.segment_files()),
             segment_dir(self.dir),
-            self.options.memory_budget_bytes / 4,
+            ReadCache::alone(
+                self.options.memory_budget_bytes / 4,
+                self.options.open_files_max,
+                1,
+            ),
             self.options.open_files_max,
             1,
         )
@@ -224,10 +228,10 @@ impl Planning<'_> {
         &self,
         store: &Store,
         (id, header): (SegmentId, &SegmentHeader),
-        whole: &Whole,
+        whole: &ReadablePrefix,
         table: &Table,
         distrusted: bool,
-    ) -> Result<Mended> {
+    ) -> Result<RemovedParts> {
         let meta = self.open_meta()?;
         let known = |stream| Ok(!meta.streams(&[stream])?.is_empty());
         mend(store, id, header, whole, table, distrusted, &known)
@@ -239,7 +243,7 @@ impl Planning<'_> {
         path: &Path,
         named: SegmentId,
         end: u64,
-        mended: Mended,
+        mended: RemovedParts,
         table: &Table,
         change: &mut MetaChange,
     ) -> Result<()> {
@@ -249,7 +253,7 @@ impl Planning<'_> {
         for found in mended.damages {
             self.find(
                 found,
-                "it is taken out of the segment; the file as it is goes to quarantine",
+                "it is removed from the segment; the present file is moved to quarantine",
             );
         }
         for (stream, entry) in &mended.lost {
@@ -259,15 +263,16 @@ impl Planning<'_> {
             if !has_rows {
                 let name = self.name(stream, table)?;
                 self.lost.push(format!(
-                    "damaged aggregates of {name}, whose rows had been aged away"
+                    "damaged aggregates of {name}, whose rows were removed by aging"
                 ));
             }
         }
         self.quarantined.insert(path.to_owned());
         change.partitions.retain(|(other, _)| *other != named);
         change.partitions.push((named, record));
-        let place = self.place_in_file(named, end)?;
-        let place = place.ok_or_else(|| Error::internal("repair: a footer below what stays"))?;
+        let place = self.offset_in_file(named, end)?;
+        let place = place
+            .ok_or_else(|| Error::internal("repair: a footer lies before the retained part"))?;
         let is_of_stub = self.freed.contains(&named);
         let patch = self.patches.entry(named).or_default();
         patch.tail = Some((place, footer));
@@ -362,7 +367,7 @@ impl Planning<'_> {
         {
             self.find(
                 found,
-                "the readable part of the log is written to a new file; the old files go to quarantine",
+                "the readable part of the log is written to a new file; the old files are moved to quarantine",
             );
             let needed = self.log_needed()?;
             let begun = (needed.first_generation, needed.newest_generation);
@@ -400,13 +405,13 @@ impl Planning<'_> {
                 ScannedSegment::open(&self.segment_files(), self.dir, *id, record.committed_bytes)?;
             let Some(segment) = segment else { continue };
             let table = tables.get(record.table.0 as usize);
-            if let (Some(whole), Some(table)) = (&segment.whole, table) {
+            if let (Some(whole), Some(table)) = (&segment.readable, table) {
                 let header = header_of(*id, record);
                 let mended = self.mended(&store, (*id, &header), whole, table, true)?;
                 for found in report.damages.iter().filter(|d| d.file == segment.path) {
                     self.find(
                         found.clone(),
-                        "stored aggregates of the segment are given up: rows are read instead",
+                        "the aggregates of the segment are discarded; its rows are read instead",
                     );
                 }
                 self.apply(&segment.path, *id, whole.end(), mended, table, &mut change)?;

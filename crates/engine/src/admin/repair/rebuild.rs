@@ -9,7 +9,7 @@ use super::log::LogScan;
 use super::scan::ScannedSegment;
 use crate::common::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::core::shard_number;
-use crate::metadata::catalog::{Definition, Duplicates, Life, StreamRecord, Table};
+use crate::metadata::catalog::{Definition, Duplicates, StreamRecord, Table, TableLifetime};
 use crate::metadata::clock::{EventSpan, borne_out_by};
 use crate::metadata::tables::{Meta, MetaChange};
 use crate::storage::segment::{Replaces, SegmentHeader};
@@ -38,7 +38,7 @@ pub(super) struct ReadableSegment {
     pub(super) header: SegmentHeader,
     pub(super) footer_offset: u64,
     /// The rewriting that made the segment was finished.
-    pub(super) is_whole: bool,
+    pub(super) is_finished: bool,
     /// Later jobs added to it.
     pub(super) went_on: bool,
 }
@@ -71,7 +71,7 @@ pub(super) fn in_force(segments: &[ReadableSegment]) -> BTreeMap<SegmentId, Stri
         let whole = members.len() == usize::from(replaces.parts)
             && members
                 .iter()
-                .all(|id| known.get(id).is_some_and(|f| f.is_whole))
+                .all(|id| known.get(id).is_some_and(|f| f.is_finished))
             && old.is_some_and(|f| f.footer_offset < replaces.footer_offset);
         if old.is_none() || went_on || one_replaced || whole {
             replaced.insert(replaces.id);
@@ -82,10 +82,7 @@ pub(super) fn in_force(segments: &[ReadableSegment]) -> BTreeMap<SegmentId, Stri
             for id in members {
                 superseded.insert(
                     id,
-                    format!(
-                        "a rewrite of segment {} that was not finished",
-                        replaces.id.0
-                    ),
+                    format!("an unfinished rewrite of segment {}", replaces.id.0),
                 );
             }
         }
@@ -117,12 +114,12 @@ fn shards(streams: &BTreeMap<StreamId, StreamRecord>, segments: &[&ScannedSegmen
 fn readable(all: &[ScannedSegment]) -> Vec<ReadableSegment> {
     all.iter()
         .filter_map(|s| {
-            let whole = s.whole.as_ref()?;
-            let (is_whole, went_on) = whole.rewriting();
+            let whole = s.readable.as_ref()?;
+            let (is_finished, went_on) = whole.rewriting();
             Some(ReadableSegment {
                 header: s.header?,
                 footer_offset: whole.offset,
-                is_whole,
+                is_finished,
                 went_on,
             })
         })
@@ -138,10 +135,10 @@ fn chosen<'a>(
     let mut chosen: Vec<&ScannedSegment> = Vec::new();
     let mut candidates: Vec<&ScannedSegment> = all
         .iter()
-        .filter(|s| s.header.is_some() && s.whole.is_some() && !superseded.contains_key(&s.id))
+        .filter(|s| s.header.is_some() && s.readable.is_some() && !superseded.contains_key(&s.id))
         .collect();
     candidates.sort_by_key(|s| {
-        let newest = s.whole.as_ref().and_then(|w| w.newest());
+        let newest = s.readable.as_ref().and_then(|w| w.newest());
         std::cmp::Reverse((newest.map(|f| f.sequence), s.id))
     });
     for segment in candidates {
@@ -160,7 +157,7 @@ fn chosen<'a>(
             Some(rival) => drop(superseded.insert(
                 segment.id,
                 format!(
-                    "segment {} holds the same span and was written to later",
+                    "segment {} covers the same span and was written later",
                     rival.id.0
                 ),
             )),
@@ -198,7 +195,14 @@ pub(super) fn rebuild(
     let step_sequence = newest(
         chosen
             .iter()
-            .filter_map(|s| s.whole.as_ref()?.footers.iter().map(|f| f.sequence).max())
+            .filter_map(|s| {
+                s.readable
+                    .as_ref()?
+                    .footers
+                    .iter()
+                    .map(|f| f.sequence)
+                    .max()
+            })
             .max(),
     );
     let floor = newest(
@@ -220,7 +224,7 @@ pub(super) fn rebuild(
         ..MetaChange::default()
     };
     for segment in &chosen {
-        if let (Some(header), Some(whole)) = (&segment.header, &segment.whole) {
+        if let (Some(header), Some(whole)) = (&segment.header, &segment.readable) {
             change.partitions.push((segment.id, whole.record(header)));
         }
     }
@@ -242,7 +246,7 @@ pub(super) fn rebuild(
 
 /// Time spans of the events in segments in force and the log.
 fn spans(segments: &[&ScannedSegment], log: &LogScan) -> Vec<EventSpan> {
-    let states = segments.iter().filter_map(|s| s.whole.as_ref());
+    let states = segments.iter().filter_map(|s| s.readable.as_ref());
     let streams = states.flat_map(|whole| whole.state.streams.values());
     let leaves = streams.flat_map(|s| s.main.iter().chain(s.late.iter().flatten()));
     let stored = leaves.map(|leaf| EventSpan {
@@ -262,7 +266,7 @@ fn definitions(
     let mut versions: Vec<(Sequence, Table)> = logged.tables;
     let mut streams: BTreeMap<StreamId, StreamRecord> = BTreeMap::new();
     for segment in all {
-        let (Some(header), Some(whole)) = (&segment.header, &segment.whole) else {
+        let (Some(header), Some(whole)) = (&segment.header, &segment.readable) else {
             continue;
         };
         for footer in &whole.footers {
@@ -293,7 +297,7 @@ fn definitions(
             && added.first as usize <= table.fields.len()
             && added.add_to(table).is_err()
         {
-            tracing::warn!(table = table.name, "fields added to a table do not fit it");
+            tracing::warn!(table = table.name, "added fields do not match their table");
         }
     }
     let count = tables
@@ -310,7 +314,7 @@ fn definitions(
             leaf_events: 2048,
             fields: Vec::new(),
             tags: Vec::new(),
-            life: Life::FOREVER,
+            lifetime: TableLifetime::FOREVER,
         });
     }
     (tables, streams)

@@ -62,10 +62,9 @@ pub(super) fn save(
     let generation = scan.newest_generation.max(scan.known_generation) + 1;
     put_records(&mut content, generation, start..=end.0, records, &mut lost)?;
     lost.extend(scan.unknown.iter().cloned());
-    for generation in &scan.gone {
+    for generation in &scan.unreadable {
         lost.push(format!(
-            "the log file of generation {generation}: it is gone, or nothing in it can be read; what its records held is not known, \
-             unless a segment has it"
+            "the log file of generation {generation}, which is missing or unreadable: the contents of its records are unknown unless a segment contains them"
         ));
     }
     let header = FileHeader {
@@ -115,7 +114,7 @@ impl Acknowledged {
             last = Some(*sequence);
             let Some(kind) = RecordKind::from_number(record.kind) else {
                 return Err(Error::invalid(format!(
-                    "log record {} is of kind {}, which this version does not know: repair with the version of Headwater that wrote it",
+                    "log record {} has the unknown kind {}: run the repair with the version of Headwater that wrote it",
                     sequence.0, record.kind
                 )));
             };
@@ -170,9 +169,9 @@ fn put_records(
 /// Reports records with unknown content.
 fn missing(lost: &mut Vec<String>, from: u64, to: u64) {
     lost.push(if from == to {
-        format!("log record {from}: its content is not known, unless a segment has it")
+        format!("log record {from}: its content is unknown unless a segment contains it")
     } else {
-        format!("log records {from} to {to}: their content is not known, unless a segment has it")
+        format!("log records {from} to {to}: their content is unknown unless a segment contains it")
     });
 }
 
@@ -274,7 +273,7 @@ impl<'a> KnownDefinitions<'a> {
                     }
                     _ => {
                         lost.push(format!(
-                            "fields of table {} (log record {}): what they were added to is lost",
+                            "fields of table {} (log record {}): the definition that they extend is lost",
                             added.table.0, sequence.0
                         ));
                         Ok(nothing)

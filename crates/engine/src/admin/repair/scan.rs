@@ -24,13 +24,13 @@ pub(super) struct ScannedSegment {
     /// The file is of another segment: none of its contents belong to this one.
     pub(super) is_other: bool,
     /// The newest footer before which all footers can be read.
-    pub(super) whole: Option<Whole>,
+    pub(super) readable: Option<ReadablePrefix>,
     /// Complete footers above that one, newest first: one before them is damaged.
     pub(super) cut_off: Vec<Footer>,
 }
 
 /// Contents of a segment up to a footer.
-pub(super) struct Whole {
+pub(super) struct ReadablePrefix {
     pub(super) offset: u64,
     pub(super) bytes: u32,
     pub(super) footers: Vec<Footer>,
@@ -55,7 +55,7 @@ pub(super) fn through_checkpoint(
     record: &PartitionRecord,
     after: Sequence,
     meta: &Meta,
-) -> Result<Option<Whole>> {
+) -> Result<Option<ReadablePrefix>> {
     let read = || -> Result<(Fold, Vec<(StreamId, Cover)>)> {
         let covers = store.covers(id, record, after)?;
         let partition = Partition::new(record.clone(), store.segment_file(id));
@@ -80,7 +80,7 @@ pub(super) fn through_checkpoint(
     }
     let ids: Vec<StreamId> = state.streams.keys().copied().collect();
     let known = meta.streams(&ids)?.into_iter();
-    Ok(Some(Whole {
+    Ok(Some(ReadablePrefix {
         offset: record.footer_offset,
         bytes: record.footer_bytes,
         footers: vec![Footer {
@@ -121,7 +121,7 @@ impl Rescue {
     }
 }
 
-impl Whole {
+impl ReadablePrefix {
     pub(super) fn end(&self) -> u64 {
         self.offset + u64::from(self.bytes)
     }
@@ -183,7 +183,7 @@ pub(super) fn chain(
     path: &Path,
     offset: u64,
     bytes: u32,
-) -> Result<Option<Whole>> {
+) -> Result<Option<ReadablePrefix>> {
     let mut footers = Vec::new();
     let mut next = Some((offset, bytes));
     while let Some((at, len)) = next {
@@ -203,7 +203,7 @@ pub(super) fn chain(
     for (footer, len) in footers.iter().rev() {
         state.apply(footer, u64::from(*len));
     }
-    Ok(Some(Whole {
+    Ok(Some(ReadablePrefix {
         offset,
         bytes,
         footers: footers.into_iter().rev().map(|(f, _)| f).collect(),
@@ -274,22 +274,22 @@ impl ScannedSegment {
             .and_then(|bytes| SegmentHeader::decode(&bytes).ok());
         let is_other = found.is_some_and(|header| header.id != id);
         let header = found.filter(|_| !is_other);
-        let mut whole = None;
+        let mut readable = None;
         let mut cut_off = Vec::new();
         let limit = if is_other { 0 } else { limit };
         footers_backwards(&*file, &path, limit, |offset, bytes, footer| {
-            whole = chain(&*file, &path, offset, bytes)?;
-            if whole.is_none() {
+            readable = chain(&*file, &path, offset, bytes)?;
+            if readable.is_none() {
                 cut_off.push(footer);
             }
-            Ok(whole.is_none())
+            Ok(readable.is_none())
         })?;
         Ok(Some(ScannedSegment {
             id,
             path,
             header,
             is_other,
-            whole,
+            readable,
             cut_off,
         }))
     }

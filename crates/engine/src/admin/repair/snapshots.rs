@@ -6,7 +6,7 @@ use crate::common::ids::SegmentId;
 use crate::device::layout::segment_dir;
 use crate::metadata::tables::SnapshotChange;
 use crate::storage::named_snapshots::SnapshotRecord;
-use crate::storage::segment::{kept_name, stub_of};
+use crate::storage::segment::{marker_name, stub_of};
 use crate::{Error, Result};
 use std::collections::BTreeSet;
 
@@ -31,13 +31,13 @@ impl Planning<'_> {
     }
 
     /// Segments that are marked as kept only for named snapshots.
-    pub(super) fn kept_for_snapshots(&self) -> Result<BTreeSet<SegmentId>> {
+    pub(super) fn retained_for_snapshots(&self) -> Result<BTreeSet<SegmentId>> {
         let dir = segment_dir(self.dir);
         let all = self.segment_ids()?.into_iter();
         let files = self.env.segment_files();
         let mut kept = BTreeSet::new();
         for id in all {
-            let path = dir.join(kept_name(id));
+            let path = dir.join(marker_name(id));
             if files
                 .exists(&path)
                 .map_err(|e| Error::io("look for", &path, e))?
@@ -64,7 +64,7 @@ impl Planning<'_> {
                 }
             }
             meta.change_snapshots(&SnapshotChange {
-                gone: gone.iter().map(|(number, _)| *number).collect(),
+                forgotten: gone.iter().map(|(number, _)| *number).collect(),
                 ..SnapshotChange::default()
             })?;
         }
@@ -75,7 +75,7 @@ impl Planning<'_> {
         let after = check(self.overlay(), self.options.clone())?;
         for damage in found.damages {
             if !after.damages.contains(&damage) {
-                self.find(damage, "the named snapshots that have it are dropped");
+                self.find(damage, "the named snapshots that contain it are dropped");
             }
         }
         Ok(after)

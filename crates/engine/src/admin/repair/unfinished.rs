@@ -3,7 +3,7 @@
 use super::log::LogScan;
 use super::mend::newest_is_readable;
 use super::plan::{Planning, damage};
-use super::scan::{ScannedSegment, Whole, through_checkpoint};
+use super::scan::{ReadablePrefix, ScannedSegment, through_checkpoint};
 use crate::Result;
 use crate::common::ids::{SegmentId, Sequence};
 use crate::device::layout::log_dir;
@@ -18,7 +18,7 @@ impl Planning<'_> {
         store: &Store,
         id: SegmentId,
         record: &PartitionRecord,
-    ) -> Result<Option<Whole>> {
+    ) -> Result<Option<ReadablePrefix>> {
         let meta = self.open_meta()?;
         let needed = meta.log_needed()?;
         let begun = (needed.first_generation, needed.newest_generation);
@@ -31,10 +31,10 @@ impl Planning<'_> {
                 damage(
                     &store.path(id),
                     record.footer_offset,
-                    "footers that can all be read",
-                    "a damaged one before a checkpoint",
+                    "readable footers",
+                    "a damaged footer before a checkpoint",
                 ),
-                "one footer says what the checkpoint and those behind it say; the file as it is goes to quarantine",
+                "a single footer replaces the checkpoint and the footers after it; the present file is moved to quarantine",
             );
         }
         Ok(found)
@@ -44,7 +44,7 @@ impl Planning<'_> {
     /// output cannot be read it may have been interrupted, and the log has its events: such groups
     /// are left out. Any later job of the shard proves a commit.
     pub(super) fn without_unfinished(&mut self, segments: &mut [ScannedSegment]) -> Result<()> {
-        let sequence_of = |s: &ScannedSegment| Some(s.whole.as_ref()?.newest()?.sequence);
+        let sequence_of = |s: &ScannedSegment| Some(s.readable.as_ref()?.newest()?.sequence);
         let mut newest: BTreeMap<u16, Sequence> = BTreeMap::new();
         for segment in segments.iter() {
             if let (Some(header), Some(sequence)) = (&segment.header, sequence_of(segment)) {
@@ -54,7 +54,7 @@ impl Planning<'_> {
         }
         let store = self.store();
         for segment in segments {
-            let (Some(header), Some(whole)) = (&segment.header, &segment.whole) else {
+            let (Some(header), Some(whole)) = (&segment.header, &segment.readable) else {
                 continue;
             };
             let is_newest = newest.get(&header.shard.0).copied() == sequence_of(segment);
@@ -64,16 +64,16 @@ impl Planning<'_> {
             let found = damage(
                 &segment.path,
                 whole.offset,
-                "a group that can be read",
+                "a readable group",
                 "damaged leaves or blocks in the newest group of the shard",
             );
             self.quarantined.insert(segment.path.clone());
             let limit = whole.offset;
             let before = ScannedSegment::open(&self.segment_files(), self.dir, segment.id, limit)?;
-            segment.whole = before.and_then(|s| s.whole);
+            segment.readable = before.and_then(|s| s.readable);
             self.find(
                 found,
-                "it counts as a step that was cut short: the segment goes back to the group before, and the log has the events",
+                "the group counts as an interrupted maintenance job: the segment is rolled back to the previous group; the log contains the events",
             );
         }
         Ok(())

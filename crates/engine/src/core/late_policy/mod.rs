@@ -1,5 +1,6 @@
 //! Late-data policy of shards: when their analyzers evaluate, which policy is in force, when a late
-//! buffer is merged because of its age.
+//! buffer is merged because of its age. `maintenance/jobs/late_plan` decides whether late events of
+//! a stream become a late run or are merged.
 //!
 //! Invariants: a change of policy causes no writes, moves no data and blocks no thread: events in
 //! memory are divided again at the next write or flush of their stream. A policy that is set by the
@@ -35,11 +36,11 @@ pub(crate) fn first_analyzer(options: &Options) -> Analyzer {
 
 /// The persisted analyzer of a shard; a new one if the persisted one is of another version. The
 /// owner's settings decide which policy is in force.
-pub(crate) fn kept_analyzer(options: &Options, kept: &[u8], is_owner: bool) -> Analyzer {
+pub(crate) fn persisted_analyzer(options: &Options, kept: &[u8], is_owner: bool) -> Analyzer {
     let mut analyzer = match Analyzer::decode(kept) {
         Ok(analyzer) => analyzer,
         Err(error) => {
-            tracing::warn!(%error, "the statistics of late events cannot be read: they start again");
+            tracing::warn!(%error, "cannot read the statistics of late events; they start from zero");
             return first_analyzer(options);
         }
     };
@@ -165,7 +166,7 @@ pub(crate) fn decide_if_due(core: &Core, index: ShardIndex) -> Result<()> {
             expected_from = decision.expected_from,
             expected_to = decision.expected_to,
             reason = %decision.reason,
-            "another policy for late data"
+            "changed the policy for late events"
         );
     }
     Ok(())
@@ -178,7 +179,7 @@ pub(crate) fn settle_analyzers(core: &Core) {
         let mut state = shard.state.lock();
         if state.analyzer.recent_events() > 0 {
             let memory = shard_memory_events(core, &state);
-            // No ranking here: the caller ranks.
+            // The database is being closed, so the evaluation chooses nothing any more.
             let _evaluation = state.analyzer.evaluation(memory);
             state.unsaved_analyzer = true;
         }

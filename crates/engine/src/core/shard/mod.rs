@@ -10,16 +10,17 @@
 use crate::memory::chunk::Chunk;
 mod parked;
 
-pub(crate) use parked::{Parked, held_max};
+pub(crate) use parked::{Parked, parked_bytes_max};
 
 use crate::common::ids::{NumberMap, SegmentId, Sequence, StreamId, TableId};
 use crate::memory::StreamMemory;
 use crate::memory::pins::{
-    OpenSnapshots, PIN_BYTES, PinFile, PinLocation, PinnedRows, SnapshotPoint,
+    OpenSnapshots, PINNED_CHUNK_BYTES, PinnedChunkFile, PinnedChunkLocation, PinnedRows,
+    SnapshotPoint,
 };
 use crate::storage::partitions::PartitionSet;
 use crate::storage::tombstone::Tombstone;
-use headwater_codec::leaf::EncodeHints;
+use headwater_codec::leaf::EncodingCache;
 use headwater_late::{Analyzer, Split};
 use headwater_types::{ClosedRange, Timestamp};
 use parking_lot::Mutex;
@@ -37,7 +38,7 @@ pub(crate) struct Shard {
 /// Buffers that jobs of a shard reuse.
 #[derive(Debug, Default)]
 pub(crate) struct StepScratch {
-    pub(crate) hints: HashMap<TableId, EncodeHints>,
+    pub(crate) encodings: HashMap<TableId, EncodingCache>,
 }
 
 #[derive(Debug, Default)]
@@ -64,7 +65,7 @@ pub(crate) struct ShardState {
     pub(crate) snapshots: OpenSnapshots,
     /// Streams with events in memory that were stored since, and that older snapshots see.
     pinned_streams: BTreeSet<StreamId>,
-    pinned: PinTotals,
+    pinned: PinnedChunkTotals,
     /// Partitions a compaction is rewriting: they accept no groups.
     pub(crate) busy: HashSet<SegmentId>,
     /// Statistics of late events, and the policy in force.
@@ -100,22 +101,22 @@ pub(crate) struct ShardStream {
 
 /// Totals of pinned memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct PinTotals {
+struct PinnedChunkTotals {
     /// Bytes of chunks in memory.
     rows: usize,
     /// Chunks, in memory or in files.
     count: usize,
 }
 
-impl PinTotals {
-    fn of(memory: &StreamMemory) -> PinTotals {
-        PinTotals {
+impl PinnedChunkTotals {
+    fn of(memory: &StreamMemory) -> PinnedChunkTotals {
+        PinnedChunkTotals {
             rows: memory.pinned_bytes(),
             count: memory.pinned_count(),
         }
     }
 
-    fn change(&mut self, before: PinTotals, after: PinTotals) {
+    fn change(&mut self, before: PinnedChunkTotals, after: PinnedChunkTotals) {
         self.rows = self.rows + after.rows - before.rows;
         self.count = self.count + after.count - before.count;
     }
@@ -160,13 +161,13 @@ impl ShardState {
         });
         let memory = &mut slot.memory;
         let (bytes, flank, late) = (bytes_of(memory), memory.flank_rows, memory.late_rows);
-        let pinned = PinTotals::of(memory);
+        let pinned = PinnedChunkTotals::of(memory);
         let result = change(memory);
         let bytes_now = bytes_of(memory);
         self.bytes = self.bytes + bytes_now - bytes;
         self.flank_events = self.flank_events + memory.flank_rows - flank;
         self.late_events = self.late_events + memory.late_rows - late;
-        let pinned_now = PinTotals::of(memory);
+        let pinned_now = PinnedChunkTotals::of(memory);
         self.pinned.change(pinned, pinned_now);
         if pinned_now.count > 0 {
             self.pinned_streams.insert(stream);
@@ -259,7 +260,7 @@ impl ShardState {
 
     /// Forgets a snapshot, and chunks that only it sees. Returns their files, to be dropped without
     /// the lock.
-    pub(crate) fn close_snapshot(&mut self, closed: SnapshotPoint) -> Vec<Arc<PinFile>> {
+    pub(crate) fn close_snapshot(&mut self, closed: SnapshotPoint) -> Vec<Arc<PinnedChunkFile>> {
         self.snapshots.close(closed);
         let mut files = Vec::new();
         // Only a job that was published while it was open can have pinned chunks for it.
@@ -275,9 +276,9 @@ impl ShardState {
                 );
                 continue;
             };
-            let before = PinTotals::of(&slot.memory);
+            let before = PinnedChunkTotals::of(&slot.memory);
             slot.memory.unpin(&self.snapshots, closed, &mut files);
-            let left = PinTotals::of(&slot.memory);
+            let left = PinnedChunkTotals::of(&slot.memory);
             self.pinned.change(before, left);
             if left.count > 0 {
                 self.pinned_streams.insert(stream);
@@ -304,7 +305,9 @@ impl ShardState {
 
     /// Bytes of pinned chunks in memory, and of the entries of all pinned chunks.
     pub(crate) fn pinned_bytes(&self) -> usize {
-        self.pinned.rows + self.pinned.count * PIN_BYTES + self.pinned_streams.len() * ACTIVE_BYTES
+        self.pinned.rows
+            + self.pinned.count * PINNED_CHUNK_BYTES
+            + self.pinned_streams.len() * ACTIVE_BYTES
     }
 
     /// Pinned chunks in memory.
@@ -316,11 +319,17 @@ impl ShardState {
     }
 
     /// Records that the rows of a pinned chunk are in a file now.
-    pub(crate) fn pin_moved(&mut self, stream: StreamId, chunk: &Arc<Chunk>, place: &PinLocation) {
+    pub(crate) fn pin_moved(
+        &mut self,
+        stream: StreamId,
+        chunk: &Arc<Chunk>,
+        place: &PinnedChunkLocation,
+    ) {
         if let Some(slot) = self.streams.get_mut(&stream) {
-            let before = PinTotals::of(&slot.memory);
+            let before = PinnedChunkTotals::of(&slot.memory);
             slot.memory.pin_moved(chunk, place);
-            self.pinned.change(before, PinTotals::of(&slot.memory));
+            self.pinned
+                .change(before, PinnedChunkTotals::of(&slot.memory));
         }
     }
 

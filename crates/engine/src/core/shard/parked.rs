@@ -5,7 +5,7 @@
 
 use super::ShardState;
 use crate::common::ids::{Sequence, TableId};
-use crate::common::ranges::holds;
+use crate::common::ranges::contains_instant;
 use crate::storage::segment::Partition;
 use crate::{Error, Options};
 use headwater_types::{ClosedRange, Rows, Timestamp};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
     /// Approximate bytes of these events in memory.
-    held_bytes: usize,
+    parked_bytes: usize,
     /// Approximate bytes of events accepted since opening that are only in the log.
     bytes: usize,
     /// Number of these events.
@@ -47,7 +47,7 @@ pub(crate) struct AdmittedRows {
 
 /// Maximum bytes of these events in a shard's memory: small in comparison with the limit at which
 /// workers flush.
-pub(crate) fn held_max(options: &Options, shards: usize) -> usize {
+pub(crate) fn parked_bytes_max(options: &Options, shards: usize) -> usize {
     options.memory_budget_bytes / 4 / shards.max(1)
 }
 
@@ -67,7 +67,7 @@ impl ShardState {
             spans => rows
                 .times
                 .iter()
-                .filter(|t| holds(spans, Timestamp::from_nanos(**t)))
+                .filter(|t| contains_instant(spans, Timestamp::from_nanos(**t)))
                 .count(),
         };
         if inside == 0 {
@@ -78,8 +78,8 @@ impl ShardState {
             };
         }
         let bytes = rows.heap_bytes() / rows.len().max(1) * inside;
-        if self.parked.held_bytes + bytes <= held_max {
-            self.parked.held_bytes += bytes;
+        if self.parked.parked_bytes + bytes <= held_max {
+            self.parked.parked_bytes += bytes;
             return AdmittedRows {
                 rows,
                 parked: 0,
@@ -89,7 +89,7 @@ impl ShardState {
         self.parked.from(sequence);
         let outside: Vec<u32> = (0u32..)
             .zip(&rows.times)
-            .filter(|(_, t)| !holds(&spans, Timestamp::from_nanos(**t)))
+            .filter(|(_, t)| !contains_instant(&spans, Timestamp::from_nanos(**t)))
             .map(|(row, _)| row)
             .collect();
         AdmittedRows {
@@ -134,8 +134,8 @@ impl ShardState {
                 found.push((stream, rows, slot.memory.first_sequence()));
             }
         }
-        if self.parked.held_bytes + bytes <= held_max {
-            self.parked.held_bytes += bytes;
+        if self.parked.parked_bytes + bytes <= held_max {
+            self.parked.parked_bytes += bytes;
             return 0;
         }
         let (version, open) = (self.version, self.snapshots.clone());

@@ -70,7 +70,7 @@ pub(crate) fn take(
     let bulk_log = BulkLog::of(env, dir);
     if is_within(&**fast_files, dir, &folder)? {
         return Err(Error::internal(format!(
-            "{}: the copy of the log of a fast tier must not touch the log itself",
+            "{}: the copy of a fast tier's log must not be in the folder of the log itself",
             bulk_log.dir.display()
         )));
     }
@@ -137,7 +137,7 @@ fn its_own(env: &Env, dir: &Path, ours: &TierRecord) -> Result<TierRecord> {
         return Err(Error::new(
             ErrorKind::Tier,
             format!(
-                "the fast tier {} is that of a database in {}, and this one is in {}: if it was moved, say `headwater tier adopt`; if it is a copy, make it by backup and restore",
+                "the fast tier {} belongs to a database in {}, and this one is in {}: if it was moved, run `headwater tier adopt`; to copy a database, use backup and restore",
                 folder.display(),
                 was.display(),
                 here.display()
@@ -166,13 +166,13 @@ pub(crate) fn same_set(
 
 fn not_there(dir: &Path, ours: &TierRecord, folder: &Path) -> Error {
     let holds = match ours.parts.log {
-        true => "holds rows that were acknowledged",
-        false => "holds no row that is not in the database too",
+        true => "it contains acknowledged rows",
+        false => "it contains no rows that the database lacks",
     };
     Error::new(
         ErrorKind::Tier,
         format!(
-            "the fast tier of {} is not there (no {}), and {holds}: bring its medium back; if it lies in another folder now, say `headwater tier adopt`; if it is lost for good, `headwater repair --fast-tier-lost` says what is lost with it",
+            "the fast tier of {} is missing (no {}), and {holds}: reconnect its device; if it is in another folder now, run `headwater tier adopt`; if it is lost for good, `headwater repair --fast-tier-lost` reports what is lost with it",
             dir.display(),
             path_in(folder).display()
         ),
@@ -183,7 +183,7 @@ pub(crate) fn of_another(dir: &Path, folder: &Path, theirs: &TierRecord) -> Erro
     Error::new(
         ErrorKind::Tier,
         format!(
-            "the fast tier {} belongs to the database in {}, not to {}: name another folder",
+            "the fast tier {} belongs to the database in {}, not to {}: specify another folder",
             folder.display(),
             theirs.bulk.display(),
             dir.display()
@@ -204,7 +204,7 @@ pub(crate) fn same_time(
     Err(Error::new(
         ErrorKind::Tier,
         format!(
-            "the fast tier {} and the database in {} are not of one time: one of them was copied or put back from a backup; bring back the other one too, or restore the database from a backup",
+            "the fast tier {} and the database in {} do not match: one of them was copied or restored without the other; restore the matching other one, or restore the database from a backup",
             folder.display(),
             dir.display()
         ),

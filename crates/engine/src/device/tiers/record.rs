@@ -128,7 +128,7 @@ impl FromStr for TierParts {
                 "newest" => parts.newest = true,
                 other => {
                     return Err(Error::invalid(format!(
-                        "parts of a fast tier: expected log, buffers, index, newest or several of them with commas between, found `{other}`"
+                        "parts of a fast tier: expected a comma-separated list of log, buffers, index and newest, found `{other}`"
                     )));
                 }
             }
@@ -183,7 +183,7 @@ impl TierRecord {
                 .filter(|text| text.len() * 2 <= PATH_BYTES_MAX);
             let text = text.ok_or_else(|| {
                 Error::invalid(format!(
-                    "{}: the folder of a tier needs a name in UTF-8 of at most {} bytes",
+                    "{}: the path of a tier folder must be UTF-8 of at most {} bytes",
                     path.display(),
                     PATH_BYTES_MAX / 2
                 ))
@@ -214,7 +214,7 @@ impl TierRecord {
         let fast = PathBuf::from(cursor.text("the folder of the fast tier").ok()?);
         // Zero in records of versions that did not write them.
         let begun = cursor.u64("the newest log file").ok()?;
-        let unsettled = cursor.u8("what the log holds").ok()? & 1 == 1;
+        let unsettled = cursor.u8("state of the log").ok()? & 1 == 1;
         Some(TierRecord {
             serial,
             set,
@@ -352,7 +352,7 @@ fn check_version(path: &Path, slot: &[u8]) -> Result<()> {
         .is_some_and(|(content, crc)| crc == crc32c(content).to_le_bytes());
     match slot.strip_prefix(kind) {
         Some([version, ..]) if whole && *version != 1 => Err(Error::invalid(format!(
-            "{}: format version {version}, this version of Headwater ({}) reads version 1: use the one that wrote it",
+            "{}: format version {version} is not supported, this version of Headwater ({}) reads version 1: use the version that wrote it",
             path.display(),
             env!("CARGO_PKG_VERSION")
         ))),

@@ -12,7 +12,7 @@ use crate::common::ids::TableId;
 use crate::core::Core;
 use crate::metadata::catalog::Table;
 use crate::metadata::tables::IndexChange;
-use crate::storage::index::{IndexDefinition, MADE_MAX, PolicyRecord};
+use crate::storage::index::{AUTOMATIC_MAX, IndexDefinition, PolicyRecord};
 use headwater_types::FieldId;
 use std::sync::Arc;
 
@@ -25,7 +25,10 @@ const ROWS_MIN: u64 = 1 << 12;
 /// the change.
 pub(super) fn adapt(core: &Core) -> Result<bool> {
     for (id, record) in core.indexes.policies() {
-        let table = core.catalog.table(id).filter(|table| !table.life.dropped);
+        let table = core
+            .catalog
+            .table(id)
+            .filter(|table| !table.lifetime.dropped);
         let Some(table) = table else {
             forget(core, id)?;
             return Ok(true);
@@ -40,7 +43,7 @@ pub(super) fn adapt(core: &Core) -> Result<bool> {
 fn adapt_table(core: &Core, table: &Table, record: &PolicyRecord) -> Result<bool> {
     let now = core.env.clock.monotonic();
     let indexes = of_table(core, table.id);
-    let made = indexes.iter().filter(|index| record.has_made(index));
+    let made = indexes.iter().filter(|index| record.has_created(index));
     let made: Vec<&Arc<IndexDefinition>> = made.collect();
     if made.is_empty() && !record.policy.auto {
         return Ok(false);
@@ -54,12 +57,12 @@ fn adapt_table(core: &Core, table: &Table, record: &PolicyRecord) -> Result<bool
     if let Some(index) = to_drop(core, table, record, &made, (rows, is_too_much)) {
         tracing::info!(
             index = %index.name, table = %table.name, is_too_much,
-            "an index that was made by itself is dropped"
+            "dropped an automatic index"
         );
-        drop_made(core, table.id, record, index)?;
+        drop_created(core, table.id, record, index)?;
         return Ok(true);
     }
-    if !record.policy.auto || rows < ROWS_MIN || made.len() >= MADE_MAX {
+    if !record.policy.auto || rows < ROWS_MIN || made.len() >= AUTOMATIC_MAX {
         return Ok(false);
     }
     let is_indexed = |field: FieldId| indexes.iter().any(|i| i.fields.first() == Some(&field));
@@ -82,16 +85,18 @@ fn adapt_table(core: &Core, table: &Table, record: &PolicyRecord) -> Result<bool
         Ok(definition) => definition,
         // The maximum number of indexes is reached, or the name is not valid.
         Err(error) => {
-            tracing::debug!(%error, "an index is not made by itself");
+            tracing::debug!(%error, "cannot create an automatic index");
             return Ok(false);
         }
     };
     let mut record = record.clone();
-    record.made.retain(|(id, name)| {
+    record.created.retain(|(id, name)| {
         let mut known = indexes.iter();
         known.any(|index| index.id == *id && index.name == *name)
     });
-    record.made.push((definition.id, definition.name.clone()));
+    record
+        .created
+        .push((definition.id, definition.name.clone()));
     core.log.sync_up_to(core.log.newest())?;
     let change = IndexChange {
         defined: vec![(definition.id.0, definition.encode())],
@@ -99,7 +104,7 @@ fn adapt_table(core: &Core, table: &Table, record: &PolicyRecord) -> Result<bool
         ..IndexChange::default()
     };
     commit(core, &change)?;
-    tracing::info!(index = %name, table = %table.name, "an index is made by itself: filters read much in vain");
+    tracing::info!(index = %name, table = %table.name, "creating an automatic index: filters read many rows that do not match");
     core.indexes.set_policy(table.id, Some(record));
     core.indexes.add_definition(definition);
     core.indexes.demand().changed(table.id, id, Some(now));
@@ -136,11 +141,11 @@ fn free_name(core: &Core, table: &str, field: &str) -> Option<String> {
     let known = core.indexes.definitions();
     let is_free = |name: &String| known.iter().all(|index| index.name != *name);
     let plain = format!("{table}_{field}_auto");
-    let numbered = (1..MADE_MAX).map(|number| format!("{plain}{number}"));
+    let numbered = (1..AUTOMATIC_MAX).map(|number| format!("{plain}{number}"));
     std::iter::once(plain.clone()).chain(numbered).find(is_free)
 }
 
-fn drop_made(
+fn drop_created(
     core: &Core,
     table: TableId,
     record: &PolicyRecord,
@@ -151,7 +156,7 @@ fn drop_made(
         core.indexes.demand().changed(table, *field, None);
     }
     let mut record = record.clone();
-    record.made.retain(|(id, _)| *id != index.id);
+    record.created.retain(|(id, _)| *id != index.id);
     put(core, table, record)
 }
 
@@ -168,7 +173,7 @@ pub(crate) fn put(core: &Core, table: TableId, record: PolicyRecord) -> Result<(
 
 fn forget(core: &Core, table: TableId) -> Result<()> {
     let change = IndexChange {
-        policies_gone: vec![table.0],
+        removed_policies: vec![table.0],
         ..IndexChange::default()
     };
     commit(core, &change)?;

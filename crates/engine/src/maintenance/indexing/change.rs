@@ -32,7 +32,7 @@ pub(crate) fn create(core: &Core, name: &str, table: &str, fields: &[String]) ->
         .and_then(|table| index_space(core, &table));
     if let Some(space) = space.filter(IndexSpace::is_full) {
         return Err(Error::invalid(format!(
-            "index `{name}`: the indexes of table `{table}` take {} bytes, of {} that its index_budget allows: drop one of them, or allow more",
+            "index `{name}`: the indexes of table `{table}` take {} bytes, and its index_budget allows {}: drop an index, or raise index_budget",
             space.bytes, space.allowed
         )));
     }
@@ -61,11 +61,11 @@ pub(super) fn define(
         .iter()
         .any(|index| index.name == name && is_alive(core, index))
     {
-        return Err(Error::invalid(format!("index `{name}` exists already")));
+        return Err(Error::invalid(format!("index `{name}` already exists")));
     }
     if known.len() >= INDEXES_MAX {
         return Err(Error::invalid(format!(
-            "index `{name}` would be one more than {INDEXES_MAX}: drop another first"
+            "cannot create index `{name}`: there are already {INDEXES_MAX} indexes, the maximum: drop one first"
         )));
     }
     let found = core.catalog.table_named(table);
@@ -82,14 +82,16 @@ pub(super) fn define(
             .field_id(field)
             .ok_or_else(|| Error::not_found(format!("table `{table}` has no field `{field}`")))?;
         if ids.contains(&id) {
-            return Err(Error::invalid(format!("field `{field}` comes twice")));
+            return Err(Error::invalid(format!(
+                "field `{field}` is specified more than once"
+            )));
         }
         ids.push(id);
     }
     let next = u32::try_from(core.meta.next_index()?);
     let next = next.map_err(|_| {
         Error::invalid(format!(
-            "index `{name}`: all numbers of indexes were given in this database"
+            "cannot create index `{name}`: this database has used up all index numbers"
         ))
     })?;
     Ok(IndexDefinition {
@@ -164,7 +166,7 @@ pub(super) fn replace(
             segment = place.0.0,
             index = place.1.0,
             runs_before = wide(gone.len()),
-            "runs of an index were made"
+            "created runs of an index"
         );
     }
     core.indexes.replace(place, gone, new, complete_to);

@@ -38,7 +38,9 @@ pub(crate) fn next_increment(core: &Core, only: Option<IndexId>) -> Result<Outco
             continue;
         }
         let Some(table) = core.catalog.table(definition.table) else {
-            return Err(crate::Error::internal("an index of no table"));
+            return Err(crate::Error::internal(
+                "an index refers to an unknown table",
+            ));
         };
         // The space of a table's indexes changes with each increment.
         let is_full = index_space(core, &table).is_some_and(|space| space.is_full());
@@ -101,7 +103,7 @@ fn increment_of(
     partition: &Partition,
 ) -> Result<Outcome> {
     let (segment, length) = (partition.id(), partition.record.committed_bytes);
-    if core.indexes.is_left_alone(segment, definition.id, length) {
+    if core.indexes.is_unindexable(segment, definition.id, length) {
         return Ok(Outcome::Nothing);
     }
     let runs = core.indexes.runs(segment, definition.id);
@@ -116,7 +118,7 @@ fn increment_of(
         Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Elsewhere) => {
             tracing::warn!(
                 segment = segment.0, index = %definition.name, %error,
-                "a segment cannot be taken into an index: filters read its rows"
+                "cannot index a segment; filters read its rows instead"
             );
             core.indexes.leave_alone(segment, definition.id, length);
             Ok(Outcome::Done)

@@ -24,7 +24,7 @@ struct Cursor {
     front: Front,
     next_block: usize,
     /// Entries left in the current block, the next one last.
-    left: Vec<(Vec<u8>, u32)>,
+    remaining: Vec<(Vec<u8>, u32)>,
     /// Leaves whose entries this run contributes.
     own: HashSet<LeafKey>,
 }
@@ -32,17 +32,17 @@ struct Cursor {
 impl Cursor {
     /// Makes sure that there is a current entry, unless the run is at its end.
     fn fill(&mut self) -> Result<()> {
-        while self.left.is_empty() {
+        while self.remaining.is_empty() {
             let Some(place) = self.front.blocks.get(self.next_block) else {
                 return Ok(());
             };
             let entries: Entries = self.run.block(place)?;
             self.next_block += 1;
             for (key, rows) in entries.keys() {
-                self.left
+                self.remaining
                     .extend(rows.iter().map(|row| (key.to_vec(), *row)));
             }
-            self.left.reverse();
+            self.remaining.reverse();
         }
         Ok(())
     }
@@ -65,17 +65,17 @@ pub(super) fn merge(
         let front = run.front().inspect_err(|error| run.set_damaged(error))?;
         let mut own = HashSet::new();
         for leaf in &front.leaves {
-            let is_new = living.contains(&leaf.place()) && !leaves.contains_key(&leaf.place());
+            let is_new = living.contains(&leaf.key()) && !leaves.contains_key(&leaf.key());
             if is_new {
-                leaves.insert(leaf.place(), *leaf);
-                own.insert(leaf.place());
+                leaves.insert(leaf.key(), *leaf);
+                own.insert(leaf.key());
             }
         }
         cursors.push(Cursor {
             run: Arc::clone(run),
             front,
             next_block: 0,
-            left: Vec::new(),
+            remaining: Vec::new(),
             own,
         });
     }
@@ -89,10 +89,7 @@ pub(super) fn merge(
         .map(|leaf| (leaf.stream, leaf.entry))
         .collect();
     let slots = Front::numbered(slots).ok_or_else(too_many)?;
-    let starts: HashMap<LeafKey, u32> = slots
-        .iter()
-        .map(|leaf| (leaf.place(), leaf.start))
-        .collect();
+    let starts: HashMap<LeafKey, u32> = slots.iter().map(|leaf| (leaf.key(), leaf.start)).collect();
     let number = core.indexes.take_number();
     let place = (partition.id(), number);
     let mut writer = RunWriter::new(core.indexes.files(), core.indexes.dir(), place)?;
@@ -122,7 +119,7 @@ fn write(
             let filled = cursor.fill();
             filled.inspect_err(|error| cursor.run.set_damaged(error))?;
         }
-        let heads = cursors.iter().filter_map(|c| c.left.last());
+        let heads = cursors.iter().filter_map(|c| c.remaining.last());
         let Some(key) = heads.map(|(key, _)| key).min().cloned() else {
             return Ok(());
         };
@@ -147,13 +144,13 @@ fn take_key(
     loop {
         let filled = cursor.fill();
         filled.inspect_err(|error| cursor.run.set_damaged(error))?;
-        let Some((_, row)) = cursor.left.pop_if(|(own, _)| own == key) else {
+        let Some((_, row)) = cursor.remaining.pop_if(|(own, _)| own == key) else {
             return Ok(());
         };
         let leaf = cursor.front.leaf_of(row);
-        let living = leaf.filter(|leaf| cursor.own.contains(&leaf.place()));
+        let living = leaf.filter(|leaf| cursor.own.contains(&leaf.key()));
         if let Some(leaf) = living
-            && let Some(start) = starts.get(&leaf.place())
+            && let Some(start) = starts.get(&leaf.key())
         {
             rows.push(start + (row - leaf.start));
         }

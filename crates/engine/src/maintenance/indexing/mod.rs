@@ -26,4 +26,4 @@ pub(crate) use adapt::put;
 pub(crate) use change::{create, drop_indexes};
 pub(crate) use increment::{Outcome, next_increment};
 pub(crate) use plan::{Missing, missing};
-pub(crate) use space::{index_space, is_alive, is_made, partitions};
+pub(crate) use space::{index_space, is_alive, is_automatic, partitions};

@@ -62,7 +62,7 @@ pub(super) fn to_merge(sizes: &[u64]) -> usize {
 
 /// Leaves of a segment that are in none of the runs, in the order of streams: about the given
 /// number of rows, and true when these are all.
-pub(super) fn not_held(
+pub(super) fn unindexed_leaves(
     core: &Core,
     partition: &Partition,
     fronts: &[Arc<Front>],
@@ -73,7 +73,7 @@ pub(super) fn not_held(
     for page in state.pages() {
         core.store.each_stream(&state, page, &mut |stream, held| {
             for leaf in held.main.iter().chain(held.late.iter().flatten()) {
-                if fronts.iter().any(|front| front.holds(stream, leaf)) {
+                if fronts.iter().any(|front| front.covers(stream, leaf)) {
                     continue;
                 }
                 if rows >= rows_max {
@@ -94,7 +94,7 @@ pub(super) fn not_held(
 
 /// All leaves that a segment has.
 pub(super) fn all_leaves(core: &Core, partition: &Partition) -> Result<Vec<(StreamId, LeafEntry)>> {
-    Ok(not_held(core, partition, &[], u64::MAX)?.0)
+    Ok(unindexed_leaves(core, partition, &[], u64::MAX)?.0)
 }
 
 #[cfg(test)]

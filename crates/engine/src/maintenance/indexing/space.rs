@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// True while the index's table exists.
 pub(crate) fn is_alive(core: &Core, index: &IndexDefinition) -> bool {
     let table = core.catalog.table(index.table);
-    table.is_some_and(|table| !table.life.dropped)
+    table.is_some_and(|table| !table.lifetime.dropped)
 }
 
 /// The partitions of a table that can be read.
@@ -76,7 +76,7 @@ pub(crate) fn index_space(core: &Core, table: &Table) -> Option<IndexSpace> {
 }
 
 /// True when a table made the index by itself.
-pub(crate) fn is_made(core: &Core, index: &IndexDefinition) -> bool {
+pub(crate) fn is_automatic(core: &Core, index: &IndexDefinition) -> bool {
     let policy = core.indexes.policy(index.table);
-    policy.is_some_and(|record| record.has_made(index))
+    policy.is_some_and(|record| record.has_created(index))
 }

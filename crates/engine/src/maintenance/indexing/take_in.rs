@@ -2,7 +2,7 @@
 //!
 //! Failure: a leaf that cannot be read ends the increment; the segment is skipped from then on.
 
-use super::plan::not_held;
+use super::plan::unindexed_leaves;
 use super::sort::Sorter;
 use crate::common::ids::SegmentId;
 use crate::core::Core;
@@ -19,7 +19,7 @@ const ROWS_MAX: u64 = 1 << 18;
 const MEMORY_SHARE: usize = 8;
 
 /// A run that was written, with true if it completes the index.
-pub(super) struct TakenIn {
+pub(super) struct IndexedRun {
     /// `None` = there were no leaves to index.
     pub(super) run: Option<Run>,
     pub(super) is_all: bool,
@@ -34,7 +34,7 @@ fn typed(
         let field = table.field(*id).ok_or_else(|| {
             let (index, table) = (&definition.name, &table.name);
             Error::internal(format!(
-                "index `{index}` names field {} of `{table}`, which has none",
+                "index `{index}` refers to field {} of `{table}`, which does not exist",
                 id.0
             ))
         })?;
@@ -50,10 +50,10 @@ pub(super) fn take_in(
     table: &Table,
     partition: &Partition,
     fronts: &[Arc<Front>],
-) -> Result<TakenIn> {
-    let (leaves, is_all) = not_held(core, partition, fronts, ROWS_MAX)?;
+) -> Result<IndexedRun> {
+    let (leaves, is_all) = unindexed_leaves(core, partition, fronts, ROWS_MAX)?;
     if leaves.is_empty() {
-        return Ok(TakenIn { run: None, is_all });
+        return Ok(IndexedRun { run: None, is_all });
     }
     let memory = headwater_types::invariant::wide(core.options.memory_budget_bytes / MEMORY_SHARE);
     let segment: SegmentId = partition.id();
@@ -62,7 +62,7 @@ pub(super) fn take_in(
     let mut taken = Vec::new();
     let mut start = 0u32;
     let mut is_cut = false;
-    for (stream, leaf) in leaves_by_place(leaves) {
+    for (stream, leaf) in leaves_in_order(leaves) {
         if sorter.bytes() > memory && !taken.is_empty() {
             is_cut = true;
             break;
@@ -99,14 +99,14 @@ pub(super) fn take_in(
         0
     };
     let run = writer.finish(definition.id, front, complete_to)?;
-    Ok(TakenIn {
+    Ok(IndexedRun {
         run: Some(run),
         is_all,
     })
 }
 
 /// In the numbering order of a front.
-fn leaves_by_place(
+fn leaves_in_order(
     mut leaves: Vec<(
         crate::common::ids::StreamId,
         crate::storage::segment::LeafEntry,

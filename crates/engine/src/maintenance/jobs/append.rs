@@ -55,14 +55,14 @@ impl StreamWriter<'_, '_> {
                 Destination::Main,
                 rows,
                 self.out.group,
-                self.out.hints,
+                self.out.encodings,
             );
         }
         let mut cutter = LeafCutter::new(self.context.leaf_events());
-        cutter.push(rows, self.out.group, self.out.hints)?;
+        cutter.push(rows, self.out.group, self.out.encodings)?;
         self.delta
             .added
-            .extend(cutter.finish(self.out.group, self.out.hints)?);
+            .extend(cutter.finish(self.out.group, self.out.encodings)?);
         Ok(())
     }
 
@@ -77,14 +77,14 @@ impl StreamWriter<'_, '_> {
                 Destination::LateRun,
                 late,
                 self.out.group,
-                self.out.hints,
+                self.out.encodings,
             );
         }
         let mut cutter = LeafCutter::balanced(late.len(), self.context.leaf_events());
-        cutter.push(late, self.out.group, self.out.hints)?;
+        cutter.push(late, self.out.group, self.out.encodings)?;
         self.delta
             .late_runs
-            .push(cutter.finish(self.out.group, self.out.hints)?);
+            .push(cutter.finish(self.out.group, self.out.encodings)?);
         Ok(())
     }
 

@@ -29,7 +29,7 @@ fn aged_buckets(
     let Some(base) = state.base.filter(|b| *b != Level::MAX) else {
         return Ok(Buckets::new());
     };
-    if !state.is_aged() && !table.life.ages() {
+    if !state.is_aged() && !table.lifetime.ages() {
         return Ok(Buckets::new());
     }
     let mut buckets = Buckets::new();
@@ -170,13 +170,13 @@ impl Rewriting<'_> {
             match (&mut cutter, self.purpose) {
                 (_, Purpose::Aging) => add_rows(&mut buckets, base, &rows),
                 (Some(cutter), Purpose::Compaction) => {
-                    cutter.push(&rows, out.group, out.hints)?;
+                    cutter.push(&rows, out.group, out.encodings)?;
                 }
                 (None, Purpose::Compaction) => {
                     held.extend_from(&rows, 0..rows.len());
                     if held.len() > out.shared.rows_max() {
                         let mut begun = LeafCutter::new(self.table.leaf_events as usize);
-                        begun.push(&std::mem::take(&mut held), out.group, out.hints)?;
+                        begun.push(&std::mem::take(&mut held), out.group, out.encodings)?;
                         cutter = Some(begun);
                     }
                 }
@@ -184,11 +184,13 @@ impl Rewriting<'_> {
             note_compacted(self.core, out.group.bytes.leaf - before);
         }
         if let Some(cutter) = cutter {
-            delta.late_runs.push(cutter.finish(out.group, out.hints)?);
+            delta
+                .late_runs
+                .push(cutter.finish(out.group, out.encodings)?);
         } else if !held.is_empty() {
             let run = Destination::LateRun;
             out.shared
-                .push(delta.stream, run, &held, out.group, out.hints)?;
+                .push(delta.stream, run, &held, out.group, out.encodings)?;
         }
         let mut pyramid = PyramidWriter::new(base, self.top);
         pyramid.push_buckets(buckets, out.group, delta)?;

@@ -54,7 +54,7 @@ fn saved_counters(core: &Core, written: &[WrittenGroup]) -> Vec<(String, u64)> {
         (COMPACTION_DAY_BYTES, compacted.bytes),
     ]);
     let counters = saved.into_iter().map(|(name, n)| (name.to_owned(), n));
-    let clock = core.clock_guard.to_keep(&*core.env.clock);
+    let clock = core.clock_guard.to_persist(&*core.env.clock);
     counters.chain(clock).collect()
 }
 

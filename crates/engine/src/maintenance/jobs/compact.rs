@@ -15,14 +15,14 @@ use super::cutter::SharedLeaves;
 use super::rewriting::{Purpose, Rewriting};
 use super::stream_writer::GroupOutput;
 use super::write::{
-    Expiry, RemoveUnlessKept, WrittenGroup, attach_keys, attach_shared, discard, expiry,
-    open_group, record,
+    Expiry, RemoveOnFailure, WrittenGroup, attach_keys, attach_shared, discard, expiry, open_group,
+    record,
 };
 use crate::common::counters::{Cause, Counters};
 use crate::common::ids::{SegmentId, Sequence, ShardIndex, StreamId};
 use crate::core::Core;
 use crate::core::shard::{Shard, ShardState};
-use crate::metadata::catalog::{Life, Table};
+use crate::metadata::catalog::{Table, TableLifetime};
 use crate::metadata::tables::PartitionRecord;
 use crate::read::unreadable::set_aside;
 use crate::storage::partitions::Span;
@@ -31,7 +31,7 @@ use crate::storage::segment::{
     Replaces, SegmentHeader, SegmentState, StreamDelta, StreamState, close_new,
 };
 use crate::{Error, ErrorKind, Result};
-use headwater_codec::leaf::EncodeHints;
+use headwater_codec::leaf::EncodingCache;
 use headwater_types::{ClosedRange, Level, Timestamp};
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ const SMALL_LEAF_GROUPS: u32 = 64;
 
 /// True when a partition should be rewritten. `thorough` = whenever it would become smaller or
 /// tidier at all.
-pub(crate) fn compaction_wanted(core: &Core, partition: &Partition, thorough: bool) -> bool {
+pub(crate) fn needs_compaction(core: &Core, partition: &Partition, thorough: bool) -> bool {
     let record = &partition.record;
     if core.mode.is_exact() || core.store.stubs().is_claimed(partition.id()) {
         return false;
@@ -94,7 +94,7 @@ fn is_too_large(core: &Core, record: &PartitionRecord) -> bool {
 /// True when the partition spans too much time for its rows to be removed on time.
 fn is_too_wide(table: &Table, level: Level) -> bool {
     table
-        .life
+        .lifetime
         .level_max()
         .is_some_and(|most| level.get() > most && level > Level::MIN)
 }
@@ -117,15 +117,15 @@ fn has_expired(core: &Core, record: &PartitionRecord, thorough: bool) -> bool {
 }
 
 /// Rewrites the partition with this segment, if it still exists, at the configured rate.
-/// `gives_way` = fails with `busy` when writers wait for memory that only this partition can
-/// accept.
+/// `yields_to_writers` = fails with `busy` when writers wait for memory that only this partition
+/// can accept.
 pub(crate) fn compact_partition(
     core: &Core,
     index: ShardIndex,
     id: SegmentId,
-    gives_way: bool,
+    yields_to_writers: bool,
 ) -> Result<bool> {
-    rewrite_partition(core, index, id, Purpose::Compaction, gives_way)
+    rewrite_partition(core, index, id, Purpose::Compaction, yields_to_writers)
 }
 
 /// Removes the rows of a partition and keeps only their buckets. Memory must not have rows of the
@@ -139,7 +139,7 @@ fn rewrite_partition(
     index: ShardIndex,
     id: SegmentId,
     purpose: Purpose,
-    gives_way: bool,
+    yields_to_writers: bool,
 ) -> Result<bool> {
     let _latch = core.log.latch_on_panic("rewrote a partition");
     let _working = headwater_io::queue::Purpose::Compaction.begin();
@@ -159,9 +159,12 @@ fn rewrite_partition(
         let Some(partition) = found.filter(is_whole) else {
             return Ok(false);
         };
-        let life = core.catalog.table(partition.record.table).map(|t| t.life);
+        let lifetime = core
+            .catalog
+            .table(partition.record.table)
+            .map(|t| t.lifetime);
         let mut state = shard.state.lock();
-        if purpose == Purpose::Aging && !life.is_some_and(|l| may_age(&l, &state, &partition)) {
+        if purpose == Purpose::Aging && !lifetime.is_some_and(|l| may_age(&l, &state, &partition)) {
             return Ok(false);
         }
         if !state.busy.insert(id) {
@@ -170,7 +173,7 @@ fn rewrite_partition(
         partition
     };
     core.compaction.begin_rewriting();
-    let result = rewrite(core, index, &partition, purpose, gives_way);
+    let result = rewrite(core, index, &partition, purpose, yields_to_writers);
     shard.state.lock().busy.remove(&id);
     if let Err(error) = &result
         && core.store.state(&partition).is_err()
@@ -183,9 +186,9 @@ fn rewrite_partition(
 
 /// True when no rows can arrive in a partition any more, and memory has none of its rows. "Aged to"
 /// goes back only while no partition is rewritten.
-fn may_age(life: &Life, state: &ShardState, partition: &Partition) -> bool {
+fn may_age(lifetime: &TableLifetime, state: &ShardState, partition: &Partition) -> bool {
     let span = partition.record.span();
-    life.aged_to.ends(span.last) && !state.has_rows_in(partition.record.table, &span)
+    lifetime.aged_to.ends(span.last) && !state.has_rows_in(partition.record.table, &span)
 }
 
 fn rewrite(
@@ -193,13 +196,13 @@ fn rewrite(
     index: ShardIndex,
     partition: &Arc<Partition>,
     purpose: Purpose,
-    gives_way: bool,
+    yields_to_writers: bool,
 ) -> Result<()> {
     let shard = core.shards.get(index)?;
     let table = core
         .catalog
         .table(partition.record.table)
-        .ok_or_else(|| Error::internal("a partition of no table"))?;
+        .ok_or_else(|| Error::internal("a partition refers to an unknown table"))?;
     let state = core.store.state(partition)?;
     let committed_generation = core.commits.log_generation();
     let job = PartitionRewrite {
@@ -209,7 +212,7 @@ fn rewrite(
         state: &state,
         table: &table,
         purpose,
-        gives_way,
+        yields_to_writers,
         still_in_log: core.log.sequence_before(committed_generation),
     };
     let Some(spans) = job.spans()? else {
@@ -267,10 +270,10 @@ fn settle(core: &Core, old: &PartitionRecord, new: &Partition) {
         == (old.level, old.bucket, old.events, old.late_runs)
         && record.expires_first == old.expires_first
         && old.groups <= 1;
-    if same && (compaction_wanted(core, new, false) || compaction_wanted(core, new, true)) {
+    if same && (needs_compaction(core, new, false) || needs_compaction(core, new, true)) {
         tracing::warn!(
             segment = new.id().0,
-            "rewriting a partition changed nothing: it is left alone until it gets rows"
+            "rewriting a partition changed nothing; it is skipped until it receives rows"
         );
         core.compaction.settle(new.id(), record.footer_offset);
     }
@@ -348,7 +351,7 @@ struct PartitionRewrite<'a> {
     state: &'a SegmentState,
     table: &'a Arc<Table>,
     purpose: Purpose,
-    gives_way: bool,
+    yields_to_writers: bool,
     /// Covers up to this sequence are not needed any more: replay begins after it.
     still_in_log: Sequence,
 }
@@ -376,7 +379,7 @@ impl PartitionRewrite<'_> {
         {
             tracing::info!(
                 segment = old.id().0,
-                "a partition stays whole: its aged buckets are wider than its parts would be"
+                "a partition is not split: its aged buckets are wider than its parts would be"
             );
             core.compaction.leave_alone(old.id());
             return Ok(None);
@@ -413,10 +416,13 @@ impl PartitionRewrite<'_> {
         let core = self.core;
         let mut writer = SpanWriter::begin(self, id, span, replaces)?;
         for number in self.state.pages() {
-            if self.gives_way && core.compaction.is_in_the_way() && !core.memory.has_room() {
+            if self.yields_to_writers
+                && core.compaction.is_blocking_job()
+                && !core.memory.has_room()
+            {
                 return Err(Error::new(
                     ErrorKind::Busy,
-                    "writers wait for memory that only the partition being rewritten can take",
+                    "writers wait for memory, and only a flush into the partition being rewritten frees it",
                 ));
             }
             // Page by page, like all other data: for all streams at once they would be the largest
@@ -439,9 +445,9 @@ struct SpanWriter<'a> {
     definition: &'a Arc<Table>,
     header: SegmentHeader,
     // Removes the file on failure, before the group closes it.
-    guard: RemoveUnlessKept,
+    guard: RemoveOnFailure,
     group: GroupWriter,
-    hints: EncodeHints,
+    encodings: EncodingCache,
     shared: SharedLeaves,
     /// Changes of streams for the next footer.
     deltas: Vec<StreamDelta>,
@@ -477,9 +483,9 @@ impl<'a> SpanWriter<'a> {
             level: span.level,
             bucket: span.bucket,
         };
-        let now = table.life.expires.then(|| core.now_for(table.id));
+        let now = table.lifetime.expires.then(|| core.now_for(table.id));
         let (group, file) = open_group(core, id, None, &header)?;
-        let guard = RemoveUnlessKept::new(&file, true);
+        let guard = RemoveOnFailure::new(&file, true);
         let range = span.range();
         let is_last = range.last < old.record.span().last || is_followed(core, index, old)?;
         Ok(SpanWriter {
@@ -497,7 +503,7 @@ impl<'a> SpanWriter<'a> {
             header,
             guard,
             group,
-            hints: EncodeHints::thorough(),
+            encodings: EncodingCache::thorough(),
             shared: SharedLeaves::new(table.leaf_events as usize),
             deltas: Vec::new(),
             carries: false,
@@ -515,7 +521,7 @@ impl<'a> SpanWriter<'a> {
         };
         let mut out = GroupOutput {
             group: &mut self.group,
-            hints: &mut self.hints,
+            encodings: &mut self.encodings,
             shared: &mut self.shared,
         };
         let carried = self.rewriting.carried(state)?;
@@ -547,7 +553,7 @@ impl<'a> SpanWriter<'a> {
     fn end_group(&mut self, is_end: bool) -> Result<FinishedGroup> {
         let Rewriting { core, old, .. } = self.rewriting;
         let mut deltas = std::mem::take(&mut self.deltas);
-        let entries = self.shared.finish(&mut self.group, &mut self.hints)?;
+        let entries = self.shared.finish(&mut self.group, &mut self.encodings)?;
         attach_shared(entries, &mut deltas)?;
         let new: Vec<StreamId> = deltas.iter().map(|d| d.stream).collect();
         attach_keys(core, &new, &mut deltas)?;

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::common::ids::StreamId;
 use crate::storage::segment::{GroupWriter, LeafEntry};
-use headwater_codec::leaf::EncodeHints;
+use headwater_codec::leaf::EncodingCache;
 use headwater_types::{Rows, Timestamp};
 
 /// Gathers rows of one stream and writes a leaf whenever enough are there.
@@ -34,18 +34,18 @@ impl LeafCutter {
         &mut self,
         rows: &Rows,
         group: &mut GroupWriter,
-        hints: &mut EncodeHints,
+        encodings: &mut EncodingCache,
     ) -> Result<()> {
         // Rows are copied one leaf at a time, so that a leaf stays in the processor's cache.
         let mut start = 0;
         while start < rows.len() {
             let end = (start + self.size - self.rows.len()).min(rows.len());
             if end - start == self.size && end == rows.len() && start == 0 {
-                self.leaves.push(group.put_leaf(rows, hints)?);
+                self.leaves.push(group.put_leaf(rows, encodings)?);
             } else {
                 self.rows.extend_from(rows, start..end);
                 if self.rows.len() == self.size {
-                    self.leaves.push(group.put_leaf(&self.rows, hints)?);
+                    self.leaves.push(group.put_leaf(&self.rows, encodings)?);
                     self.rows = Rows::default();
                 }
             }
@@ -58,10 +58,10 @@ impl LeafCutter {
     pub(crate) fn finish(
         mut self,
         group: &mut GroupWriter,
-        hints: &mut EncodeHints,
+        encodings: &mut EncodingCache,
     ) -> Result<Vec<LeafEntry>> {
         if !self.rows.is_empty() {
-            self.leaves.push(group.put_leaf(&self.rows, hints)?);
+            self.leaves.push(group.put_leaf(&self.rows, encodings)?);
         }
         Ok(self.leaves)
     }
@@ -115,13 +115,13 @@ impl SharedLeaves {
         destination: Destination,
         rows: &Rows,
         group: &mut GroupWriter,
-        hints: &mut EncodeHints,
+        encodings: &mut EncodingCache,
     ) -> Result<()> {
         let (Some(first), Some(last)) = (rows.times.first(), rows.times.last()) else {
             return Ok(());
         };
         if self.rows.len() + rows.len() > self.size {
-            self.write(group, hints)?;
+            self.write(group, encodings)?;
         }
         self.parts.push(SharedPart {
             stream,
@@ -135,11 +135,11 @@ impl SharedLeaves {
         Ok(())
     }
 
-    fn write(&mut self, group: &mut GroupWriter, hints: &mut EncodeHints) -> Result<()> {
+    fn write(&mut self, group: &mut GroupWriter, encodings: &mut EncodingCache) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let whole = group.put_leaf(&self.rows, hints)?;
+        let whole = group.put_leaf(&self.rows, encodings)?;
         for part in self.parts.drain(..) {
             let entry = LeafEntry {
                 first: part.first,
@@ -158,9 +158,9 @@ impl SharedLeaves {
     pub(crate) fn finish(
         &mut self,
         group: &mut GroupWriter,
-        hints: &mut EncodeHints,
+        encodings: &mut EncodingCache,
     ) -> Result<Vec<(StreamId, Destination, LeafEntry)>> {
-        self.write(group, hints)?;
+        self.write(group, encodings)?;
         Ok(std::mem::take(&mut self.entries))
     }
 }

@@ -10,7 +10,7 @@ use crate::ErrorKind;
 use crate::Result;
 use crate::common::counters::Cause;
 use crate::common::ids::StreamId;
-use crate::common::ranges::{holds, overlapping, swallows};
+use crate::common::ranges::{contains_instant, overlapping, swallows};
 use crate::storage::segment::pyramid::{self, Buckets};
 use crate::storage::segment::{LeafEntry, StreamDelta, StreamState};
 use headwater_types::invariant::part_of;
@@ -31,10 +31,10 @@ pub(super) fn is_touched(state: &StreamState, ranges: &[ClosedRange]) -> bool {
 }
 
 /// A leaf with some remaining rows.
-struct Cut {
+struct TrimmedLeaf {
     /// Its position in the main run.
     index: usize,
-    kept: Rows,
+    remaining: Rows,
 }
 
 /// Erases the ranges (sorted, disjoint) from a stream.
@@ -50,7 +50,7 @@ pub(super) fn erase(
         erase_late(context, out, state, ranges, delta)?;
         return pyramid::erase(&context.target(), out.group, state, ranges, None, delta);
     }
-    let mut cuts: Vec<Cut> = Vec::new();
+    let mut cuts: Vec<TrimmedLeaf> = Vec::new();
     let mut gone = vec![false; state.main.len()];
     for (index, leaf) in state.main.iter().enumerate() {
         match remainder(context, leaf, ranges)? {
@@ -59,10 +59,10 @@ pub(super) fn erase(
                 delta.removed.push((leaf.offset, leaf.row_start));
                 gone[index] = true;
             }
-            Remainder::Rows(kept) => {
+            Remainder::Rows(remaining) => {
                 delta.removed.push((leaf.offset, leaf.row_start));
                 gone[index] = true;
-                cuts.push(Cut { index, kept });
+                cuts.push(TrimmedLeaf { index, remaining });
             }
         }
     }
@@ -83,20 +83,26 @@ pub(super) fn erase(
     }
     // Entries of shared leaves reach the delta last, so only a single one may be shared.
     if let [cut] = &*cuts
-        && cut.kept.len() <= out.shared.rows_max()
+        && cut.remaining.len() <= out.shared.rows_max()
         && equals_behind(state, cut).is_empty()
     {
-        let count = cut.kept.len() as u64;
+        let count = cut.remaining.len() as u64;
         context.counters.events_written(Cause::Delete, count);
-        return out
-            .shared
-            .push(stream, Destination::Main, &cut.kept, out.group, out.hints);
+        return out.shared.push(
+            stream,
+            Destination::Main,
+            &cut.remaining,
+            out.group,
+            out.encodings,
+        );
     }
     for cut in &cuts {
         context
             .counters
-            .events_written(Cause::Delete, cut.kept.len() as u64);
-        delta.added.push(out.group.put_leaf(&cut.kept, out.hints)?);
+            .events_written(Cause::Delete, cut.remaining.len() as u64);
+        delta
+            .added
+            .push(out.group.put_leaf(&cut.remaining, out.encodings)?);
         for leaf in equals_behind(state, cut) {
             let place = (leaf.offset, leaf.row_start);
             if !delta.removed.contains(&place) {
@@ -111,9 +117,9 @@ pub(super) fn erase(
 /// Leaves after a shortened one whose only instant is the remaining instant of the shortened one
 /// (`keep`). The caller lists them again after it, since only their position in the list tells the
 /// order of events.
-fn equals_behind<'a>(state: &'a StreamState, cut: &Cut) -> &'a [LeafEntry] {
+fn equals_behind<'a>(state: &'a StreamState, cut: &TrimmedLeaf) -> &'a [LeafEntry] {
     let behind = part_of(&state.main, cut.index + 1.., "leaves behind a cut one");
-    let (first, last) = (cut.kept.times.first(), cut.kept.times.last());
+    let (first, last) = (cut.remaining.times.first(), cut.remaining.times.last());
     let count = match (first, last) {
         (Some(first), Some(last)) if first == last => {
             let at = Timestamp::from_nanos(*first);
@@ -147,7 +153,7 @@ fn remainder(
     let rows = context.rows_of(leaf);
     let rows = match rows {
         Err(error) if error.kind() == ErrorKind::Corrupt => {
-            tracing::warn!(%error, "a damaged leaf keeps the rows that a delete names: they cannot be read");
+            tracing::warn!(%error, "a damaged leaf retains deleted rows, since they cannot be read");
             return Ok(Remainder::All);
         }
         other => other?,
@@ -163,7 +169,7 @@ fn remainder(
 pub(super) fn without(rows: Rows, ranges: &[ClosedRange]) -> (Rows, usize) {
     let picked: Vec<u32> = (0u32..)
         .zip(&rows.times)
-        .filter(|(_, time)| !holds(ranges, Timestamp::from_nanos(**time)))
+        .filter(|(_, time)| !contains_instant(ranges, Timestamp::from_nanos(**time)))
         .map(|(row, _)| row)
         .collect();
     let inside = rows.len() - picked.len();
@@ -197,8 +203,8 @@ fn erase_late(
                         .counters
                         .events_written(Cause::Delete, kept.len() as u64);
                     let mut cutter = LeafCutter::new(context.leaf_events());
-                    cutter.push(&kept, out.group, out.hints)?;
-                    left.extend(cutter.finish(out.group, out.hints)?);
+                    cutter.push(&kept, out.group, out.encodings)?;
+                    left.extend(cutter.finish(out.group, out.encodings)?);
                 }
             }
         }
@@ -216,7 +222,7 @@ fn edges(
     base: Level,
     ranges: &[ClosedRange],
     gone: &[bool],
-    cuts: &[Cut],
+    cuts: &[TrimmedLeaf],
 ) -> Result<Buckets> {
     let mut out = Buckets::new();
     for number in pyramid::edge_buckets(base, ranges) {
@@ -233,7 +239,7 @@ fn edges(
                 break;
             }
             if let Some(cut) = cuts.iter().find(|c| c.index == index) {
-                add(&cut.kept);
+                add(&cut.remaining);
             } else if gone.get(index) == Some(&false) {
                 let rows = context.rows_of(leaf);
                 match rows {

@@ -13,12 +13,13 @@
 //! file is removed. After a failed transaction the database latches, since the transaction may be
 //! on the medium nevertheless.
 
-use super::compact::{compaction_wanted, is_to_be_erased};
+use super::compact::{is_to_be_erased, needs_compaction};
 use super::erase::is_touched;
 use crate::common::ids::{SegmentId, ShardIndex, StreamId};
 use crate::common::ranges::swallows;
 use crate::core::Core;
 use crate::core::shard::Shard;
+use crate::metadata::LostRows;
 use crate::metadata::catalog::Table;
 use crate::storage::segment::{HEADER_BYTES, LeafEntry, Partition, StreamState, StubHead};
 use crate::{Error, ErrorKind, Result};
@@ -50,18 +51,78 @@ pub(crate) fn free_partition(
     held: CopiedSegment,
     before: Timestamp,
 ) -> Result<u64> {
+    Ok(free(core, index, held, before, Reason::Copied)?.bytes)
+}
+
+/// True if [`free_partition`] would free rows of a partition now. Reads the partition's index, and
+/// claims nothing: the answer may be another one a moment later.
+pub(crate) fn is_freeable(
+    core: &Core,
+    index: ShardIndex,
+    held: CopiedSegment,
+    before: Timestamp,
+) -> Result<bool> {
+    let shard = core.shards.get(index)?;
+    let Some(partition) = partition_of(shard, held).filter(|p| is_closed(core, p, held, before))
+    else {
+        return Ok(false);
+    };
+    if is_to_be_erased(shard, &partition) {
+        return Ok(false);
+    }
+    let is_in_use = {
+        let state = shard.state.lock();
+        let comes = state.has_rows_in(partition.record.table, &partition.record.span());
+        comes || state.busy.contains(&held.segment)
+    };
+    Ok(!is_in_use && stub_head(core, &partition)?.is_some())
+}
+
+fn partition_of(shard: &Shard, held: CopiedSegment) -> Option<Arc<Partition>> {
+    let state = shard.state.lock();
+    let mut all = state.partitions.all();
+    all.find(|p| p.id() == held.segment).cloned()
+}
+
+/// Frees the rows of a partition though nobody is known to have them, and records the loss. Returns
+/// the loss: nothing when it is not possible now.
+pub(crate) fn lose_partition(
+    core: &Core,
+    index: ShardIndex,
+    held: CopiedSegment,
+) -> Result<LostRows> {
+    free(core, index, held, Timestamp::MAX, Reason::NoRoom)
+}
+
+/// Reason for freeing rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// A copy has them.
+    Copied,
+    /// There is no room for newer ones.
+    NoRoom,
+}
+
+/// Frees the rows of a partition. Returns counts of the freed rows.
+fn free(
+    core: &Core,
+    index: ShardIndex,
+    held: CopiedSegment,
+    before: Timestamp,
+    reason: Reason,
+) -> Result<LostRows> {
     let _latch = core.log.latch_on_panic("freed the rows of a partition");
     let Some(_alone) = core.compaction.try_begin_for(Duration::ZERO) else {
-        return Ok(0);
+        return Ok(LostRows::default());
     };
     let shard = core.shards.get(index)?;
     let Some(partition) = claim(core, shard, held, before)? else {
-        return Ok(0);
+        return Ok(LostRows::default());
     };
     let id = partition.id();
     let freed = write_stub(core, &partition).and_then(|head| match head {
-        Some(head) => replace(core, shard, &partition, &head),
-        None => Ok(0),
+        Some(head) => replace(core, shard, &partition, &head, reason),
+        None => Ok(LostRows::default()),
     });
     if !core.store.stubs().is_freed(id) {
         core.store.stubs().unclaim(id);
@@ -81,11 +142,7 @@ fn claim(
 ) -> Result<Option<Arc<Partition>>> {
     let _step = shard.stepping.lock();
     core.log.check()?;
-    let found = {
-        let state = shard.state.lock();
-        let mut all = state.partitions.all();
-        all.find(|p| p.id() == held.segment).cloned()
-    };
+    let found = partition_of(shard, held);
     let Some(partition) = found.filter(|p| is_closed(core, p, held, before)) else {
         return Ok(None);
     };
@@ -114,7 +171,8 @@ fn is_closed(core: &Core, partition: &Partition, held: CopiedSegment, before: Ti
         && record.chain.is_some()
         && partition.unreadable.is_none();
     // Buckets do not record which of their values have expired or are before a retention cutoff.
-    let is_all_there = record.expires_first.is_none() && !table.life.cut.ends(span.first);
+    let is_all_there =
+        record.expires_first.is_none() && !table.lifetime.retention_cutoff.ends(span.first);
     is_whole
         && is_all_there
         && span.last < before
@@ -123,12 +181,12 @@ fn is_closed(core: &Core, partition: &Partition, held: CopiedSegment, before: Ti
         && !record.aged
         && !core.mode.is_exact()
         && !core.store.stubs().is_claimed(partition.id())
-        && !partition.file.is_kept()
-        && !compaction_wanted(core, partition, false)
+        && !partition.file.is_retained()
+        && !needs_compaction(core, partition, false)
 }
 
 /// The ranges of a partition's segment that remain.
-fn what_stays(core: &Core, partition: &Partition) -> Result<Vec<ByteRange>> {
+fn remaining_ranges(core: &Core, partition: &Partition) -> Result<Vec<ByteRange>> {
     let footers = core.store.indexes(partition)?;
     let mut ranges = vec![ByteRange::new(0, HEADER_BYTES)];
     let footers = footers.iter();
@@ -158,15 +216,21 @@ fn stays_of_stream(held: &StreamState, ranges: &mut Vec<ByteRange>) {
     }
 }
 
+/// Head of the remaining parts of a partition; `None` where freeing the others is not worthwhile.
+fn stub_head(core: &Core, partition: &Partition) -> Result<Option<StubHead>> {
+    let base = partition.record.committed_bytes;
+    let head = StubHead::new(partition.id(), base, remaining_ranges(core, partition)?);
+    let freed = base.saturating_sub(head.remaining_bytes());
+    Ok((freed >= WORTH_BYTES).then_some(head))
+}
+
 /// Writes the remaining parts of a partition, and makes them durable; `None` where that is not
 /// worthwhile.
 fn write_stub(core: &Core, partition: &Partition) -> Result<Option<StubHead>> {
     let id = partition.id();
-    let base = partition.record.committed_bytes;
-    let head = StubHead::new(id, base, what_stays(core, partition)?);
-    if base.saturating_sub(head.kept_bytes()) < WORTH_BYTES {
+    let Some(head) = stub_head(core, partition)? else {
         return Ok(None);
-    }
+    };
     let stubs = core.store.stubs();
     let path = stubs.stub_path(id);
     let written = write_file(core, &head, &path);
@@ -179,7 +243,7 @@ fn write_stub(core: &Core, partition: &Partition) -> Result<Option<StubHead>> {
 fn write_file(core: &Core, head: &StubHead, path: &Path) -> Result<()> {
     let stubs = core.store.stubs();
     let io = |what: &'static str| move |e| Error::io(what, path, e);
-    let source = core.store.held(head.id)?;
+    let source = core.store.cached_file(head.id)?;
     let file = match stubs.bare().open(path, OpenMode::CreateNew) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             // A leftover of an attempt that failed, whose file could not be removed.
@@ -241,17 +305,29 @@ fn remove_stub(core: &Core, path: &Path) {
 }
 
 /// Commits that the rows were freed, and has new readers read the remaining parts.
-fn replace(core: &Core, shard: &Shard, partition: &Arc<Partition>, head: &StubHead) -> Result<u64> {
+fn replace(
+    core: &Core,
+    shard: &Shard,
+    partition: &Arc<Partition>,
+    head: &StubHead,
+    reason: Reason,
+) -> Result<LostRows> {
     let id = partition.id();
+    let freed = freed_rows(partition, head);
     let _step = shard.stepping.lock();
     {
         let _alone = core.commits.begin();
-        if partition.file.is_kept() {
+        if partition.file.is_retained() {
             // A named snapshot that is just being made has the rows.
             remove_stub(core, &core.store.stubs().stub_path(id));
-            return Ok(0);
+            return Ok(LostRows::default());
         }
-        let changed = core.meta.change_freed(&[(id, head.base)], &[]);
+        let lost = match reason {
+            Reason::Copied => None,
+            Reason::NoRoom => Some(core.meta.lost_rows()?.and(freed)),
+        };
+        let segments = [(id, head.base)];
+        let changed = core.meta.change_freed(&segments, &[], lost.as_ref());
         changed.inspect_err(|error| core.log.latch(error.clone()))?;
     }
     core.store.stubs().set_freed(std::iter::once(id));
@@ -268,13 +344,31 @@ fn replace(core: &Core, shard: &Shard, partition: &Arc<Partition>, head: &StubHe
         state.partitions = Arc::new(partitions);
     }
     core.freed.wait_for(Arc::clone(partition));
-    let freed = head.base.saturating_sub(head.kept_bytes());
-    tracing::info!(
-        segment = id.0,
-        bytes = freed,
-        "freed the rows of a partition: they are elsewhere"
-    );
+    match reason {
+        Reason::Copied => tracing::info!(
+            segment = id.0,
+            bytes = freed.bytes,
+            "freed the rows of a partition, which the cloud has"
+        ),
+        Reason::NoRoom => tracing::error!(
+            segment = id.0,
+            bytes = freed.bytes,
+            rows = freed.rows,
+            span = ?partition.span(),
+            "lost the rows of a partition, to make room for new ones: the disk is full"
+        ),
+    }
     Ok(freed)
+}
+
+/// Counts of the rows of a partition that are freed.
+fn freed_rows(partition: &Partition, head: &StubHead) -> LostRows {
+    LostRows {
+        partitions: 1,
+        rows: partition.record.events,
+        bytes: head.base.saturating_sub(head.remaining_bytes()),
+        span: Some(partition.span()),
+    }
 }
 
 /// Removes the files of freed rows without readers. Call it from time to time.
@@ -282,7 +376,7 @@ pub(crate) fn remove_unread(core: &Core) {
     for id in core.freed.unread() {
         if let Err(error) = core.store.stubs().remove_rows(id) {
             // The next opening removes it.
-            tracing::warn!(segment = id.0, %error, "cannot remove rows that were freed");
+            tracing::warn!(segment = id.0, %error, "cannot remove the freed rows of a segment");
         }
         core.store.reopen(id);
     }
@@ -340,8 +434,7 @@ fn part_of_freed(partition: &Partition) -> Error {
     Error::new(
         ErrorKind::Elsewhere,
         format!(
-            "the rows from {} to {} were freed here (sync.free) and are at the cloud only: of them a delete can take all that a stream has, not a part; \
-             let the range hold that stretch, or leave it out",
+            "the rows from {} to {} were freed on this node (sync.free) and exist only on the cloud: a delete must cover all of a stream's rows there or none; extend its range over them, or exclude them",
             span.first, span.last
         ),
     )

@@ -196,7 +196,9 @@ impl StreamWriter<'_, '_> {
             read_into(self.context, leaves, all)?;
         }
         if !overlay.iter().all(Source::is_exhausted) {
-            return Err(crate::Error::internal("a merge left late events behind"));
+            return Err(crate::Error::internal(
+                "a merge did not write all late events",
+            ));
         }
         self.check_written(units, cause, late, merged.written)?;
         self.delta.clear_late = cause == Cause::Fold;
@@ -263,12 +265,12 @@ impl StreamWriter<'_, '_> {
         while let Some(rows) = merge.next_rows()? {
             merged.add(&rows);
             newest = last_row(&rows);
-            cutter.push(&rows, self.out.group, self.out.hints)?;
+            cutter.push(&rows, self.out.group, self.out.encodings)?;
         }
         *overlay = merge.into_overlay();
         self.delta
             .added
-            .extend(cutter.finish(self.out.group, self.out.hints)?);
+            .extend(cutter.finish(self.out.group, self.out.encodings)?);
         self.delta
             .removed
             .extend(leaves.iter().map(|l| (l.offset, l.row_start)));
@@ -421,7 +423,7 @@ fn read_into(context: &StoreContext<'_>, leaves: &[LeafEntry], all: &mut Rows) -
 struct BoundedMerge<'a> {
     merge: Merge<'a>,
     until: Timestamp,
-    held: Option<Rows>,
+    read_ahead: Option<Rows>,
     done: bool,
 }
 
@@ -437,7 +439,7 @@ impl<'a> BoundedMerge<'a> {
         BoundedMerge {
             merge,
             until,
-            held: None,
+            read_ahead: None,
             done: false,
         }
     }
@@ -455,7 +457,7 @@ impl<'a> BoundedMerge<'a> {
             return Ok(Some(rows));
         }
         self.done = true;
-        self.held = Some(rows.slice(inside..rows.len()));
+        self.read_ahead = Some(rows.slice(inside..rows.len()));
         Ok(if inside == 0 {
             None
         } else {
@@ -466,7 +468,7 @@ impl<'a> BoundedMerge<'a> {
     /// The overlay's sources, with rows that were read ahead put back in front.
     fn into_overlay(self) -> Vec<Source> {
         let mut sources = self.merge.into_sources();
-        if let Some(held) = self.held {
+        if let Some(held) = self.read_ahead {
             sources.insert(0, Source::rows(held));
         }
         sources

@@ -34,8 +34,11 @@ mod write;
 
 pub(crate) use buffers::{Buffers, ShardView, Urgency, buffers_to_store, full_buffers};
 pub(crate) use commit::commit_log_cut;
-pub(crate) use compact::{age_partition, compact_partition, compaction_wanted};
-pub(crate) use free::{CopiedSegment, free_partition, refuse_parts_of_freed, remove_unread};
+pub(crate) use compact::{age_partition, compact_partition, needs_compaction};
+pub(crate) use free::{
+    CopiedSegment, free_partition, is_freeable, lose_partition, refuse_parts_of_freed,
+    remove_unread,
+};
 pub(crate) use sweep::sweep;
 pub(crate) use throttle::may_compact;
 pub(crate) use write::record;
@@ -87,7 +90,7 @@ pub(crate) fn run_step(
 ) -> Result<bool> {
     let shard = core.shards.get(index)?;
     let _working = Purpose::Flush.begin();
-    let _latch = core.log.latch_on_panic("stored events");
+    let _latch = core.log.latch_on_panic("flushed events");
     let mut scratch = shard.stepping.lock();
     core.log.check_failure()?;
     let sequence = core.log.published();
@@ -111,7 +114,7 @@ pub(crate) fn run_step(
         shard: index,
         in_force: &in_force,
         sequence,
-        taken: &taken,
+        inputs: &taken,
     };
     let result = (|| {
         for work in works {

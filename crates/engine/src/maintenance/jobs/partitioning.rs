@@ -23,7 +23,7 @@ const PLACING_SAMPLES: usize = 8192;
 
 /// The part of a stream's rows that one partition stores.
 pub(super) struct StreamPart {
-    pub(super) taken: usize,
+    pub(super) input: usize,
     pub(super) rows: std::ops::Range<usize>,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum TargetPartition {
 }
 
 pub(super) struct PartitionWork {
-    pub(super) place: TargetPartition,
+    pub(super) target: TargetPartition,
     pub(super) table: Arc<Table>,
     pub(super) parts: Vec<StreamPart>,
 }
@@ -52,9 +52,9 @@ pub(super) fn assign_partitions(
     }
     for (table_id, members) in by_table {
         let first = members.first().and_then(|m| taken.get(*m));
-        let table = first
-            .map(|t| Arc::clone(&t.table))
-            .ok_or_else(|| Error::internal(format!("nothing was taken of table {}", table_id.0)))?;
+        let table = first.map(|t| Arc::clone(&t.table)).ok_or_else(|| {
+            Error::internal(format!("no rows were taken from table {}", table_id.0))
+        })?;
         let mut spans: Vec<(ClosedRange, TargetPartition)> = partitions
             .of(table_id)
             .iter()
@@ -62,7 +62,7 @@ pub(super) fn assign_partitions(
             .collect();
         add_new_spans(core, partitions, &table, &members, taken, &mut spans);
         spans.sort_by_key(|(range, _)| range.first);
-        for (range, place) in spans {
+        for (range, target) in spans {
             let mut parts: Vec<StreamPart> = Vec::new();
             for member in &members {
                 for one in part_of(taken, *member..=*member, "what a step took") {
@@ -71,20 +71,20 @@ pub(super) fn assign_partitions(
                     let to = times.partition_point(|t| *t <= range.last.as_nanos());
                     if from < to {
                         parts.push(StreamPart {
-                            taken: *member,
+                            input: *member,
                             rows: from..to,
                         });
                     }
                 }
             }
-            let is_busy = matches!(&place, TargetPartition::Existing(p)
+            let is_busy = matches!(&target, TargetPartition::Existing(p)
                 if busy.contains(&p.id()) || p.unreadable.is_some());
             if is_busy && !parts.is_empty() {
-                core.compaction.note_in_the_way();
+                core.compaction.note_blocked_job();
             }
             if !parts.is_empty() && !is_busy {
                 works.push(PartitionWork {
-                    place,
+                    target,
                     table: Arc::clone(&table),
                     parts,
                 });
@@ -153,7 +153,7 @@ fn add_new_spans(
             &existing,
             per_event * stride as f64,
             target_bytes,
-            table.life.level_max(),
+            table.lifetime.level_max(),
         );
         let range = span.range();
         let before = times.len();

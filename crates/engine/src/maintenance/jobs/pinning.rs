@@ -6,7 +6,7 @@ use crate::common::ids::StreamId;
 use crate::core::Core;
 use crate::core::shard::Shard;
 use crate::memory::chunk::Chunk;
-use crate::memory::pins::PinFiles;
+use crate::memory::pins::PinnedChunkFiles;
 use crate::{ErrorKind, Result};
 use std::sync::Arc;
 
@@ -41,7 +41,11 @@ pub(super) fn bound_pins(core: &Core) -> Result<()> {
     }
 }
 
-fn move_pins(files: &mut PinFiles, shard: &Shard, chunks: &[(StreamId, Arc<Chunk>)]) -> Result<()> {
+fn move_pins(
+    files: &mut PinnedChunkFiles,
+    shard: &Shard,
+    chunks: &[(StreamId, Arc<Chunk>)],
+) -> Result<()> {
     if chunks.is_empty() {
         return Ok(());
     }

@@ -57,7 +57,7 @@ impl Rewriting<'_> {
     /// segment it replaces in a copy. Aging drops that part: an aged bucket is on one side of the
     /// cutoff.
     pub(super) fn living(&self, mut rows: Rows) -> Rows {
-        let cut = self.table.life.cut;
+        let cut = self.table.lifetime.retention_cutoff;
         if cut.ends(self.range.last) {
             return Rows::default();
         }
@@ -83,7 +83,7 @@ impl Rewriting<'_> {
     ) -> Result<u64> {
         let GroupOutput {
             group,
-            hints,
+            encodings,
             shared,
         } = out;
         let mut merge = self.merged(state);
@@ -106,7 +106,7 @@ impl Rewriting<'_> {
                 Some(pyramid) => {
                     pyramid.push_rows(&rows, group, delta)?;
                     if !ages {
-                        cutter.push(&rows, group, hints)?;
+                        cutter.push(&rows, group, encodings)?;
                     }
                 }
                 None => {
@@ -117,7 +117,7 @@ impl Rewriting<'_> {
                         let rows = std::mem::take(&mut held);
                         begun.push_rows(&rows, group, delta)?;
                         if !ages {
-                            cutter.push(&rows, group, hints)?;
+                            cutter.push(&rows, group, encodings)?;
                         }
                         pyramid = Some(begun);
                     }
@@ -134,16 +134,16 @@ impl Rewriting<'_> {
                 if held.len() as u64 >= self.rows_min() {
                     self.small_pyramid(state, &held, group, delta)?;
                 }
-                shared.push(delta.stream, Destination::Main, &held, group, hints)?;
+                shared.push(delta.stream, Destination::Main, &held, group, encodings)?;
             }
             None => {
                 if held.len() as u64 >= self.rows_min() {
                     self.small_pyramid(state, &held, group, delta)?;
                 }
-                cutter.push(&held, group, hints)?;
+                cutter.push(&held, group, encodings)?;
             }
         }
-        delta.added.extend(cutter.finish(group, hints)?);
+        delta.added.extend(cutter.finish(group, encodings)?);
         Ok(count)
     }
 

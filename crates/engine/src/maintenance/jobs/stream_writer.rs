@@ -10,7 +10,7 @@ use crate::common::ids::SegmentId;
 use crate::metadata::catalog::Table;
 use crate::storage::segment::pyramid::PyramidTarget;
 use crate::storage::segment::{GroupWriter, LeafEntry, Store, StreamDelta, StreamState};
-use headwater_codec::leaf::EncodeHints;
+use headwater_codec::leaf::EncodingCache;
 use headwater_late::MergeScope;
 use headwater_types::{Level, Rows};
 
@@ -36,7 +36,7 @@ pub(crate) struct StoreContext<'a> {
 /// Output of leaves.
 pub(crate) struct GroupOutput<'a> {
     pub(crate) group: &'a mut GroupWriter,
-    pub(crate) hints: &'a mut EncodeHints,
+    pub(crate) encodings: &'a mut EncodingCache,
     pub(crate) shared: &'a mut SharedLeaves,
 }
 

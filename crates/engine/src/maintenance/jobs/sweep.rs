@@ -21,7 +21,7 @@ use crate::common::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::common::ranges::union;
 use crate::core::Core;
 use crate::core::shard::{Shard, ShardState, StepScratch};
-use crate::metadata::catalog::{Life, Table};
+use crate::metadata::catalog::{Table, TableLifetime};
 use crate::metadata::removed_rows::RemovedMark;
 use crate::metadata::tables::PartitionRecord;
 use crate::read::unreadable::set_aside;
@@ -67,7 +67,7 @@ pub(super) fn sweep_up_to(
             Err(error) if set_aside(core, shard, &error) => continue,
             other => other?,
         };
-        if plan.gone.is_empty() && plan.touched.is_empty() && plan.marks.is_empty() {
+        if plan.emptied.is_empty() && plan.touched.is_empty() && plan.marks.is_empty() {
             let freed = clear_memory(core, shard, sequence);
             bound_pins(core)?;
             return Ok(progress || freed);
@@ -97,7 +97,7 @@ struct TouchedPartition {
 #[derive(Default)]
 struct SweepPlan {
     /// Partitions without any rows left.
-    gone: Vec<Arc<Partition>>,
+    emptied: Vec<Arc<Partition>>,
     touched: Vec<TouchedPartition>,
     /// Rows that the retention cutoffs of tables remove, here and in memory, while the log may have
     /// them.
@@ -127,23 +127,23 @@ impl SweepPlan {
         let mut plan = SweepPlan::default();
         let waits = |p: &Partition| busy.contains(&p.id()) || p.unreadable.is_some();
         for partition in partitions.all().filter(|p| !waits(p)) {
-            if plan.gone.len() + plan.touched.len() >= PARTITIONS_MAX {
+            if plan.emptied.len() + plan.touched.len() >= PARTITIONS_MAX {
                 break;
             }
             let record = &partition.record;
             let table = core
                 .catalog
                 .table(record.table)
-                .ok_or_else(|| Error::internal("a partition of no table"))?;
+                .ok_or_else(|| Error::internal("a partition refers to an unknown table"))?;
             let empty = record.is_empty() && record.sequence <= replayed_from;
             let now = now.of(record.table);
             let expired = record.expires_last.is_some_and(|end| end <= now);
-            let is_cut_off = table.life.cut.ends(record.span().last);
-            if is_cut_off && !table.life.dropped {
+            let is_cut_off = table.lifetime.retention_cutoff.ends(record.span().last);
+            if is_cut_off && !table.lifetime.dropped {
                 plan.mark(index, &table, sequence);
             }
-            if empty || expired || table.life.dropped || is_cut_off {
-                plan.gone.push(Arc::clone(partition));
+            if empty || expired || table.lifetime.dropped || is_cut_off {
+                plan.emptied.push(Arc::clone(partition));
                 continue;
             }
             let due: Vec<&Tombstone> = tombstones
@@ -182,7 +182,7 @@ impl SweepPlan {
             table: table.id,
             shard,
             sequence,
-            before: table.life.cut,
+            before: table.lifetime.retention_cutoff,
         };
         let known = self.marks.iter().position(|known| known.table == table.id);
         match known.and_then(|at| self.marks.get_mut(at)) {
@@ -220,7 +220,8 @@ fn touched_streams(
 /// Tables with rows in memory before the retention cutoff.
 fn cut_off_in_memory(core: &Core, shard: &Shard, sequence: Sequence) -> Vec<Arc<Table>> {
     let all = core.catalog.tables();
-    let is_cut = |table: &&Arc<Table>| table.life.cut.is_set() && !table.life.dropped;
+    let is_cut =
+        |table: &&Arc<Table>| table.lifetime.retention_cutoff.is_set() && !table.lifetime.dropped;
     let cut: BTreeMap<TableId, &Arc<Table>> = all
         .iter()
         .filter(is_cut)
@@ -238,10 +239,10 @@ fn cut_off_in_memory(core: &Core, shard: &Shard, sequence: Sequence) -> Vec<Arc<
         if found.contains_key(&table.id) {
             continue;
         }
-        let horizon = table.life.cut;
-        let is_before = |time: Timestamp, s: Sequence| horizon.ends(time) && s <= sequence;
+        let cutoff = table.lifetime.retention_cutoff;
+        let is_before = |time: Timestamp, s: Sequence| cutoff.ends(time) && s <= sequence;
         let mut chunks = slot.memory.flank.iter().chain(&slot.memory.late);
-        if chunks.any(|chunk| horizon.ends(chunk.span.first) && chunk.has(is_before)) {
+        if chunks.any(|chunk| cutoff.ends(chunk.span.first) && chunk.has(is_before)) {
             found.insert(table.id, Arc::clone(table));
         }
     }
@@ -272,7 +273,7 @@ fn carry_out(
     sequence: Sequence,
     plan: SweepPlan,
 ) -> Result<()> {
-    let mut gone = plan.gone;
+    let mut gone = plan.emptied;
     let mut written = Vec::with_capacity(plan.touched.len());
     for touched in &plan.touched {
         let one = write(core, index, scratch, sequence, touched)?;
@@ -345,14 +346,14 @@ fn write(
         bucket_events: core.options.bucket_events,
         counters: &core.counters,
     };
-    let hints = scratch.hints.entry(touched.table.id).or_default();
+    let encodings = scratch.encodings.entry(touched.table.id).or_default();
     let mut shared = SharedLeaves::new(touched.table.leaf_events as usize);
     let mut deltas = Vec::with_capacity(touched.streams.len());
     let mut cursor = PageCursor::new(&core.store, &touched.state);
     for (stream, ranges) in &touched.streams {
         let state = cursor.stream(*stream)?.ok_or_else(|| {
             Error::internal(format!(
-                "a delete was to erase rows of stream {}, which its segment does not hold any more",
+                "a delete refers to rows of stream {}, which its segment no longer contains",
                 stream.0
             ))
         })?;
@@ -362,13 +363,13 @@ fn write(
         };
         let mut out = GroupOutput {
             group: &mut group,
-            hints,
+            encodings,
             shared: &mut shared,
         };
         erase(&context, &mut out, *stream, &state, ranges, &mut delta)?;
         deltas.push(delta);
     }
-    attach_shared(shared.finish(&mut group, hints)?, &mut deltas)?;
+    attach_shared(shared.finish(&mut group, encodings)?, &mut deltas)?;
     let previous = Some((old.record.footer_offset, old.record.footer_bytes));
     let table =
         (touched.state.table.as_deref() != Some(&*touched.table)).then(|| (*touched.table).clone());
@@ -433,16 +434,16 @@ fn clear_memory(core: &Core, shard: &Shard, sequence: Sequence) -> bool {
             "memory holds events of table {}, which there never was",
             table_id.0
         );
-        let life = table.map_or(Life::FOREVER, |t| t.life);
+        let lifetime = table.map_or(TableLifetime::FOREVER, |t| t.lifetime);
         let concerned: Vec<&Tombstone> = due
             .iter()
             .filter(|t| t.concerns(table_id, stream))
             .collect();
-        if concerned.is_empty() && !life.dropped {
+        if concerned.is_empty() && !lifetime.dropped {
             continue;
         }
         let stays = |time: Timestamp, s: Sequence| {
-            !life.dropped && !concerned.iter().any(|t| t.removes(time, s))
+            !lifetime.dropped && !concerned.iter().any(|t| t.removes(time, s))
         };
         let (removed, _) = state.with_stream(stream, table_id, |memory| {
             memory.remove_deleted(&stays, version, &open)

@@ -6,7 +6,7 @@
 
 use super::buffers::{self, Buffers, Urgency};
 use crate::common::ids::{Sequence, StreamId, TableId};
-use crate::common::ranges::holds;
+use crate::common::ranges::contains_instant;
 use crate::core::Core;
 use crate::core::late_policy::InForce;
 use crate::core::shard::{Shard, ShardState};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Maximum streams that a job takes; less where memory is small.
 const STREAMS_MAX: usize = 8192;
 /// Minimum of that limit: each job costs a commit.
-const STREAMS_LEAST: usize = 1024;
+const STREAMS_MIN: usize = 1024;
 /// Bytes of the budget per stream of that limit: a job's memory for streams then stays small beside
 /// the budget, with two shards at work.
 const BUDGET_PER_STREAM: usize = 4096;
@@ -74,7 +74,7 @@ pub(super) fn take(
         Urgency::Memory | Urgency::Log => shard_bytes / 2,
     };
     let streams_max =
-        (core.options.memory_budget_bytes / BUDGET_PER_STREAM).clamp(STREAMS_LEAST, STREAMS_MAX);
+        (core.options.memory_budget_bytes / BUDGET_PER_STREAM).clamp(STREAMS_MIN, STREAMS_MAX);
     let rounds: &[bool] = if urgency == Urgency::Memory && !exact {
         &[true, false]
     } else {
@@ -176,7 +176,7 @@ impl StreamTaking<'_> {
         if rows
             .times
             .iter()
-            .all(|time| holds(&blocked, Timestamp::from_nanos(*time)))
+            .all(|time| contains_instant(&blocked, Timestamp::from_nanos(*time)))
         {
             return Ok(false);
         }
@@ -329,7 +329,7 @@ fn take_stream(
 mod tests {
     use super::*;
     use crate::memory::chunk::Sequences;
-    use crate::metadata::catalog::{Duplicates, Field, Life};
+    use crate::metadata::catalog::{Duplicates, Field, TableLifetime};
     use headwater_types::{Column, FieldId, FieldType, Values};
     use proptest::prelude::*;
 
@@ -344,7 +344,7 @@ mod tests {
                 field_type: FieldType::I64,
             }],
             tags: Vec::new(),
-            life: Life::FOREVER,
+            lifetime: TableLifetime::FOREVER,
         }
     }
 

@@ -20,7 +20,7 @@ use crate::storage::segment::{
     SegmentFile, SegmentHeader, SegmentState, StreamDelta, StreamState, Sums, close,
 };
 use crate::{Error, Result};
-use headwater_codec::leaf::EncodeHints;
+use headwater_codec::leaf::EncodingCache;
 use headwater_io::OpenMode;
 use headwater_types::invariant::part_of;
 use headwater_types::{ClosedRange, Timestamp};
@@ -46,17 +46,17 @@ pub(super) struct StepRows<'a> {
     pub(super) shard: ShardIndex,
     pub(super) in_force: &'a InForce,
     pub(super) sequence: Sequence,
-    pub(super) taken: &'a [TakenRows],
+    pub(super) inputs: &'a [TakenRows],
 }
 
 impl StepRows<'_> {
     /// Finds the taken rows that contain a part.
-    fn taken_of(&self, part: &StreamPart) -> Result<&TakenRows> {
-        self.taken.get(part.taken).ok_or_else(|| {
+    fn input_of(&self, part: &StreamPart) -> Result<&TakenRows> {
+        self.inputs.get(part.input).ok_or_else(|| {
             Error::internal(format!(
-                "a part of stream {} of {} that a step took",
-                part.taken,
-                self.taken.len()
+                "a job refers to stream {} of the {} that it took",
+                part.input,
+                self.inputs.len()
             ))
         })
     }
@@ -98,7 +98,7 @@ impl GroupTarget {
     /// Reads the state of the partition, or takes a segment id for a new one.
     fn of(step: &StepRows<'_>, work: &PartitionWork) -> Result<GroupTarget> {
         let core = step.core;
-        let (old, state, span) = match &work.place {
+        let (old, state, span) = match &work.target {
             TargetPartition::Existing(partition) => {
                 let state = core.store.state(partition)?;
                 let span = Span {
@@ -175,10 +175,10 @@ pub(super) fn write_group(
     let target = GroupTarget::of(step, &work)?;
     let old = target.old.as_deref();
     let (mut group, segment_file) = open_group(core, target.header.id, old, &target.header)?;
-    let guard = RemoveUnlessKept::new(&segment_file, old.is_none());
+    let guard = RemoveOnFailure::new(&segment_file, old.is_none());
     let counts = Counters::default();
     let context = step.context(&target, &work.table, &counts);
-    let hints = scratch.hints.entry(work.table.id).or_default();
+    let encodings = scratch.encodings.entry(work.table.id).or_default();
     let mut cursor = PageCursor::new(&core.store, &target.state);
     let range = target.span.range();
     let GroupStreams {
@@ -189,7 +189,7 @@ pub(super) fn write_group(
         &context,
         (&work, range),
         &mut cursor,
-        (&mut group, hints),
+        (&mut group, encodings),
     )?;
     let touched = cursor.touched();
     let end = target.end(sequence, &work.table, deltas);
@@ -234,7 +234,7 @@ fn store_parts(
     context: &StoreContext<'_>,
     (work, range): (&PartitionWork, ClosedRange),
     cursor: &mut PageCursor<'_>,
-    (group, hints): (&mut GroupWriter, &mut EncodeHints),
+    (group, encodings): (&mut GroupWriter, &mut EncodingCache),
 ) -> Result<GroupStreams> {
     let mut shared = SharedLeaves::new(context.leaf_events());
     let nothing = StreamState::default();
@@ -242,7 +242,7 @@ fn store_parts(
     let mut streams = Vec::with_capacity(work.parts.len());
     let mut new = Vec::new();
     for part in &work.parts {
-        let one = step.taken_of(part)?;
+        let one = step.input_of(part)?;
         let known = cursor.stream(one.stream)?;
         if known.is_none() {
             new.push(one.stream);
@@ -250,7 +250,7 @@ fn store_parts(
         let state = known.as_deref().unwrap_or(&nothing);
         let out = GroupOutput {
             group,
-            hints,
+            encodings,
             shared: &mut shared,
         };
         let mut delta = store_part(context, out, (one, part), state)?;
@@ -262,7 +262,7 @@ fn store_parts(
         streams.push((one.stream, work.table.id, covered, None));
         deltas.push(delta);
     }
-    attach_shared(shared.finish(group, hints)?, &mut deltas)?;
+    attach_shared(shared.finish(group, encodings)?, &mut deltas)?;
     attach_keys(step.core, &new, &mut deltas)?;
     Ok(GroupStreams { deltas, streams })
 }
@@ -299,7 +299,7 @@ fn store_part(
 fn covered(one: &TakenRows, part: &StreamPart) -> Result<ClosedRange> {
     let times = part_of(&one.rows.times, part.rows.clone(), "the rows of a part");
     let (Some(first), Some(last)) = (times.first(), times.last()) else {
-        return Err(Error::internal("a part of a step without rows"));
+        return Err(Error::internal("a part of a job has no rows"));
     };
     Ok(ClosedRange::nanos(*first, *last).intersect(&one.range))
 }
@@ -390,7 +390,7 @@ pub(super) fn attach_shared(
         let Some(delta) = at.ok().and_then(|at| deltas.get_mut(at)) else {
             // Its rows would be in the file without an index entry.
             return Err(Error::internal(format!(
-                "a shared leaf holds rows of stream {}, which is none of the group's {}",
+                "a shared leaf contains rows of stream {}, which is not among the group's {}",
                 stream.0,
                 deltas.len()
             )));
@@ -421,14 +421,14 @@ pub(super) fn attach_keys(core: &Core, new: &[StreamId], deltas: &mut [StreamDel
 
 /// Removes a new file when writing it fails, so that attempts on a full disk do not fill it
 /// further.
-pub(super) struct RemoveUnlessKept {
+pub(super) struct RemoveOnFailure {
     file: Arc<SegmentFile>,
     armed: bool,
 }
 
-impl RemoveUnlessKept {
-    pub(super) fn new(file: &Arc<SegmentFile>, is_new: bool) -> RemoveUnlessKept {
-        RemoveUnlessKept {
+impl RemoveOnFailure {
+    pub(super) fn new(file: &Arc<SegmentFile>, is_new: bool) -> RemoveOnFailure {
+        RemoveOnFailure {
             file: Arc::clone(file),
             armed: is_new,
         }
@@ -440,7 +440,7 @@ impl RemoveUnlessKept {
     }
 }
 
-impl Drop for RemoveUnlessKept {
+impl Drop for RemoveOnFailure {
     fn drop(&mut self) {
         if self.armed {
             self.file.set_replaced();

@@ -3,13 +3,13 @@
 //! Invariants: a partition is aged only while all of it is before "aged to", which is in the log by
 //! then.
 
-use super::horizon::set_horizon;
+use super::change::set_cutoffs;
 use super::rules::age_at;
 use crate::common::ids::{SegmentId, ShardIndex};
 use crate::core::Core;
 use crate::maintenance::flush::store_all;
 use crate::maintenance::jobs;
-use crate::metadata::catalog::{Horizon, Table};
+use crate::metadata::catalog::{Cutoff, Table};
 use crate::{ErrorKind, Result};
 use headwater_types::Timestamp;
 use std::time::Duration;
@@ -20,15 +20,15 @@ const FILLING_MAX: Duration = Duration::from_secs(3600);
 /// Ages the partitions that are due. The list is made once: partitions created meanwhile are due
 /// the next time.
 pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
-    let due = to_age(core, table, age_at(&table.life, now));
+    let due = to_age(core, table, age_at(&table.lifetime, now));
     let Some(aged_to) = due.iter().map(|(_, _, end)| *end).max() else {
         return Ok(false);
     };
-    if aged_to > table.life.aged_to {
-        set_horizon(core, table, |life| {
-            let aged_to = aged_to.min(age_at(life, now));
-            life.aged_to = life.aged_to.max(aged_to);
-            life.aged_most = life.aged_most.max(life.aged_to);
+    if aged_to > table.lifetime.aged_to {
+        set_cutoffs(core, table, |lifetime| {
+            let aged_to = aged_to.min(age_at(lifetime, now));
+            lifetime.aged_to = lifetime.aged_to.max(aged_to);
+            lifetime.aged_to_max = lifetime.aged_to_max.max(lifetime.aged_to);
         })?;
     }
     // Events in memory belong to the rows that are aged; no more can arrive.
@@ -38,7 +38,7 @@ pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
         match jobs::age_partition(core, index, id) {
             Ok(done) => aged |= done,
             Err(error) if error.kind() == ErrorKind::Corrupt => {
-                tracing::warn!(segment = id.0, %error, "a damaged partition keeps its rows");
+                tracing::warn!(segment = id.0, %error, "a damaged partition retains its rows");
                 core.compaction.leave_alone(id);
             }
             Err(error) => return Err(error),
@@ -50,7 +50,7 @@ pub(super) fn age(core: &Core, table: &Table, now: Timestamp) -> Result<bool> {
 /// Partitions that end before an instant and still have rows, each with the first instant after it;
 /// excludes, for a while, partitions into which old data are being loaded, since that data would be
 /// refused afterwards.
-fn to_age(core: &Core, table: &Table, horizon: Horizon) -> Vec<(ShardIndex, SegmentId, Horizon)> {
+fn to_age(core: &Core, table: &Table, cutoff: Cutoff) -> Vec<(ShardIndex, SegmentId, Cutoff)> {
     let mut out = Vec::new();
     let monotonic = core.env.clock.monotonic();
     let mut filling = core.compaction.filling();
@@ -62,9 +62,9 @@ fn to_age(core: &Core, table: &Table, horizon: Horizon) -> Vec<(ShardIndex, Segm
             // Freed rows are already removed here, and the cloud keeps them.
             let idle = !state.busy.contains(&partition.id())
                 && !core.store.stubs().is_claimed(partition.id())
-                && !core.compaction.is_left_alone(partition.id())
+                && !core.compaction.is_excluded(partition.id())
                 && partition.unreadable.is_none();
-            if !horizon.ends(last) || record.events == 0 || !idle {
+            if !cutoff.ends(last) || record.events == 0 || !idle {
                 continue;
             }
             if state.has_rows_in(table.id, &record.span()) {
@@ -74,7 +74,7 @@ fn to_age(core: &Core, table: &Table, horizon: Horizon) -> Vec<(ShardIndex, Segm
                 }
             }
             let behind = Timestamp::from_nanos(last.as_nanos().saturating_add(1));
-            out.push((ShardIndex(index), partition.id(), Horizon::at(behind)));
+            out.push((ShardIndex(index), partition.id(), Cutoff::at(behind)));
         }
     }
     filling.finish(table.id);

@@ -1,7 +1,7 @@
-//! Retention and aging: moves the horizons of tables as time goes by, and back when they went too
+//! Retention and aging: moves the cutoffs of tables as time goes by, and back when they went too
 //! far.
 //!
-//! Invariants: a horizon is in the log before rows before it are removed or aged; it is at or
+//! Invariants: a cutoff is in the log before rows before it are removed or aged; it is at or
 //! before the position given by the believed instant and the table's setting, and goes back there
 //! when either has changed; rows are removed by whole partitions, and until then readers exclude
 //! rows before the retention cutoff themselves, so that the rows are visible again when it goes
@@ -9,8 +9,8 @@
 //! while no partition is being rewritten. The time comes from [`crate::metadata::clock`].
 
 mod aging;
+mod change;
 mod cutoff;
-mod horizon;
 mod rules;
 
 use crate::Result;
@@ -19,17 +19,20 @@ use crate::maintenance::flush::sweep_all;
 use crate::maintenance::jobs;
 use crate::metadata::catalog::Table;
 use aging::age;
-use cutoff::{move_cut, set_cut};
+use change::move_cutoffs_back;
+use cutoff::{move_retention_cutoff, set_retention_cutoff};
 use headwater_types::Timestamp;
-use horizon::take_horizons_back;
 use std::sync::Arc;
 
-/// Moves the horizons of all tables to their present positions, and ages due partitions. True when
+/// Moves the cutoffs of all tables to their present positions, and ages due partitions. True when
 /// anything changed.
-pub(crate) fn move_horizons(core: &Core) -> Result<bool> {
+pub(crate) fn move_cutoffs(core: &Core) -> Result<bool> {
     let lives = |t: &Arc<Table>| {
-        let life = &t.life;
-        life.retention.is_some() || life.raw_for.is_some() || life.expires || life.floor().is_set()
+        let lifetime = &t.lifetime;
+        lifetime.retention.is_some()
+            || lifetime.raw_for.is_some()
+            || lifetime.expires
+            || lifetime.floor().is_set()
     };
     let all = core.catalog.tables();
     let tables: Vec<&Arc<Table>> = all.iter().filter(|t| lives(t)).collect();
@@ -38,7 +41,7 @@ pub(crate) fn move_horizons(core: &Core) -> Result<bool> {
     }
     let moment = core.moment();
     if moment.is_doubted() {
-        let holds = |t: &&Arc<Table>| holds_anything(core, t);
+        let holds = |t: &&Arc<Table>| has_any_rows(core, t);
         let mut holding = tables.iter().copied().filter(holds).peekable();
         if holding.peek().is_some() && holding.all(|t| moment.is_borne_out(t.id)) {
             core.clock_guard.settle(&*core.env.clock);
@@ -47,15 +50,15 @@ pub(crate) fn move_horizons(core: &Core) -> Result<bool> {
     let mut changed = false;
     for table in tables {
         let now = moment.of(table.id);
-        changed |= take_horizons_back(core, table, now)?;
-        changed |= move_cut(core, table, now)?;
+        changed |= move_cutoffs_back(core, table, now)?;
+        changed |= move_retention_cutoff(core, table, now)?;
         changed |= age(core, table, now)?;
         changed |= remove_expired(core, table, now)?;
     }
     Ok(changed)
 }
 
-fn holds_anything(core: &Core, table: &Table) -> bool {
+fn has_any_rows(core: &Core, table: &Table) -> bool {
     core.shards.iter().any(|shard| {
         let state = shard.state.lock();
         !state.partitions.of(table.id).is_empty()
@@ -67,8 +70,8 @@ fn holds_anything(core: &Core, table: &Table) -> bool {
 /// workers.
 pub(crate) fn apply_life(core: &Core, table: &Table) -> Result<()> {
     let now = core.moment().of(table.id);
-    take_horizons_back(core, table, now)?;
-    if set_cut(core, table, now)? {
+    move_cutoffs_back(core, table, now)?;
+    if set_retention_cutoff(core, table, now)? {
         core.signals.wake_workers();
     }
     Ok(())
@@ -86,22 +89,22 @@ pub(crate) fn begin_to_believe(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// At an opening: recomputes horizons, since the clock may have been corrected meanwhile.
-pub(crate) fn review_all_horizons(core: &Core) {
+/// At an opening: recomputes cutoffs, since the clock may have been corrected meanwhile.
+pub(crate) fn review_all_cutoffs(core: &Core) {
     for table in core.catalog.tables().iter() {
-        if table.life.floor().is_set()
-            && let Err(error) = review_horizons(core, table)
+        if table.lifetime.floor().is_set()
+            && let Err(error) = review_cutoffs(core, table)
         {
-            tracing::warn!(table = table.name, %error, "retention and aging stay as they were");
+            tracing::warn!(table = table.name, %error, "cannot review retention and aging; they are unchanged");
         }
     }
 }
 
-/// Computes the horizons from the present clock and settings, before a write is refused because of
-/// them. True when horizons went back.
-pub(crate) fn review_horizons(core: &Core, table: &Table) -> Result<bool> {
+/// Computes the cutoffs from the present clock and settings, before a write is refused because of
+/// them. True when cutoffs went back.
+pub(crate) fn review_cutoffs(core: &Core, table: &Table) -> Result<bool> {
     let now = core.moment().of(table.id);
-    take_horizons_back(core, table, now)
+    move_cutoffs_back(core, table, now)
 }
 
 /// Removes partitions in which every value has expired.

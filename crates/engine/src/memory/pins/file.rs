@@ -30,7 +30,7 @@ fn folder(dir: &Path) -> PathBuf {
 }
 
 /// Removes leftover files of a killed process.
-pub(crate) fn remove_left_over(files: &dyn Files, dir: &Path) -> Result<()> {
+pub(crate) fn remove_leftovers(files: &dyn Files, dir: &Path) -> Result<()> {
     let folder = folder(dir);
     let names = match files.list(&folder) {
         Ok(names) => names,
@@ -48,33 +48,33 @@ pub(crate) fn remove_left_over(files: &dyn Files, dir: &Path) -> Result<()> {
 
 /// Makes files for pinned chunks.
 #[derive(Debug)]
-pub(crate) struct PinFiles {
+pub(crate) struct PinnedChunkFiles {
     files: Arc<dyn Files>,
     folder: PathBuf,
     next: u64,
     bytes: Arc<AtomicU64>,
     /// True when the folder exists.
-    is_made: bool,
+    has_folder: bool,
     /// The tier whose folder has the files: it stays locked while any exist, also when the database
     /// has left it.
     tier: Option<Arc<OwnedTier>>,
 }
 
-impl PinFiles {
-    pub(crate) fn new(files: Arc<dyn Files>, dir: &Path) -> PinFiles {
-        PinFiles {
+impl PinnedChunkFiles {
+    pub(crate) fn new(files: Arc<dyn Files>, dir: &Path) -> PinnedChunkFiles {
+        PinnedChunkFiles {
             files,
             folder: folder(dir),
             next: 0,
             bytes: Arc::default(),
-            is_made: false,
+            has_folder: false,
             tier: None,
         }
     }
 
     /// Uses the folder of a tier.
-    pub(crate) fn in_tier(self, tier: Option<Arc<OwnedTier>>) -> PinFiles {
-        PinFiles { tier, ..self }
+    pub(crate) fn in_tier(self, tier: Option<Arc<OwnedTier>>) -> PinnedChunkFiles {
+        PinnedChunkFiles { tier, ..self }
     }
 
     /// Creates new files in another location from now on, in the folder of a tier or without one.
@@ -84,14 +84,14 @@ impl PinFiles {
         files: &Arc<dyn Files>,
         dir: &Path,
         tier: Option<Arc<OwnedTier>>,
-    ) -> PinFiles {
-        PinFiles {
+    ) -> PinnedChunkFiles {
+        PinnedChunkFiles {
             files: Arc::clone(files),
             folder: folder(dir),
             // Numbers are never reused.
             next: self.next,
             bytes: Arc::clone(&self.bytes),
-            is_made: false,
+            has_folder: false,
             tier,
         }
     }
@@ -106,12 +106,12 @@ impl PinFiles {
     pub(crate) fn write<'a>(
         &mut self,
         chunks: impl Iterator<Item = &'a Chunk>,
-    ) -> Result<Vec<Option<PinLocation>>> {
-        if !self.is_made {
+    ) -> Result<Vec<Option<PinnedChunkLocation>>> {
+        if !self.has_folder {
             self.files
                 .create_dir_all(&self.folder)
                 .map_err(|e| Error::io("create", &self.folder, e))?;
-            self.is_made = true;
+            self.has_folder = true;
         }
         let path = self.folder.join(self.next.to_string());
         self.next += 1;
@@ -119,7 +119,7 @@ impl PinFiles {
             .files
             .open(&path, OpenMode::CreateNew)
             .map_err(|e| Error::io("create", &path, e))?;
-        let owner = Arc::new(PinFile {
+        let owner = Arc::new(PinnedChunkFile {
             path,
             files: Arc::clone(&self.files),
             bytes: AtomicU64::new(0),
@@ -137,7 +137,7 @@ impl PinFiles {
             let start = buffer.len();
             encode(chunk, &mut buffer);
             let content = part_of(&buffer, start.., "a chunk's bytes");
-            places.push(Some(PinLocation {
+            places.push(Some(PinnedChunkLocation {
                 file: Arc::clone(&owner),
                 offset: written + start as u64,
                 bytes: content.len(),
@@ -157,7 +157,7 @@ impl PinFiles {
 
 /// A file of pinned chunks, removed with the last one.
 #[derive(Debug)]
-pub(crate) struct PinFile {
+pub(crate) struct PinnedChunkFile {
     path: PathBuf,
     files: Arc<dyn Files>,
     bytes: AtomicU64,
@@ -167,7 +167,7 @@ pub(crate) struct PinFile {
     _tier: Option<Arc<OwnedTier>>,
 }
 
-impl PinFile {
+impl PinnedChunkFile {
     fn append(&self, file: &dyn File, offset: u64, bytes: &[u8]) -> Result<()> {
         let count = bytes.len() as u64;
         self.bytes.fetch_add(count, Ordering::Relaxed);
@@ -177,7 +177,7 @@ impl PinFile {
     }
 }
 
-impl Drop for PinFile {
+impl Drop for PinnedChunkFile {
     fn drop(&mut self) {
         let bytes = self.bytes.load(Ordering::Relaxed);
         self.all.fetch_sub(bytes, Ordering::Relaxed);
@@ -190,16 +190,16 @@ impl Drop for PinFile {
 
 /// Location of the rows of a chunk.
 #[derive(Clone, Debug)]
-pub(crate) struct PinLocation {
-    file: Arc<PinFile>,
+pub(crate) struct PinnedChunkLocation {
+    file: Arc<PinnedChunkFile>,
     offset: u64,
     bytes: usize,
     checksum: u32,
     born: u64,
 }
 
-impl PinLocation {
-    pub(super) fn into_file(self) -> Arc<PinFile> {
+impl PinnedChunkLocation {
+    pub(super) fn into_file(self) -> Arc<PinnedChunkFile> {
         self.file
     }
 
@@ -284,7 +284,7 @@ mod tests {
         let dir = Path::new("/db");
         let memory = Arc::new(MemoryFiles::new());
         memory.create_dir_all(dir).unwrap();
-        let mut files = PinFiles::new(Arc::clone(&memory) as Arc<dyn Files>, dir);
+        let mut files = PinnedChunkFiles::new(Arc::clone(&memory) as Arc<dyn Files>, dir);
         let chunks = [
             chunk(&[5, 2, 9], Sequences::One(Sequence(7))),
             chunk(
@@ -319,9 +319,9 @@ mod tests {
         assert_eq!(files.bytes(), 0);
         // Files that no process removed are removed by the next opening.
         let kept = files.write(chunks.iter().map(|c| &**c)).unwrap();
-        remove_left_over(&*memory, dir).unwrap();
+        remove_leftovers(&*memory, dir).unwrap();
         assert!(memory.list(&folder(dir)).unwrap().is_empty());
         drop(kept);
-        remove_left_over(&*memory, Path::new("/none")).unwrap();
+        remove_leftovers(&*memory, Path::new("/none")).unwrap();
     }
 }

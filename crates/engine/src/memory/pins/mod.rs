@@ -11,7 +11,7 @@
 
 mod file;
 
-pub(crate) use file::{PinFile, PinFiles, PinLocation, remove_left_over};
+pub(crate) use file::{PinnedChunkFile, PinnedChunkFiles, PinnedChunkLocation, remove_leftovers};
 
 use crate::Result;
 use crate::common::ids::Sequence;
@@ -85,7 +85,7 @@ impl OpenSnapshots {
 #[derive(Clone, Debug)]
 pub(crate) enum PinnedRows {
     Memory(Arc<Chunk>),
-    File(PinLocation),
+    File(PinnedChunkLocation),
 }
 
 impl PinnedRows {
@@ -100,37 +100,41 @@ impl PinnedRows {
 
 /// A chunk that a job took from memory, for readers with older versions.
 #[derive(Debug)]
-pub(crate) struct Pinned {
+pub(crate) struct PinnedChunk {
     /// Readers of this version and newer ones do not see it.
-    gone: u64,
+    removed_in: u64,
     /// Readers of versions older than this do not see it either.
     born: u64,
     span: ClosedRange,
     first_sequence: Sequence,
-    held: PinnedRows,
+    rows: PinnedRows,
 }
 
 /// Memory of a pinned chunk in addition to its rows, which may be in a file.
-pub(crate) const PIN_BYTES: usize = size_of::<Pinned>();
+pub(crate) const PINNED_CHUNK_BYTES: usize = size_of::<PinnedChunk>();
 
-impl Pinned {
+impl PinnedChunk {
     /// The visible rows, for open snapshots, of a chunk that version `gone` takes out of memory;
     /// `None` without any.
-    pub(crate) fn new(chunk: &Arc<Chunk>, gone: u64, open: &OpenSnapshots) -> Option<Pinned> {
-        let newest = open.newest(chunk.born, gone, chunk.first_sequence)?;
-        let chunk = seen_part(chunk, newest)?;
-        Some(Pinned {
-            gone,
+    pub(crate) fn new(
+        chunk: &Arc<Chunk>,
+        removed_in: u64,
+        open: &OpenSnapshots,
+    ) -> Option<PinnedChunk> {
+        let newest = open.newest(chunk.born, removed_in, chunk.first_sequence)?;
+        let chunk = visible_part(chunk, newest)?;
+        Some(PinnedChunk {
+            removed_in,
             born: chunk.born,
             span: chunk.span,
             first_sequence: chunk.first_sequence,
-            held: PinnedRows::Memory(chunk),
+            rows: PinnedRows::Memory(chunk),
         })
     }
 
     /// Bytes of rows in memory.
     pub(crate) fn bytes(&self) -> usize {
-        match &self.held {
+        match &self.rows {
             PinnedRows::Memory(chunk) => chunk.bytes,
             PinnedRows::File(_) => 0,
         }
@@ -142,25 +146,25 @@ impl Pinned {
     }
 
     /// Its rows, if a reader of this version sees any that may be in a range.
-    pub(crate) fn seen_by(&self, version: u64, range: &ClosedRange) -> Option<&PinnedRows> {
-        (self.span.overlaps(range) && self.born <= version && version < self.gone)
-            .then_some(&self.held)
+    pub(crate) fn visible_to(&self, version: u64, range: &ClosedRange) -> Option<&PinnedRows> {
+        (self.span.overlaps(range) && self.born <= version && version < self.removed_in)
+            .then_some(&self.rows)
     }
 
     /// Drops rows that no open snapshot sees any more, after `closed` was closed. False when no
     /// rows are left.
     pub(crate) fn keep(&mut self, open: &OpenSnapshots, closed: SnapshotPoint) -> bool {
         let saw = self.born <= closed.version
-            && closed.version < self.gone
+            && closed.version < self.removed_in
             && self.first_sequence <= closed.sequence;
         if !saw {
             return true;
         }
-        let Some(newest) = open.newest(self.born, self.gone, self.first_sequence) else {
+        let Some(newest) = open.newest(self.born, self.removed_in, self.first_sequence) else {
             return false;
         };
-        if let PinnedRows::Memory(chunk) = &mut self.held
-            && let Some(part) = seen_part(chunk, newest)
+        if let PinnedRows::Memory(chunk) = &mut self.rows
+            && let Some(part) = visible_part(chunk, newest)
         {
             *chunk = part;
         }
@@ -168,30 +172,30 @@ impl Pinned {
     }
 
     /// The file of its rows, if any: to be dropped without a lock.
-    pub(crate) fn into_file(self) -> Option<Arc<PinFile>> {
-        match self.held {
+    pub(crate) fn into_file(self) -> Option<Arc<PinnedChunkFile>> {
+        match self.rows {
             PinnedRows::Memory(_) => None,
             PinnedRows::File(place) => Some(place.into_file()),
         }
     }
 
     pub(crate) fn in_memory(&self) -> Option<&Arc<Chunk>> {
-        match &self.held {
+        match &self.rows {
             PinnedRows::Memory(chunk) => Some(chunk),
             PinnedRows::File(_) => None,
         }
     }
 
     /// Records that the rows of `chunk` are in a file now.
-    pub(crate) fn moved(&mut self, chunk: &Arc<Chunk>, place: &PinLocation) {
-        if matches!(&self.held, PinnedRows::Memory(mine) if Arc::ptr_eq(mine, chunk)) {
-            self.held = PinnedRows::File(place.clone());
+    pub(crate) fn moved(&mut self, chunk: &Arc<Chunk>, place: &PinnedChunkLocation) {
+        if matches!(&self.rows, PinnedRows::Memory(mine) if Arc::ptr_eq(mine, chunk)) {
+            self.rows = PinnedRows::File(place.clone());
         }
     }
 }
 
 /// The rows of a chunk up to a sequence. Later rows are not visible to the snapshots.
-fn seen_part(chunk: &Arc<Chunk>, newest: Sequence) -> Option<Arc<Chunk>> {
+fn visible_part(chunk: &Arc<Chunk>, newest: Sequence) -> Option<Arc<Chunk>> {
     if chunk.last_sequence <= newest {
         return Some(Arc::clone(chunk));
     }
@@ -225,32 +229,32 @@ mod tests {
 
     #[test]
     fn of_a_chunk_only_what_some_snapshot_sees_is_kept() {
-        let rows = |pinned: Option<Pinned>| pinned.map(|p| p.in_memory().unwrap().len());
+        let rows = |pinned: Option<PinnedChunk>| pinned.map(|p| p.in_memory().unwrap().len());
         let all = chunk(&[3, 4, 9], 0);
-        assert_eq!(rows(Pinned::new(&all, 7, &open(&[]))), None);
-        assert_eq!(rows(Pinned::new(&all, 7, &open(&[(1, 2)]))), None);
-        assert_eq!(rows(Pinned::new(&all, 7, &open(&[(1, 4)]))), Some(2));
+        assert_eq!(rows(PinnedChunk::new(&all, 7, &open(&[]))), None);
+        assert_eq!(rows(PinnedChunk::new(&all, 7, &open(&[(1, 2)]))), None);
+        assert_eq!(rows(PinnedChunk::new(&all, 7, &open(&[(1, 4)]))), Some(2));
         assert_eq!(
-            rows(Pinned::new(&all, 7, &open(&[(1, 2), (6, 9)]))),
+            rows(PinnedChunk::new(&all, 7, &open(&[(1, 2), (6, 9)]))),
             Some(3)
         );
         // A chunk that version 5 split from another one exists for newer readers only.
         let cut = chunk(&[3, 4, 9], 5);
-        assert_eq!(rows(Pinned::new(&cut, 7, &open(&[(4, 9)]))), None);
+        assert_eq!(rows(PinnedChunk::new(&cut, 7, &open(&[(4, 9)]))), None);
         assert_eq!(
-            rows(Pinned::new(&cut, 7, &open(&[(4, 9), (5, 3)]))),
+            rows(PinnedChunk::new(&cut, 7, &open(&[(4, 9), (5, 3)]))),
             Some(1)
         );
         // A snapshot that is just being opened may see everything.
         let mut opening = open(&[(1, 2)]);
         opening.open(6);
-        assert_eq!(rows(Pinned::new(&all, 7, &opening)), Some(3));
+        assert_eq!(rows(PinnedChunk::new(&all, 7, &opening)), Some(3));
     }
 
     #[test]
     fn what_a_closed_snapshot_alone_saw_is_let_go_of() {
         let mut snapshots = open(&[(1, 3), (6, 9)]);
-        let mut pinned = Pinned::new(&chunk(&[3, 4, 9], 0), 7, &snapshots).unwrap();
+        let mut pinned = PinnedChunk::new(&chunk(&[3, 4, 9], 0), 7, &snapshots).unwrap();
         let mut close = |version, sequence| {
             let closed = SnapshotPoint {
                 version,

@@ -18,10 +18,10 @@ impl Catalog {
             tags,
             fields: table.fields.clone(),
             streams: self.stream_count(table.id),
-            retention: table.life.retention,
-            raw_for: table.life.raw_for,
-            cut: table.life.cut.instant(),
-            aged_to: table.life.aged_to.instant(),
+            retention: table.lifetime.retention,
+            raw_for: table.lifetime.raw_for,
+            cut: table.lifetime.retention_cutoff.instant(),
+            aged_to: table.lifetime.aged_to.instant(),
         }
     }
 }

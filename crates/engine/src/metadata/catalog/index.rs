@@ -1,11 +1,12 @@
 //! Interface of the catalog to the metadata, which contain the streams that are not in the catalog.
 
-use super::having::Walk;
 use super::streams::StreamRecord;
 use super::table::Table;
+use super::tag_filter::Walk;
 use crate::common::ids::{Sequence, StreamId, TableId};
 use crate::{Error, Result};
 use headwater_codec::DecodeError;
+use std::sync::Arc;
 
 /// Streams as of the newest commit.
 pub(crate) trait StreamIndex {
@@ -45,7 +46,7 @@ pub(crate) trait StreamIndex {
 /// The definitions in the metadata, for the catalog at an opening.
 #[derive(Debug)]
 pub(crate) struct SavedDefinitions {
-    pub(crate) tables: Vec<Table>,
+    pub(crate) tables: Vec<Arc<Table>>,
     pub(crate) next_stream: u32,
     /// Streams dropped, each with the sequence of its end.
     pub(crate) dropped: Vec<(Sequence, StreamRecord)>,

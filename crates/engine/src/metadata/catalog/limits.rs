@@ -31,31 +31,28 @@ pub(crate) enum Defined {
     /// The present table, and the sequence of its record, if it changed.
     As(Arc<Table>, Option<Sequence>),
     /// Not defined: a limit was reached.
-    Not(Beyond),
+    Not(LimitExceeded),
 }
 
 /// A limit that a definition would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beyond {
+pub(crate) enum LimitExceeded {
     /// Maximum number of tables.
     Tables(usize),
     /// Maximum bytes of definitions.
     Bytes(usize),
 }
 
-impl fmt::Display for Beyond {
+impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Beyond::Tables(most) => write!(
+            LimitExceeded::Tables(most) => write!(
                 f,
-                "there are {most} tables already, the most allowed (setting tables_max): are names of tables made of what should \
-                 be a tag?"
+                "there are already {most} tables, the maximum (setting tables_max): check whether table names contain what should be a tag"
             ),
-            Beyond::Bytes(most) => write!(
+            LimitExceeded::Bytes(most) => write!(
                 f,
-                "the definitions of all tables and fields take {most} bytes already, a quarter of the memory budget, which is the \
-                 most allowed: raise the memory budget (memory_budget_bytes; of the server, memory_budget), or make names of \
-                 fields tags"
+                "the definitions of all tables and fields already take {most} bytes, the maximum (a quarter of the memory budget): raise the memory budget (memory_budget_bytes; on the server, memory_budget), or use tags instead of field names"
             ),
         }
     }

@@ -21,27 +21,27 @@ pub(crate) enum Definition {
 }
 
 #[derive(Debug)]
-enum Change {
-    Whole(Definition),
+enum PendingChange {
+    Full(Definition),
     Fields(AddedFields),
 }
 
-impl Change {
+impl PendingChange {
     /// Bytes of memory of the definition.
     fn bytes(&self) -> usize {
         match self {
-            Change::Whole(Definition::Table(table)) => table.heap_bytes(),
-            Change::Whole(Definition::Stream(record)) => record.pending_bytes(),
-            Change::Whole(Definition::Dropped(_)) => 0,
-            Change::Fields(added) => added.heap_bytes(),
+            PendingChange::Full(Definition::Table(table)) => table.heap_bytes(),
+            PendingChange::Full(Definition::Stream(record)) => record.pending_bytes(),
+            PendingChange::Full(Definition::Dropped(_)) => 0,
+            PendingChange::Fields(added) => added.heap_bytes(),
         }
     }
 
     fn table(&self) -> Option<TableId> {
         match self {
-            Change::Whole(Definition::Table(table)) => Some(table.id),
-            Change::Fields(added) => Some(added.table),
-            Change::Whole(_) => None,
+            PendingChange::Full(Definition::Table(table)) => Some(table.id),
+            PendingChange::Fields(added) => Some(added.table),
+            PendingChange::Full(_) => None,
         }
     }
 }
@@ -49,14 +49,14 @@ impl Change {
 /// Definitions not yet in the metadata.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    list: Vec<(Sequence, Change)>,
+    list: Vec<(Sequence, PendingChange)>,
     /// Tables in the list, as they were before their changes.
     before: NumberMap<TableId, Arc<Table>>,
 }
 
 impl Pending {
     pub(super) fn push_stream(&mut self, sequence: Sequence, definition: Definition) {
-        self.list.push((sequence, Change::Whole(definition)));
+        self.list.push((sequence, PendingChange::Full(definition)));
     }
 
     /// Adds a changed or new table.
@@ -67,8 +67,8 @@ impl Pending {
         record: TableRecord,
     ) {
         let change = match record {
-            TableRecord::Whole(table) => Change::Whole(Definition::Table(table)),
-            TableRecord::Fields(added) => Change::Fields(added),
+            TableRecord::Full(table) => PendingChange::Full(Definition::Table(table)),
+            TableRecord::Fields(added) => PendingChange::Fields(added),
         };
         if let (Some(before), Some(table)) = (before, change.table()) {
             self.before.entry(table).or_insert(before);
@@ -84,15 +84,15 @@ impl Pending {
         let mut out: BTreeMap<TableId, (Sequence, Arc<Table>)> = BTreeMap::new();
         for (at, change) in self.list.iter().take_while(|(s, _)| *s <= sequence) {
             match change {
-                Change::Whole(Definition::Table(table)) => {
+                PendingChange::Full(Definition::Table(table)) => {
                     out.insert(table.id, (*at, Arc::clone(table)));
                 }
-                Change::Whole(_) => {}
-                Change::Fields(added) => {
+                PendingChange::Full(_) => {}
+                PendingChange::Fields(added) => {
                     let known = out.remove(&added.table).map(|(_, table)| table);
                     let known = known.or_else(|| self.before.get(&added.table).cloned());
                     let mut table = known.ok_or_else(|| {
-                        Error::internal(format!("fields of no table {}", added.table.0))
+                        Error::internal(format!("fields of an unknown table {}", added.table.0))
                     })?;
                     added.add_to(Arc::make_mut(&mut table))?;
                     out.insert(added.table, (*at, table));
@@ -108,8 +108,8 @@ impl Pending {
         let tables = tables.map(|(at, table)| (at, Definition::Table(table)));
         let upto = self.list.iter().take_while(|(s, _)| *s <= sequence);
         let others = upto.filter_map(|(at, change)| match change {
-            Change::Whole(Definition::Table(_)) | Change::Fields(_) => None,
-            Change::Whole(definition) => Some((*at, definition.clone())),
+            PendingChange::Full(Definition::Table(_)) | PendingChange::Fields(_) => None,
+            PendingChange::Full(definition) => Some((*at, definition.clone())),
         });
         Ok(tables.chain(others).collect())
     }
@@ -127,7 +127,7 @@ impl Pending {
         let mut bytes = 0;
         for (_, change) in std::mem::replace(&mut self.list, rest) {
             bytes += change.bytes();
-            if let Change::Whole(Definition::Stream(record)) = &change {
+            if let PendingChange::Full(Definition::Stream(record)) = &change {
                 each(record);
             }
         }
@@ -161,7 +161,7 @@ impl Pending {
     /// Streams that were dropped.
     pub(super) fn dropped(&self) -> Vec<StreamRecord> {
         let records = self.list.iter().filter_map(|(_, change)| match change {
-            Change::Whole(Definition::Dropped(record)) => Some((**record).clone()),
+            PendingChange::Full(Definition::Dropped(record)) => Some((**record).clone()),
             _ => None,
         });
         records.collect()
@@ -172,7 +172,7 @@ impl Pending {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::metadata::catalog::{Duplicates, Field, Life};
+    use crate::metadata::catalog::{Duplicates, Field, TableLifetime};
     use headwater_types::FieldType;
 
     fn table(fields: &[&str]) -> Arc<Table> {
@@ -187,7 +187,7 @@ mod tests {
             leaf_events: 16,
             fields: fields.iter().map(field).collect(),
             tags: Vec::new(),
-            life: Life::FOREVER,
+            lifetime: TableLifetime::FOREVER,
         })
     }
 

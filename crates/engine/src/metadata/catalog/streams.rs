@@ -59,6 +59,16 @@ impl StreamRecord {
         PENDING_BYTES + self.key.len()
     }
 
+    /// Keys of the stream's tags, sorted; what follows damaged bytes is left out.
+    pub(crate) fn tag_keys(&self) -> impl Iterator<Item = &str> {
+        let mut cursor = Cursor::new(self.key.get(4..).unwrap_or_default());
+        std::iter::from_fn(move || {
+            let key = cursor.text("tag key").ok()?;
+            cursor.text("tag value").ok()?;
+            Some(key)
+        })
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(u64::from(self.id.0));
         out.put_varint(u64::from(self.table.0));

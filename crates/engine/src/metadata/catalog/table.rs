@@ -1,6 +1,10 @@
 //! A table's definition and its bytes.
+//!
+//! Invariants: a definition is immutable, and every change makes a new one; the furthest point that
+//! aging ever reached never goes back. Concurrency: plain data. Failure: bytes that are not a
+//! definition are refused, with the expected ones named.
 
-use super::horizon::Horizon;
+use super::cutoff::Cutoff;
 use crate::Error;
 use crate::common::ids::TableId;
 use crate::wal::RecordKind;
@@ -50,54 +54,56 @@ pub(crate) struct Table {
     pub(crate) fields: Vec<Field>,
     /// Declared tag keys, sorted; streams may have others.
     pub(crate) tags: Vec<String>,
-    pub(crate) life: Life,
+    pub(crate) lifetime: TableLifetime,
 }
 
-/// Lifetime policy of a table's rows, and its progress.
+/// Lifetime of a table's rows: the policy that was set (retention, aging), how far it has been
+/// carried out, and whether the table is dropped. A row's own expiry is stored with the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Life {
+pub(crate) struct TableLifetime {
     /// Rows older than this are removed; less than 2^63 ns.
     pub(crate) retention: Option<Duration>,
     /// Rows older than this are removed and leave their aggregates; less than 2^63 ns.
     pub(crate) raw_for: Option<Duration>,
-    /// No data before this instant exists any more.
-    pub(crate) cut: Horizon,
-    /// Rows before this instant are or will be only aggregates; no more rows may arrive there.
-    pub(crate) aged_to: Horizon,
+    /// Progress of retention: no data before this instant exists any more.
+    pub(crate) retention_cutoff: Cutoff,
+    /// Progress of aging: rows before this instant are or will be only aggregates; no more rows may
+    /// arrive there.
+    pub(crate) aged_to: Cutoff,
     /// The furthest value that "aged to" ever had: rows before it may be aged, even where rows may
     /// be written again.
-    pub(crate) aged_most: Horizon,
+    pub(crate) aged_to_max: Cutoff,
     /// True when any write carried an expiry.
     pub(crate) expires: bool,
     /// The table is dropped; only its number is still reserved.
     pub(crate) dropped: bool,
 }
 
-impl Life {
-    /// Policy of rows that are kept for ever.
-    pub(crate) const FOREVER: Life = Life {
+impl TableLifetime {
+    /// Lifetime of rows that are kept for ever.
+    pub(crate) const FOREVER: TableLifetime = TableLifetime {
         retention: None,
         raw_for: None,
-        cut: Horizon::NONE,
-        aged_to: Horizon::NONE,
-        aged_most: Horizon::NONE,
+        retention_cutoff: Cutoff::NONE,
+        aged_to: Cutoff::NONE,
+        aged_to_max: Cutoff::NONE,
         expires: false,
         dropped: false,
     };
 
     /// The earliest instant at which a row may be written.
-    pub(crate) fn floor(&self) -> Horizon {
-        self.cut.max(self.aged_to)
+    pub(crate) fn floor(&self) -> Cutoff {
+        self.retention_cutoff.max(self.aged_to)
     }
 
     /// True when there may be aged stretches where rows may be written again.
-    pub(crate) fn aging_went_back(&self) -> bool {
-        self.aged_most > self.aged_to
+    pub(crate) fn has_writable_aged_range(&self) -> bool {
+        self.aged_to_max > self.aged_to
     }
 
     /// True when rows of the table are aged, or were.
     pub(crate) fn ages(&self) -> bool {
-        self.raw_for.is_some() || self.aged_most.is_set()
+        self.raw_for.is_some() || self.aged_to_max.is_set()
     }
 
     /// The largest level of a partition: at most an eighth of the shortest lifetime, so that whole
@@ -107,7 +113,7 @@ impl Life {
             (Some(a), Some(b)) => a.min(b),
             (a, b) => a.or(b)?,
         };
-        Some(level_below(shortest / 8))
+        Some(level_at_most(shortest / 8))
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -116,31 +122,31 @@ impl Life {
             let ns = span.map_or(0, |span| span.as_nanos());
             out.put_varint(u64::try_from(ns).unwrap_or(i64::MAX.unsigned_abs()));
         }
-        out.put_i64(self.cut.as_nanos());
+        out.put_i64(self.retention_cutoff.as_nanos());
         out.put_i64(self.aged_to.as_nanos());
     }
 
-    fn decode(cursor: &mut Cursor<'_>) -> Result<Life, DecodeError> {
+    fn decode(cursor: &mut Cursor<'_>) -> Result<TableLifetime, DecodeError> {
         let flags = cursor.u8("table flags")?;
         if flags > 3 {
-            return Err(cursor.fail("table flags 0 to 3"));
+            return Err(cursor.expected("table flags 0 to 3"));
         }
         let mut duration = |what| -> Result<Option<Duration>, DecodeError> {
             let ns = cursor.varint(what)?;
             if i64::try_from(ns).is_err() {
-                return Err(cursor.fail("a duration below 2^63 ns"));
+                return Err(cursor.expected("a duration below 2^63 ns"));
             }
             Ok(Some(Duration::from_nanos(ns)).filter(|d| !d.is_zero()))
         };
-        let (retention, raw_for) = (duration("retention")?, duration("raw life")?);
-        let cut = Horizon::from_nanos(cursor.i64("retention cut")?);
-        let aged_to = Horizon::from_nanos(cursor.i64("aged to")?);
-        Ok(Life {
+        let (retention, raw_for) = (duration("retention")?, duration("duration of raw rows")?);
+        let retention_cutoff = Cutoff::from_nanos(cursor.i64("retention cutoff")?);
+        let aged_to = Cutoff::from_nanos(cursor.i64("aged to")?);
+        Ok(TableLifetime {
             retention,
             raw_for,
-            cut,
+            retention_cutoff,
             aged_to,
-            aged_most: aged_to,
+            aged_to_max: aged_to,
             expires: flags & 1 != 0,
             dropped: flags & 2 != 0,
         })
@@ -148,7 +154,7 @@ impl Life {
 }
 
 /// The largest level whose buckets are at most this wide.
-pub(crate) fn level_below(span: Duration) -> i32 {
+pub(crate) fn level_at_most(span: Duration) -> i32 {
     let ns = i128::try_from(span.as_nanos()).unwrap_or(i128::MAX);
     (-20..=34)
         .rev()
@@ -226,10 +232,11 @@ impl TableSpec {
     }
 }
 
-/// Version 1 had no lifetimes; version 3 is written where tags are declared, version 4 where aging
-/// went back.
+/// Version of a record without declared tags (docs/format/meta.md); version 1 had no lifetimes.
 const VERSION: u8 = 2;
+/// Version of a record with declared tags.
 const VERSION_WITH_TAGS: u8 = 3;
+/// Version of a record of a table whose aging went back.
 const VERSION_AGED_BACK: u8 = 4;
 
 impl Table {
@@ -247,7 +254,7 @@ impl Table {
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        let went_back = self.life.aging_went_back();
+        let went_back = self.lifetime.has_writable_aged_range();
         let version = match (went_back, self.tags.is_empty()) {
             (true, _) => VERSION_AGED_BACK,
             (false, true) => VERSION,
@@ -262,7 +269,7 @@ impl Table {
         });
         out.put_varint(u64::from(self.leaf_events));
         encode_fields(&self.fields, out);
-        self.life.encode(out);
+        self.lifetime.encode(out);
         if version >= VERSION_WITH_TAGS {
             out.put_varint(self.tags.len() as u64);
             for tag in &self.tags {
@@ -270,7 +277,7 @@ impl Table {
             }
         }
         if went_back {
-            out.put_i64(self.life.aged_most.as_nanos());
+            out.put_i64(self.lifetime.aged_to_max.as_nanos());
         }
     }
 
@@ -300,7 +307,7 @@ impl Table {
             }
             Some(known) => {
                 return Err(Error::invalid(format!(
-                    "field `{}` is {}, it cannot become {}",
+                    "field `{}` is {} and cannot be changed to {}",
                     known.name, known.field_type, field.field_type
                 )));
             }
@@ -322,21 +329,21 @@ impl Table {
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Table, DecodeError> {
         let version = cursor.u8("table version")?;
         if !(1..=VERSION_AGED_BACK).contains(&version) {
-            return Err(cursor.fail("table definition version 1 to 4"));
+            return Err(cursor.expected("table definition version 1 to 4"));
         }
         let id = cursor.varint_up_to(u64::from(u32::MAX), "table id")?;
         let name = cursor.text("table name")?.to_owned();
         let duplicates = match cursor.u8("duplicates")? {
             0 => Duplicates::Last,
             1 => Duplicates::Keep,
-            _ => return Err(cursor.fail("duplicates 0 or 1")),
+            _ => return Err(cursor.expected("duplicates 0 or 1")),
         };
         let leaf_events = cursor.varint_up_to(65_536, "leaf events")?.max(1) as u32;
         let fields = decode_fields(cursor)?;
-        let mut life = if version == 1 {
-            Life::FOREVER
+        let mut lifetime = if version == 1 {
+            TableLifetime::FOREVER
         } else {
-            Life::decode(cursor)?
+            TableLifetime::decode(cursor)?
         };
         let mut tags = Vec::new();
         if version >= VERSION_WITH_TAGS {
@@ -346,8 +353,8 @@ impl Table {
             }
         }
         if version == VERSION_AGED_BACK {
-            let aged_most = Horizon::from_nanos(cursor.i64("furthest aged to")?);
-            life.aged_most = aged_most.max(life.aged_to);
+            let aged_to_max = Cutoff::from_nanos(cursor.i64("furthest aged to")?);
+            lifetime.aged_to_max = aged_to_max.max(lifetime.aged_to);
         }
         Ok(Table {
             id: TableId(id as u32),
@@ -356,7 +363,7 @@ impl Table {
             leaf_events,
             fields,
             tags,
-            life,
+            lifetime,
         })
     }
 }
@@ -428,14 +435,14 @@ impl AddedFields {
 /// Record of a change of a table in the log.
 #[derive(Clone, Debug)]
 pub(crate) enum TableRecord {
-    Whole(Arc<Table>),
+    Full(Arc<Table>),
     Fields(AddedFields),
 }
 
 impl TableRecord {
     /// The smallest record that leads from one definition to the other.
     pub(crate) fn of(old: Option<&Arc<Table>>, new: &Arc<Table>) -> TableRecord {
-        let whole = || TableRecord::Whole(Arc::clone(new));
+        let whole = || TableRecord::Full(Arc::clone(new));
         let Some(old) = old else {
             return whole();
         };
@@ -445,7 +452,7 @@ impl TableRecord {
         };
         let only_fields = (old.id, &old.name, old.duplicates, old.leaf_events)
             == (new.id, &new.name, new.duplicates, new.leaf_events)
-            && (&old.tags, old.life) == (&new.tags, new.life);
+            && (&old.tags, old.lifetime) == (&new.tags, new.lifetime);
         match new.fields.get(count..) {
             Some(added) if only_fields && as_before == Some(&*old.fields) => {
                 TableRecord::Fields(AddedFields {
@@ -461,21 +468,21 @@ impl TableRecord {
     /// The table that the record defines.
     pub(crate) fn table(&self) -> TableId {
         match self {
-            TableRecord::Whole(table) => table.id,
+            TableRecord::Full(table) => table.id,
             TableRecord::Fields(added) => added.table,
         }
     }
 
     pub(crate) fn kind(&self) -> RecordKind {
         match self {
-            TableRecord::Whole(_) => RecordKind::Table,
+            TableRecord::Full(_) => RecordKind::Table,
             TableRecord::Fields(_) => RecordKind::Fields,
         }
     }
 
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            TableRecord::Whole(table) => table.encode(out),
+            TableRecord::Full(table) => table.encode(out),
             TableRecord::Fields(added) => added.encode(out),
         }
     }
@@ -483,7 +490,7 @@ impl TableRecord {
     /// Bytes of memory of the record until it is in the metadata.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
-            TableRecord::Whole(table) => table.heap_bytes(),
+            TableRecord::Full(table) => table.heap_bytes(),
             TableRecord::Fields(added) => added.heap_bytes(),
         }
     }
@@ -503,7 +510,7 @@ fn decode_fields(cursor: &mut Cursor<'_>) -> Result<Vec<Field>, DecodeError> {
     for _ in 0..count {
         let number = cursor.u8("field type")?;
         let Some(field_type) = FieldType::from_number(number) else {
-            return Err(cursor.fail("a field type 1 to 6"));
+            return Err(cursor.expected("a field type 1 to 6"));
         };
         fields.push(Field {
             name: cursor.text("field name")?.to_owned(),
@@ -526,14 +533,14 @@ fn turns_text(c: char) -> bool {
 pub(crate) fn check_tag_value(key: &str, value: &str) -> crate::Result<()> {
     if value.len() > 4096 {
         return Err(Error::invalid(format!(
-            "the value of tag `{key}` has over 4096 bytes"
+            "the value of tag `{key}` is longer than 4096 bytes"
         )));
     }
     let plain = value.bytes().all(|b| (b' '..0x7f).contains(&b));
     let is_hidden = |c: char| turns_text(c) || (c.is_control() && !matches!(c, '\t' | '\n' | '\r'));
     if !plain && let Some(found) = value.chars().find(|c| is_hidden(*c)) {
         return Err(Error::invalid(format!(
-            "the value of tag `{key}` has the character U+{:04X}, which is invisible: leave it out",
+            "the value of tag `{key}` contains the invisible character U+{:04X}: remove it",
             u32::from(found)
         )));
     }

@@ -161,7 +161,7 @@ pub(crate) fn look<T>(
                     && is_empty(&**env.segment_files(), &segment_dir(dir))? =>
                 {
                     Err(Error::not_found(format!(
-                        "{}: no database here yet (its meta.redb holds nothing)",
+                        "{}: no database here yet (its meta.redb is empty)",
                         dir.display()
                     )))
                 }
@@ -186,6 +186,6 @@ pub(crate) fn look<T>(
         if error.kind() != ErrorKind::Busy && same >= SAME_MAX {
             return Err(error);
         }
-        tracing::debug!(%error, "the database changed while it was looked at: looking again");
+        tracing::debug!(%error, "the database changed while it was read; reading it again");
     }
 }

@@ -1,10 +1,10 @@
 //! Deletes that are retained although they were carried out: for copies of the database that have
 //! not confirmed them, and for named snapshots that are older.
 
-use super::{Meta, STATE};
+use super::{Meta, STATE, table_of};
 use crate::common::ids::Sequence;
 use crate::{Error, Result};
-use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{ReadableTable, TableDefinition};
 
 /// Consumers for which deletes are retained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(crate) enum RetainedFor {
 }
 
 type Deletes = TableDefinition<'static, u64, &'static [u8]>;
-type Known = TableDefinition<'static, &'static str, u64>;
+type Confirmed = TableDefinition<'static, &'static str, u64>;
 
 impl RetainedFor {
     /// By sequence: the record of a delete. Missing until there was a consumer.
@@ -29,7 +29,7 @@ impl RetainedFor {
 
     /// By name of the consumer: the number up to which it has all deletes. Missing until there was
     /// a consumer.
-    fn known(self) -> Known {
+    fn confirmed(self) -> Confirmed {
         TableDefinition::new(match self {
             RetainedFor::Copies => "copies",
             RetainedFor::Snapshots => "snapshots_know",
@@ -60,14 +60,14 @@ pub(crate) struct EndsChange {
     pub(crate) from: Sequence,
     pub(crate) copies: Vec<(String, Sequence)>,
     pub(crate) new: Vec<(Sequence, Vec<u8>)>,
-    pub(crate) gone: Vec<Sequence>,
+    pub(crate) obsolete: Vec<Sequence>,
     /// True when there is something to write.
     pub(crate) is_due: bool,
 }
 
 impl EndsChange {
     /// The complete change, written even if only the consumers have changed.
-    pub(crate) fn whole(self) -> EndsChange {
+    pub(crate) fn forced(self) -> EndsChange {
         EndsChange {
             is_due: true,
             ..self
@@ -82,17 +82,16 @@ impl Meta {
             from: Sequence(self.state(kept_for.from())?.unwrap_or(0)),
             ..SavedEnds::default()
         };
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        match transaction.open_table(kept_for.known()) {
-            Ok(table) => {
-                for entry in table.iter().map_err(Error::meta)? {
-                    let (name, sequence) = entry.map_err(Error::meta)?;
-                    let copy = (name.value().to_owned(), Sequence(sequence.value()));
-                    saved.copies.push(copy);
-                }
-            }
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(saved),
-            Err(error) => return Err(Error::meta(error)),
+        let Some(transaction) = self.begin_read()? else {
+            return Ok(saved);
+        };
+        let Some(copies) = table_of(&transaction, kept_for.confirmed())? else {
+            return Ok(saved);
+        };
+        for entry in copies.iter().map_err(Error::meta)? {
+            let (name, sequence) = entry.map_err(Error::meta)?;
+            let copy = (name.value().to_owned(), Sequence(sequence.value()));
+            saved.copies.push(copy);
         }
         let table = transaction
             .open_table(kept_for.deletes())
@@ -126,7 +125,7 @@ impl Meta {
             .insert(kept_for.from(), change.from.0)
             .map_err(Error::meta)?;
         let mut copies = transaction
-            .open_table(kept_for.known())
+            .open_table(kept_for.confirmed())
             .map_err(Error::meta)?;
         copies.retain(|_, _| false).map_err(Error::meta)?;
         for (name, sequence) in &change.copies {
@@ -137,7 +136,7 @@ impl Meta {
         let mut ends = transaction
             .open_table(kept_for.deletes())
             .map_err(Error::meta)?;
-        for sequence in &change.gone {
+        for sequence in &change.obsolete {
             ends.remove(sequence.0).map_err(Error::meta)?;
         }
         for (sequence, record) in &change.new {
@@ -167,7 +166,7 @@ mod tests {
             from: Sequence(4),
             copies: vec![("cloud".into(), Sequence(4)), ("other".into(), Sequence(9))],
             new: vec![(Sequence(8), b"a".to_vec()), (Sequence(12), b"b".to_vec())],
-            gone: Vec::new(),
+            obsolete: Vec::new(),
             is_due: true,
         };
         meta.put_ends(&first).unwrap();
@@ -175,7 +174,7 @@ mod tests {
             from: Sequence(10),
             copies: vec![("cloud".into(), Sequence(10))],
             new: Vec::new(),
-            gone: vec![Sequence(8)],
+            obsolete: vec![Sequence(8)],
             is_due: true,
         };
         meta.put_ends(&second).unwrap();

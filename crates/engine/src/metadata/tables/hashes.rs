@@ -4,11 +4,11 @@
 //! chain has the hashes of all its groups. A segment that was not written by a job has no hashes
 //! until it has been read. Concurrency: redb's own.
 
-use super::{Meta, MetaChange, PARTITIONS, PartitionRecord};
+use super::{Meta, MetaChange, PARTITIONS, PartitionRecord, table_of};
 use crate::common::ids::SegmentId;
 use crate::metadata::ledger::{GroupHashes, Hash};
 use crate::{Error, Result};
-use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{ReadableTable, TableDefinition};
 
 /// By segment and end of the group.
 const HASHES: TableDefinition<'_, (u64, u64), &[u8]> = TableDefinition::new("group_hashes");
@@ -19,10 +19,8 @@ pub(super) fn hashes_at(
     transaction: &redb::ReadTransaction,
     id: SegmentId,
 ) -> Result<Vec<GroupHashes>> {
-    let table = match transaction.open_table(HASHES) {
-        Ok(table) => table,
-        Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-        Err(error) => return Err(Error::meta(error)),
+    let Some(table) = table_of(transaction, HASHES)? else {
+        return Ok(Vec::new());
     };
     let mut out = Vec::new();
     let range = (id.0, 0)..=(id.0, u64::MAX);
@@ -39,7 +37,10 @@ pub(super) fn hashes_at(
 impl Meta {
     /// Stored hashes of the groups of a segment, sorted ascending.
     pub(crate) fn hashes(&self, id: SegmentId) -> Result<Vec<GroupHashes>> {
-        hashes_at(self, &self.db.begin_read().map_err(Error::meta)?, id)
+        match self.begin_read()? {
+            Some(transaction) => hashes_at(self, &transaction, id),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Stores the hashes of a change, and forgets those of removed segments.

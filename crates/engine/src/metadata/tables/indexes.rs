@@ -6,7 +6,7 @@
 use super::log::raise;
 use super::{Meta, STATE};
 use crate::{Error, Result};
-use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{ReadableTable, TableDefinition};
 
 /// By number of the index.
 const INDEXES: TableDefinition<'_, u32, &[u8]> = TableDefinition::new("indexes");
@@ -30,7 +30,7 @@ pub(crate) struct IndexChange {
     pub(crate) runs: Vec<Keyed<(u64, u64)>>,
     pub(crate) forgotten: Vec<(u64, u64)>,
     pub(crate) policies: Vec<Keyed<u32>>,
-    pub(crate) policies_gone: Vec<u32>,
+    pub(crate) removed_policies: Vec<u32>,
 }
 
 impl Meta {
@@ -51,29 +51,17 @@ impl Meta {
         self.records(INDEX_POLICIES)
     }
 
-    fn records(&self, of: TableDefinition<'_, u32, &'static [u8]>) -> Result<Vec<Keyed<u32>>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(of) {
-            Ok(table) => table,
-            // No table ever had a policy.
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(Error::meta(error)),
-        };
-        let mut out = Vec::new();
-        for entry in table.iter().map_err(Error::meta)? {
-            let (key, value) = entry.map_err(Error::meta)?;
-            out.push((key.value(), value.value().to_vec()));
-        }
-        Ok(out)
-    }
-
     /// The records of all runs.
     pub(crate) fn index_runs(&self) -> Result<Vec<Keyed<(u64, u64)>>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(INDEX_RUNS) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(Error::meta(error)),
+        self.records(INDEX_RUNS)
+    }
+
+    fn records<K>(&self, of: TableDefinition<'_, K, &'static [u8]>) -> Result<Vec<Keyed<K>>>
+    where
+        K: for<'a> redb::Key<SelfType<'a> = K> + 'static,
+    {
+        let Some(table) = self.table(of)? else {
+            return Ok(Vec::new());
         };
         let mut out = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
@@ -106,14 +94,14 @@ impl Meta {
             for key in &change.forgotten {
                 table.remove(key).map_err(Error::meta)?;
             }
-            if !change.policies.is_empty() || !change.policies_gone.is_empty() {
+            if !change.policies.is_empty() || !change.removed_policies.is_empty() {
                 let mut table = transaction
                     .open_table(INDEX_POLICIES)
                     .map_err(Error::meta)?;
                 for (id, record) in &change.policies {
                     table.insert(id, record.as_slice()).map_err(Error::meta)?;
                 }
-                for id in &change.policies_gone {
+                for id in &change.removed_policies {
                     table.remove(id).map_err(Error::meta)?;
                 }
             }

@@ -9,7 +9,7 @@
 //! Concurrency: redb's own.
 
 use super::hashes::hashes_at;
-use super::{Meta, PARTITIONS, STATE, STREAMS};
+use super::{Backing, Meta, PARTITIONS, STATE, STREAMS};
 use crate::common::ids::{SegmentId, Sequence, TableId};
 use crate::metadata::ledger::GroupHashes;
 use crate::metadata::tables::PartitionRecord;
@@ -30,7 +30,7 @@ const OPENINGS_MAX: u64 = 4096;
 
 /// Names for the states that a transaction makes.
 #[derive(Debug, Default)]
-pub(super) struct Naming {
+pub(super) struct StateNames {
     /// `None`: the number increases, and no opening is begun.
     chance: Option<Arc<dyn Chance>>,
     /// The next transaction begins another incarnation.
@@ -39,9 +39,9 @@ pub(super) struct Naming {
     has_opened: Mutex<bool>,
 }
 
-impl Naming {
-    pub(super) fn by(chance: Arc<dyn Chance>, renews: bool) -> Naming {
-        Naming {
+impl StateNames {
+    pub(super) fn by(chance: Arc<dyn Chance>, renews: bool) -> StateNames {
+        StateNames {
             chance: Some(chance),
             renews,
             has_opened: Mutex::new(false),
@@ -72,7 +72,7 @@ impl Lineage {
     }
 
     /// True when the database is or was in the state of this opening and number.
-    pub(crate) fn holds(&self, opening: u64, number: u64) -> bool {
+    pub(crate) fn contains(&self, opening: u64, number: u64) -> bool {
         let mut openings = self.openings.iter();
         let Some((first, _)) = openings.find(|(_, known)| *known == opening) else {
             return false;
@@ -128,7 +128,7 @@ impl Meta {
     /// The metadata; their next transaction begins another incarnation.
     pub(crate) fn renewing(self, chance: &Arc<dyn Chance>) -> Meta {
         Meta {
-            naming: Naming::by(Arc::clone(chance), true),
+            naming: StateNames::by(Arc::clone(chance), true),
             ..self
         }
     }
@@ -175,14 +175,32 @@ impl Meta {
         transaction.commit().map_err(Error::meta)
     }
 
+    /// Begins another incarnation with the next state, which this call makes.
+    pub(crate) fn begin_incarnation(&self) -> Result<()> {
+        let transaction = self.begin_write()?;
+        {
+            let mut state = transaction.open_table(STATE).map_err(Error::meta)?;
+            state.insert(INCARNATION, 0).map_err(Error::meta)?;
+        }
+        *self.naming.has_opened.lock() = false;
+        self.name_state(&transaction)?;
+        transaction.commit().map_err(Error::meta)
+    }
+
     /// The history of the database.
     pub(crate) fn lineage(&self) -> Result<Lineage> {
-        lineage(&self.db.begin_read().map_err(Error::meta)?)
+        match &self.backing {
+            Backing::Stored(db) => lineage(&db.begin_read().map_err(Error::meta)?),
+            Backing::Fixed(fixed) => Ok(Lineage {
+                identity: fixed.identity(),
+                ..Lineage::default()
+            }),
+        }
     }
 
     /// The contents of a state, as of one transaction.
     pub(crate) fn named_state(&self) -> Result<NamedState> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let transaction = self.stored()?.begin_read().map_err(Error::meta)?;
         let lineage = lineage(&transaction)?;
         let state = transaction.open_table(STATE).map_err(Error::meta)?;
         let shards = read_number(&state, "shards")?.max(1);
@@ -215,11 +233,8 @@ impl Meta {
 
     /// The newest delete of each table that had one.
     pub(crate) fn newest_deletes(&self) -> Result<Vec<(TableId, Sequence)>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(DELETES) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(Error::meta(error)),
+        let Some(table) = self.table(DELETES)? else {
+            return Ok(Vec::new());
         };
         let mut out = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
@@ -272,7 +287,7 @@ mod tests {
         let file = env.files.open(path, OpenMode::CreateNew).unwrap();
         let meta = Meta::create(path, Arc::clone(&file), 2, 77).unwrap();
         let named = |meta: &Meta| meta.named_state().unwrap().lineage;
-        let naming = || Naming::by(Arc::clone(&env.chance), false);
+        let naming = || StateNames::by(Arc::clone(&env.chance), false);
         let first = Meta {
             naming: naming(),
             ..meta
@@ -300,13 +315,13 @@ mod tests {
         let after = named(&second);
         assert_eq!(after.incarnation, before.incarnation);
         assert_ne!(after.opening(), before.opening());
-        let known = |number| after.holds(before.opening(), number);
+        let known = |number| after.contains(before.opening(), number);
         assert!(!known(0) && known(1) && known(2) && !known(3));
-        assert!(after.holds(after.opening(), 3) && !after.holds(after.opening(), 4));
+        assert!(after.contains(after.opening(), 3) && !after.contains(after.opening(), 4));
         // A database that continued from the same files is another history.
-        assert!(!before.holds(after.opening(), 3));
+        assert!(!before.contains(after.opening(), 3));
         drop(second);
-        let renewed = reopened(Naming::by(Arc::clone(&env.chance), true));
+        let renewed = reopened(StateNames::by(Arc::clone(&env.chance), true));
         renewed.commit(&MetaChange::default()).unwrap();
         renewed.commit(&partition(4)).unwrap();
         let renewed = named(&renewed);

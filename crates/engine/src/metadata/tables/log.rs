@@ -54,13 +54,12 @@ mod tests {
     use crate::common::ids::Sequence;
     use crate::metadata::tables::MetaChange;
     use headwater_io::{Env, OpenMode};
-    use redb::ReadableDatabase;
     use std::path::Path;
     use std::sync::Arc;
 
     /// The rows of the state: name, 0, number.
     fn rows(meta: &Meta) -> Vec<u8> {
-        let transaction = meta.db.begin_read().unwrap();
+        let transaction = meta.begin_read().unwrap().unwrap();
         let state = transaction.open_table(STATE).unwrap();
         let mut bytes = Vec::new();
         for row in state.iter().unwrap() {

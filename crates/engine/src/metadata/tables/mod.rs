@@ -9,6 +9,7 @@
 mod backend;
 pub(crate) mod copy;
 mod ends;
+mod fixed;
 mod freed;
 mod hashes;
 mod indexes;
@@ -22,6 +23,8 @@ mod snapshots;
 mod streams;
 
 pub(crate) use ends::{EndsChange, RetainedFor, SavedEnds};
+pub(crate) use fixed::FixedContents;
+pub use freed::LostRows;
 pub(crate) use indexes::IndexChange;
 pub(crate) use lineage::{Lineage, NamedState};
 pub(crate) use opening::{new_database, open_database, write_again};
@@ -34,9 +37,10 @@ use crate::metadata::ledger::GroupHashes;
 use crate::metadata::removed_rows::RemovedChange;
 use crate::{Error, ErrorKind, Result};
 use backend::FileStats;
+use fixed::FixedMeta;
 use headwater_codec::{Cursor, PutBytes};
 use headwater_io::{Chance, File, Lock};
-use lineage::Naming;
+use lineage::StateNames;
 use log::{LOG_NEWEST, raise};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use std::collections::BTreeMap;
@@ -71,13 +75,34 @@ pub(crate) const WITH_FREED: u64 = 3;
 /// The open metadata.
 #[derive(Debug)]
 pub(crate) struct Meta {
-    db: Database,
+    backing: Backing,
     path: PathBuf,
     stats: Arc<FileStats>,
-    naming: Naming,
+    naming: StateNames,
     /// The owner's lock of the file itself. Released after redb has closed the file, by the order
     /// of the fields.
     lock: Option<Box<dyn Lock>>,
+}
+
+/// Storage of the metadata.
+#[derive(Debug)]
+enum Backing {
+    /// A file.
+    Stored(Database),
+    /// Memory, for a database that is made from a state.
+    Fixed(Box<FixedMeta>),
+}
+
+/// A table as of a transaction; `None` where it was never written.
+fn table_of<K: redb::Key + 'static, V: redb::Value + 'static>(
+    transaction: &redb::ReadTransaction,
+    of: TableDefinition<'_, K, V>,
+) -> Result<Option<redb::ReadOnlyTable<K, V>>> {
+    match transaction.open_table(of) {
+        Ok(table) => Ok(Some(table)),
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(Error::meta(error)),
+    }
 }
 
 /// Changes of a job, committed at once.
@@ -126,10 +151,10 @@ impl Meta {
         let stats = Arc::new(FileStats::default());
         let db = new_database(file, &stats)?;
         let meta = Meta {
-            db,
+            backing: Backing::Stored(db),
             path: path.to_owned(),
             stats,
-            naming: Naming::default(),
+            naming: StateNames::default(),
             lock: None,
         };
         let transaction = meta.begin_write()?;
@@ -157,6 +182,17 @@ impl Meta {
         Ok(meta)
     }
 
+    /// Metadata that never change; `path` names the database in errors.
+    pub(crate) fn fixed(path: &Path, contents: FixedContents) -> Meta {
+        Meta {
+            backing: Backing::Fixed(Box::new(FixedMeta::new(contents))),
+            path: path.to_owned(),
+            stats: Arc::default(),
+            naming: StateNames::default(),
+            lock: None,
+        }
+    }
+
     /// Opens the metadata in `file`. `None` when its creation was interrupted: it never had any
     /// content.
     pub(crate) fn open(path: &Path, file: Arc<dyn File>) -> Result<Option<Meta>> {
@@ -167,10 +203,10 @@ impl Meta {
         let stats = Arc::new(FileStats::default());
         let db = open_database(path, file, len, &stats)?;
         let meta = Meta {
-            db,
+            backing: Backing::Stored(db),
             path: path.to_owned(),
             stats,
-            naming: Naming::default(),
+            naming: StateNames::default(),
             lock: None,
         };
         match meta.state("format_version")? {
@@ -190,7 +226,7 @@ impl Meta {
     pub(crate) fn owned(self, lock: Box<dyn Lock>, chance: &Arc<dyn Chance>) -> Meta {
         Meta {
             lock: Some(lock),
-            naming: Naming::by(Arc::clone(chance), false),
+            naming: StateNames::by(Arc::clone(chance), false),
             ..self
         }
     }
@@ -210,13 +246,53 @@ impl Meta {
             return Err(Error::new(
                 ErrorKind::Io,
                 format!(
-                    "{} was removed or replaced while the database is open, which may have another owner now: \
-                     nothing more is written; close the database, and see what is in the folder",
+                    "{} was removed or replaced while the database is open, and another process may own it now: writes are refused; close the database and check the folder",
                     self.path.display()
                 ),
             ));
         }
-        self.db.begin_write().map_err(Error::meta)
+        self.stored()?.begin_write().map_err(Error::meta)
+    }
+
+    /// The database of the metadata.
+    ///
+    /// # Errors
+    /// `internal` for fixed metadata, which nothing changes.
+    fn stored(&self) -> Result<&Database> {
+        match &self.backing {
+            Backing::Stored(db) => Ok(db),
+            Backing::Fixed(_) => Err(Error::internal(
+                "the metadata of a state are fixed, and were to be changed",
+            )),
+        }
+    }
+
+    /// A transaction that reads the tables; `None` for fixed metadata.
+    fn begin_read(&self) -> Result<Option<redb::ReadTransaction>> {
+        match &self.backing {
+            Backing::Stored(db) => db.begin_read().map(Some).map_err(Error::meta),
+            Backing::Fixed(_) => Ok(None),
+        }
+    }
+
+    /// A table as of now; `None` where it was never written, and for fixed metadata.
+    fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        of: TableDefinition<'_, K, V>,
+    ) -> Result<Option<redb::ReadOnlyTable<K, V>>> {
+        match self.begin_read()? {
+            Some(transaction) => table_of(&transaction, of),
+            None => Ok(None),
+        }
+    }
+
+    /// A table that every database has.
+    fn required<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        of: TableDefinition<'_, K, V>,
+    ) -> Result<redb::ReadOnlyTable<K, V>> {
+        let transaction = self.stored()?.begin_read().map_err(Error::meta)?;
+        transaction.open_table(of).map_err(Error::meta)
     }
 
     /// Bytes written to the metadata file since opening.
@@ -230,11 +306,11 @@ impl Meta {
     }
 
     fn state(&self, key: &str) -> Result<Option<u64>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(STATE) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            Err(error) => return Err(Error::meta(error)),
+        if let Backing::Fixed(fixed) = &self.backing {
+            return Ok(fixed.state(key));
+        }
+        let Some(table) = self.table(STATE)? else {
+            return Ok(None);
         };
         Ok(table.get(key).map_err(Error::meta)?.map(|v| v.value()))
     }
@@ -273,9 +349,11 @@ impl Meta {
     }
 
     pub(crate) fn counters(&self) -> Result<BTreeMap<String, u64>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(COUNTERS).map_err(Error::meta)?;
         let mut out = BTreeMap::new();
+        let Backing::Stored(_) = &self.backing else {
+            return Ok(out);
+        };
+        let table = self.required(COUNTERS)?;
         for entry in table.iter().map_err(Error::meta)? {
             let (key, value) = entry.map_err(Error::meta)?;
             out.insert(key.value().to_owned(), value.value());
@@ -284,15 +362,18 @@ impl Meta {
     }
 
     pub(crate) fn tables(&self) -> Result<Vec<Table>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(TABLES).map_err(Error::meta)?;
+        if let Backing::Fixed(fixed) = &self.backing {
+            let tables = fixed.tables().iter();
+            return Ok(tables.map(|table| Table::clone(table)).collect());
+        }
+        let table = self.required(TABLES)?;
         let mut out: Vec<Table> = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
             let (key, value) = entry.map_err(Error::meta)?;
             let decoded = Table::decode(&mut Cursor::new(value.value()))
                 .map_err(|e| self.damaged(e.expected, format!("table record {}", key.value())))?;
             if decoded.id.0 as usize != out.len() {
-                return Err(self.damaged("dense table numbers", key.value()));
+                return Err(self.damaged("consecutive table numbers", key.value()));
             }
             out.push(decoded);
         }
@@ -300,8 +381,10 @@ impl Meta {
     }
 
     pub(crate) fn partitions(&self) -> Result<Vec<(SegmentId, PartitionRecord)>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(PARTITIONS).map_err(Error::meta)?;
+        if let Backing::Fixed(fixed) = &self.backing {
+            return Ok(fixed.partitions().to_vec());
+        }
+        let table = self.required(PARTITIONS)?;
         self.partitions_of(&table)
     }
 
@@ -322,11 +405,8 @@ impl Meta {
 
     /// State of the analyzers of late events.
     pub(crate) fn analyzers(&self) -> Result<BTreeMap<u16, Vec<u8>>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(ANALYZERS) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
-            Err(error) => return Err(Error::meta(error)),
+        let Some(table) = self.table(ANALYZERS)? else {
+            return Ok(BTreeMap::new());
         };
         let mut out = BTreeMap::new();
         for entry in table.iter().map_err(Error::meta)? {
@@ -338,11 +418,8 @@ impl Meta {
 
     /// Producers, each with the number of its newest batch and the sequence of its record.
     pub(crate) fn producers(&self) -> Result<Vec<(String, u64, Sequence)>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(PRODUCERS) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(Error::meta(error)),
+        let Some(table) = self.table(PRODUCERS)? else {
+            return Ok(Vec::new());
         };
         let mut out = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
@@ -537,9 +614,7 @@ impl Meta {
                     if new {
                         *added.entry(record.table.0).or_default() += 1;
                     }
-                    let mut cursor = Cursor::new(record.key.get(4..).unwrap_or_default());
-                    while let (Ok(key), Ok(_)) = (cursor.text("tag key"), cursor.text("tag value"))
-                    {
+                    for key in record.tag_keys() {
                         let mut tag = record.table.0.to_le_bytes().to_vec();
                         tag.put_prefixed(key.as_bytes());
                         if !seen_keys.contains(&tag) {

@@ -4,19 +4,15 @@
 
 use super::Meta;
 use crate::{Error, Result};
-use redb::{ReadableDatabase, ReadableTableMetadata, TableDefinition};
+use redb::{ReadableTableMetadata, TableDefinition};
 
 const NOTES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("notes");
 
 impl Meta {
     /// The note of this name.
     pub(crate) fn note(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let notes = match transaction.open_table(NOTES) {
-            Ok(notes) => notes,
-            // No note was ever written.
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            Err(error) => return Err(Error::meta(error)),
+        let Some(notes) = self.table(NOTES)? else {
+            return Ok(None);
         };
         let note = notes.get(name).map_err(Error::meta)?;
         Ok(note.map(|note| note.value().to_vec()))

@@ -86,7 +86,7 @@ pub(crate) fn open_database(
         Error::damage(crate::common::error::Damage {
             file: path.to_owned(),
             offset: 0,
-            expected: "sound metadata".to_owned(),
+            expected: "valid metadata".to_owned(),
             found,
         })
     };

@@ -114,13 +114,13 @@ impl PartitionRecord {
         let mut cursor = Cursor::new(bytes);
         let version = cursor.u8("partition record version")?;
         if !(1..=VERSION_WITH_CHAIN).contains(&version) {
-            return Err(cursor.fail("partition record version 1 to 3"));
+            return Err(cursor.expected("partition record version 1 to 3"));
         }
         let table = cursor.varint_up_to(u64::from(u32::MAX), "table id")? as u32;
         let shard = cursor.varint_up_to(u64::from(u16::MAX), "shard")? as u16;
         let level = cursor.signed("level")?;
         let Some(level) = i32::try_from(level).ok().and_then(Level::new) else {
-            return Err(cursor.fail("a level in -20 to 40"));
+            return Err(cursor.expected("a level in -20 to 40"));
         };
         let bucket = cursor.signed("bucket")?;
         let mut record = PartitionRecord {
@@ -145,7 +145,7 @@ impl PartitionRecord {
         if version > 1 {
             let flags = cursor.varint("partition flags")?;
             if flags & !(AGED | EXPIRES_FIRST | EXPIRES_LAST) != 0 {
-                return Err(cursor.fail("partition flags 0 to 7"));
+                return Err(cursor.expected("partition flags 0 to 7"));
             }
             record.aged = flags & AGED != 0;
             if flags & EXPIRES_FIRST != 0 {

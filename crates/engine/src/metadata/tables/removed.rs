@@ -3,10 +3,10 @@
 
 use super::Meta;
 use crate::common::ids::{Sequence, ShardIndex, TableId};
-use crate::metadata::catalog::Horizon;
+use crate::metadata::catalog::Cutoff;
 use crate::metadata::removed_rows::{RemovedChange, RemovedMark};
 use crate::{Error, Result};
-use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{ReadableTable, TableDefinition};
 
 /// By table, shard and sequence: the instant before which rows of log records up to that sequence
 /// are removed. Missing until the first removal.
@@ -14,11 +14,8 @@ const REMOVED: TableDefinition<'_, (u32, u16, u64), i64> = TableDefinition::new(
 
 impl Meta {
     pub(crate) fn removed(&self) -> Result<Vec<RemovedMark>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(REMOVED) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(Error::meta(error)),
+        let Some(table) = self.table(REMOVED)? else {
+            return Ok(Vec::new());
         };
         let mut out = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
@@ -28,7 +25,7 @@ impl Meta {
                 table: TableId(table),
                 shard: ShardIndex(shard),
                 sequence: Sequence(sequence),
-                before: Horizon::from_nanos(before.value()),
+                before: Cutoff::from_nanos(before.value()),
             });
         }
         Ok(out)
@@ -44,7 +41,7 @@ impl Meta {
         }
         let key = |mark: &RemovedMark| (mark.table.0, mark.shard.0, mark.sequence.0);
         let mut table = transaction.open_table(REMOVED).map_err(Error::meta)?;
-        for mark in &change.gone {
+        for mark in &change.removed {
             table.remove(key(mark)).map_err(Error::meta)?;
         }
         for mark in &change.new {

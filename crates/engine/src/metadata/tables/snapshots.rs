@@ -7,7 +7,7 @@
 
 use super::{EndsChange, FORMAT_VERSION, Meta, RetainedFor, STATE, WITH_FREED, WITH_SNAPSHOTS};
 use crate::{Error, Result};
-use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{ReadableTable, TableDefinition};
 
 /// By number: records of snapshots, including some ended ones. Missing until the first snapshot.
 const SNAPSHOTS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("snapshots");
@@ -18,11 +18,11 @@ const SNAPSHOT_STATES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("s
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotChange {
     /// A new snapshot: its number, record and state.
-    pub(crate) made: Option<(u64, Vec<u8>, Vec<u8>)>,
+    pub(crate) created: Option<(u64, Vec<u8>, Vec<u8>)>,
     /// Snapshots that end and are remembered as ended: number and record.
     pub(crate) ended: Vec<(u64, Vec<u8>)>,
     /// Snapshots that are forgotten completely.
-    pub(crate) gone: Vec<u64>,
+    pub(crate) forgotten: Vec<u64>,
     /// Deletes retained for them.
     pub(crate) ends: EndsChange,
 }
@@ -30,12 +30,8 @@ pub(crate) struct SnapshotChange {
 impl Meta {
     /// The records of all snapshots, by number.
     pub(crate) fn snapshots(&self) -> Result<Vec<(u64, Vec<u8>)>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(SNAPSHOTS) {
-            Ok(table) => table,
-            // No snapshot was ever made.
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(Error::meta(error)),
+        let Some(table) = self.table(SNAPSHOTS)? else {
+            return Ok(Vec::new());
         };
         let mut out = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
@@ -47,21 +43,16 @@ impl Meta {
 
     /// True when there is a snapshot that has not ended.
     pub(super) fn has_snapshots(&self) -> Result<bool> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        match transaction.open_table(SNAPSHOT_STATES) {
-            Ok(states) => Ok(states.first().map_err(Error::meta)?.is_some()),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
-            Err(error) => Err(Error::meta(error)),
+        match self.table(SNAPSHOT_STATES)? {
+            Some(states) => Ok(states.first().map_err(Error::meta)?.is_some()),
+            None => Ok(false),
         }
     }
 
     /// The state of a snapshot; `None` = there is no such snapshot.
     pub(crate) fn snapshot_state(&self, number: u64) -> Result<Option<Vec<u8>>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(SNAPSHOT_STATES) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            Err(error) => return Err(Error::meta(error)),
+        let Some(table) = self.table(SNAPSHOT_STATES)? else {
+            return Ok(None);
         };
         let state = table.get(number).map_err(Error::meta)?;
         Ok(state.map(|state| state.value().to_vec()))
@@ -74,7 +65,7 @@ impl Meta {
             let mut records = transaction.open_table(SNAPSHOTS).map_err(Error::meta)?;
             let table = transaction.open_table(SNAPSHOT_STATES);
             let mut states = table.map_err(Error::meta)?;
-            if let Some((number, record, state)) = &change.made {
+            if let Some((number, record, state)) = &change.created {
                 records
                     .insert(number, record.as_slice())
                     .map_err(Error::meta)?;
@@ -88,7 +79,7 @@ impl Meta {
                     .map_err(Error::meta)?;
                 states.remove(number).map_err(Error::meta)?;
             }
-            for number in &change.gone {
+            for number in &change.forgotten {
                 records.remove(number).map_err(Error::meta)?;
                 states.remove(number).map_err(Error::meta)?;
             }
@@ -133,16 +124,16 @@ mod tests {
         assert_eq!(meta.snapshot_state(1).unwrap(), None);
         assert_eq!(version(&meta), FORMAT_VERSION);
         for number in [1, 2] {
-            let made = Some((number, b"record".to_vec(), b"state".to_vec()));
+            let created = Some((number, b"record".to_vec(), b"state".to_vec()));
             let change = SnapshotChange {
-                made,
+                created,
                 ..SnapshotChange::default()
             };
             meta.change_snapshots(&change).unwrap();
         }
         assert_eq!(version(&meta), WITH_SNAPSHOTS);
         let gone = SnapshotChange {
-            gone: vec![1],
+            forgotten: vec![1],
             ..SnapshotChange::default()
         };
         meta.change_snapshots(&gone).unwrap();

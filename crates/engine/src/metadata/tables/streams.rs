@@ -1,20 +1,23 @@
 //! Streams and definitions in the metadata.
 
-use super::{DROPPED, Meta, STREAM_COUNTS, STREAM_IDS, STREAMS, TAG_KEYS};
+use super::{Backing, DROPPED, Meta, STREAM_COUNTS, STREAM_IDS, STREAMS, TAG_KEYS};
 use crate::common::ids::{Sequence, StreamId, TableId};
 use crate::metadata::catalog::{SavedDefinitions, StreamIndex, StreamRecord, Walk};
 use crate::{Error, Result};
 use headwater_codec::{Cursor, DecodeError};
 use redb::{ReadableDatabase, ReadableTable};
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// Number of keys within which advancing key by key is quicker than a search from the root.
 const NEAR: usize = 4;
 
 impl StreamIndex for Meta {
     fn find_stream(&self, key: &[u8]) -> Result<Option<StreamId>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
+        if let Backing::Fixed(fixed) = &self.backing {
+            return Ok(fixed.find_stream(key));
+        }
+        let table = self.required(STREAM_IDS)?;
         Ok(table
             .get(key)
             .map_err(Error::meta)?
@@ -22,8 +25,11 @@ impl StreamIndex for Meta {
     }
 
     fn streams(&self, ids: &[StreamId]) -> Result<Vec<StreamRecord>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(STREAMS).map_err(Error::meta)?;
+        if let Backing::Fixed(fixed) = &self.backing {
+            let records = ids.iter().filter_map(|id| fixed.stream(*id));
+            return Ok(records.cloned().collect());
+        }
+        let table = self.required(STREAMS)?;
         let mut out = Vec::new();
         for id in ids {
             if let Some(value) = table.get(id.0).map_err(Error::meta)? {
@@ -34,7 +40,11 @@ impl StreamIndex for Meta {
     }
 
     fn streams_of(&self, table_id: TableId) -> Result<Vec<StreamRecord>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
+        let db = match &self.backing {
+            Backing::Stored(db) => db,
+            Backing::Fixed(fixed) => return Ok(fixed.streams_of(table_id)),
+        };
+        let transaction = db.begin_read().map_err(Error::meta)?;
         let ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
         let records = transaction.open_table(STREAMS).map_err(Error::meta)?;
         let first = table_id.0.to_be_bytes();
@@ -57,8 +67,11 @@ impl StreamIndex for Meta {
         after: &[u8],
         each: &mut dyn FnMut(&[u8], StreamId) -> Walk,
     ) -> Result<()> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let ids = transaction.open_table(STREAM_IDS).map_err(Error::meta)?;
+        if let Backing::Fixed(fixed) = &self.backing {
+            fixed.walk_keys(table, after, each);
+            return Ok(());
+        }
+        let ids = self.required(STREAM_IDS)?;
         let first = table.0.to_be_bytes();
         let from = if after.is_empty() {
             Bound::Included(&first[..])
@@ -101,8 +114,12 @@ impl StreamIndex for Meta {
         first: StreamId,
         each: &mut dyn FnMut(StreamRecord) -> bool,
     ) -> Result<()> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(STREAMS).map_err(Error::meta)?;
+        if let Backing::Fixed(fixed) = &self.backing {
+            let streams = fixed.streams_from(first);
+            streams.iter().cloned().all(each);
+            return Ok(());
+        }
+        let table = self.required(STREAMS)?;
         for entry in table.range(first.0..).map_err(Error::meta)? {
             let (_, value) = entry.map_err(Error::meta)?;
             if !each(self.stream_record(value.value())?) {
@@ -117,11 +134,8 @@ impl StreamIndex for Meta {
     }
 
     fn dropped(&self) -> Result<Vec<(Sequence, StreamRecord)>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = match transaction.open_table(DROPPED) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(Error::meta(error)),
+        let Some(table) = self.table(DROPPED)? else {
+            return Ok(Vec::new());
         };
         let mut out = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
@@ -135,8 +149,11 @@ impl StreamIndex for Meta {
 impl Meta {
     /// Definitions for the catalog at an opening.
     pub(crate) fn definitions(&self) -> Result<SavedDefinitions> {
+        if let Backing::Fixed(fixed) = &self.backing {
+            return Ok(fixed.definitions());
+        }
         Ok(SavedDefinitions {
-            tables: self.tables()?,
+            tables: self.tables()?.into_iter().map(Arc::new).collect(),
             next_stream: self.next_stream()?,
             dropped: self.dropped()?,
             stream_counts: self.stream_counts()?,
@@ -145,8 +162,7 @@ impl Meta {
     }
 
     fn stream_counts(&self) -> Result<Vec<(TableId, u64)>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(STREAM_COUNTS).map_err(Error::meta)?;
+        let table = self.required(STREAM_COUNTS)?;
         let mut out = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
             let (key, value) = entry.map_err(Error::meta)?;
@@ -156,8 +172,7 @@ impl Meta {
     }
 
     fn tag_keys(&self) -> Result<Vec<(TableId, String)>> {
-        let transaction = self.db.begin_read().map_err(Error::meta)?;
-        let table = transaction.open_table(TAG_KEYS).map_err(Error::meta)?;
+        let table = self.required(TAG_KEYS)?;
         let mut out = Vec::new();
         for entry in table.iter().map_err(Error::meta)? {
             let (key, _) = entry.map_err(Error::meta)?;

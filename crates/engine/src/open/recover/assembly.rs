@@ -15,11 +15,11 @@ use crate::common::ids::SegmentId;
 use crate::config::mode::EngineMode;
 use crate::core::shard::Shard;
 use crate::core::{
-    Commits, Compaction, Core, Defining, Freed, LateChoice, MemoryUse, NewStreams, Placed, Placing,
-    ReplayMemory, Rest, SegmentIds, Shards, Signals, TableChanges, UnreadablePartitions,
+    Commits, Compaction, Core, Defining, Freed, IdleDetector, LateChoice, MemoryUse, NewStreams,
+    Placed, Placing, ReplayMemory, SegmentIds, Shards, Signals, TableChanges, UnreadablePartitions,
     WriteBarrier,
 };
-use crate::memory::pins::remove_left_over;
+use crate::memory::pins::remove_leftovers;
 use crate::read::unreadable::report_unreadable;
 use crate::storage::index::Indexes;
 use crate::storage::named_snapshots::NamedSnapshots;
@@ -122,7 +122,7 @@ impl Opening {
         files::forget_freed(&self.meta, partitions, named)?;
         indexes::settle(&self.meta, store, &present, indexes, recovery)?;
         let root = self.env.media.buffers_root(self.dir());
-        remove_left_over(&**self.env.buffer_files(), root)
+        remove_leftovers(&**self.env.buffer_files(), root)
     }
 
     /// Continues the log after the replayed records, with new files if the opener may write.
@@ -155,7 +155,7 @@ impl Opening {
 
     /// Forgets the streams of dropped tables without stored data.
     fn forget_streams(&self, segments: &OpenedSegments) -> Result<()> {
-        for table in self.meta.tables()?.iter().filter(|t| t.life.dropped) {
+        for table in self.meta.tables()?.iter().filter(|t| t.lifetime.dropped) {
             let mut stored = segments.partitions.iter();
             if !stored.any(|(_, r)| r.table == table.id) {
                 self.meta.forget_streams_of(table.id)?;
@@ -226,7 +226,7 @@ impl Assembly {
             memory: MemoryUse::new(&options, self.memory),
             replays: ReplayMemory::new(&options),
             signals: Signals::default(),
-            rest: Rest::new(options.idle_after, options.log_file_size()),
+            rest: IdleDetector::new(options.idle_after, options.log_file_size()),
             segment_ids: SegmentIds::new(self.next_segment),
             new_streams: NewStreams::from(self.first_new_stream),
             commits: Commits::new(logged.needed.first_generation),

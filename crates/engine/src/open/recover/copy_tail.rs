@@ -11,10 +11,10 @@ use crate::Result;
 use crate::common::error::{Damage, Error, ErrorKind};
 use crate::common::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::core::shard::Shard;
-use crate::metadata::catalog::Horizon;
+use crate::metadata::catalog::Cutoff;
 use crate::replication::needed::{NeededRange, needed_of_stream};
 use crate::replication::tail::TailRecord;
-use crate::storage::segment::{Here, Partition, Store};
+use crate::storage::segment::{Partition, PresentRanges, Store};
 use crate::storage::tombstone::DeleteRecord;
 use crate::wal::RecordKind;
 use headwater_types::{FieldType, Rows, Timestamp};
@@ -24,22 +24,22 @@ use std::sync::Arc;
 
 /// The visible part of a tail.
 #[derive(Default)]
-pub(super) struct TailShown {
-    /// Horizons of data that the source no longer stores.
-    cuts: HashMap<TableId, Horizon>,
+pub(super) struct VisibleTail {
+    /// Cutoffs of data that the source no longer stores.
+    cuts: HashMap<TableId, Cutoff>,
     /// Partitions with missing rows.
-    lacking: HashSet<SegmentId>,
-    here: Option<Arc<dyn Here>>,
+    incomplete: HashSet<SegmentId>,
+    here: Option<Arc<dyn PresentRanges>>,
     /// Time up to which rows are not inserted between the stored rows of a stream.
     closed_to: HashMap<(SegmentId, StreamId), Option<Timestamp>>,
 }
 
-impl TailShown {
+impl VisibleTail {
     /// The part of these records that is visible beside segments.
-    pub(super) fn of(carried: &mut CarriedRecords, store: &Store) -> TailShown {
-        TailShown {
+    pub(super) fn of(carried: &mut CarriedRecords, store: &Store) -> VisibleTail {
+        VisibleTail {
             cuts: std::mem::take(&mut carried.cuts),
-            lacking: std::mem::take(&mut carried.lacking),
+            incomplete: std::mem::take(&mut carried.incomplete),
             here: store.here().cloned(),
             closed_to: HashMap::new(),
         }
@@ -71,7 +71,7 @@ impl TailShown {
         partition: &Partition,
         stream: StreamId,
     ) -> Result<Option<Timestamp>> {
-        let (Some(here), true) = (&self.here, self.lacking.contains(&partition.id())) else {
+        let (Some(here), true) = (&self.here, self.incomplete.contains(&partition.id())) else {
             return Ok(None);
         };
         let segment = store.state(partition)?;
@@ -84,7 +84,7 @@ impl TailShown {
             let missing = here.missing(partition.id(), range.byte_range());
             missing.is_empty()
         };
-        let are_here = rows.is_whole && rows.ranges.iter().all(|(range, _)| is_here(range));
+        let are_here = rows.is_complete && rows.ranges.iter().all(|(range, _)| is_here(range));
         Ok(held.watermark().filter(|_| !are_here))
     }
 
@@ -97,7 +97,7 @@ impl TailShown {
         rows: Rows,
     ) -> Result<Rows> {
         let cut = self.cuts.get(&table).copied();
-        if cut.is_none() && self.lacking.is_empty() {
+        if cut.is_none() && self.incomplete.is_empty() {
             return Ok(rows);
         }
         let partitions = Arc::clone(&shard.state.lock().partitions);
@@ -173,7 +173,7 @@ impl Replayer<'_> {
                 return Err(Error::damage(Damage {
                     file: Path::new("tail").to_owned(),
                     offset: 0,
-                    expected: "values of fields that their table has".into(),
+                    expected: "values of fields of the table".into(),
                     found: format!("{found} for field {} of table {}", field.0, table.0),
                 }));
             }

@@ -10,7 +10,7 @@ use crate::common::ids::SegmentId;
 use crate::core::shard::Shard;
 use crate::metadata::tables::{Meta, PartitionRecord};
 use crate::storage::named_snapshots::NamedSnapshots;
-use crate::storage::segment::{Store, kept_name, stub_name, stub_of};
+use crate::storage::segment::{Store, marker_name, stub_name, stub_of};
 use crate::wal::{Access, Replayed};
 use crate::{Error, ErrorKind, Result};
 use headwater_io::OpenMode;
@@ -97,7 +97,7 @@ pub(super) fn settle(
     recovery: &mut Recovery,
     snapshots: &NamedSnapshots,
 ) -> Result<()> {
-    let kept = settle_kept(store, present, partitions, snapshots)?;
+    let kept = settle_snapshot_markers(store, present, partitions, snapshots)?;
     let all = partitions.iter().map(|(id, _)| *id).chain(kept);
     let mut named: HashSet<String> = HashSet::new();
     for id in all {
@@ -120,7 +120,7 @@ pub(super) fn settle(
                 .bare()
                 .remove(&path)
                 .map_err(|e| Error::io("remove", &path, e))?;
-            tracing::info!(path = %path.display(), "removed a segment file that no commit names");
+            tracing::info!(path = %path.display(), "removed an uncommitted segment file");
             recovery.files_removed += 1;
         }
     }
@@ -133,7 +133,7 @@ pub(super) fn settle(
         if len > record.committed_bytes {
             file.set_len(record.committed_bytes)
                 .map_err(|e| Error::io("truncate", &path, e))?;
-            tracing::info!(path = %path.display(), from = len, to = record.committed_bytes, "cut back an uncommitted tail");
+            tracing::info!(path = %path.display(), from = len, to = record.committed_bytes, "truncated an uncommitted tail");
             recovery.files_truncated += 1;
         }
     }
@@ -154,13 +154,13 @@ pub(super) fn forget_freed(
     let gone: Vec<SegmentId> = freed.filter(|id| !named.contains(id)).collect();
     match gone.is_empty() {
         true => Ok(()),
-        false => meta.change_freed(&[], &gone),
+        false => meta.change_freed(&[], &gone, None),
     }
 }
 
 /// Segments that only snapshots name: each has a marker file beside it, and other segments have
 /// none.
-fn settle_kept(
+fn settle_snapshot_markers(
     store: &Store,
     present: &[String],
     partitions: &Named,
@@ -173,7 +173,7 @@ fn settle_kept(
         kept.extend(segments.filter(|id| !live.contains(id)));
     }
     let (files, dir) = (store.files(), store.dir());
-    let wanted: HashSet<String> = kept.iter().map(|id| kept_name(*id)).collect();
+    let wanted: HashSet<String> = kept.iter().map(|id| marker_name(*id)).collect();
     for name in present {
         if name.ends_with(".kept") && !wanted.contains(name) {
             let path = dir.join(name);
@@ -186,7 +186,7 @@ fn settle_kept(
         let path = dir.join(name);
         match files.open(&path, OpenMode::CreateNew) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                tracing::warn!(path = %path.display(), %error, "cannot mark a segment that only snapshots keep");
+                tracing::warn!(path = %path.display(), %error, "cannot mark a segment that only snapshots retain");
             }
             _ => {}
         }
@@ -203,7 +203,7 @@ pub(super) fn report(dir: &Path, is_owner: bool, replayed: &Replayed, recovery: 
     if let Some((path, offset)) = &replayed.torn {
         recovery.torn_tail = true;
         if is_owner {
-            tracing::info!(path = %path.display(), offset, "ignored a torn log tail: nothing behind it was acknowledged as synced");
+            tracing::info!(path = %path.display(), offset, "ignored a torn log tail: nothing after it was acknowledged as synced");
         }
     }
     let (dir, records, events) = (

@@ -60,7 +60,7 @@ pub(super) fn settle(
     let present = present
         .iter()
         .filter_map(|name| Some((name, parse_name(name)?)));
-    let named: HashSet<(SegmentId, u64)> = indexes.places().into_iter().collect();
+    let named: HashSet<(SegmentId, u64)> = indexes.run_ids().into_iter().collect();
     let mut there = HashSet::new();
     for (name, place) in present {
         if named.contains(&place) {
@@ -71,7 +71,7 @@ pub(super) fn settle(
         files
             .remove(&path)
             .map_err(|e| Error::io("remove", &path, e))?;
-        tracing::info!(path = %path.display(), "removed a part of an index that no commit names");
+        tracing::info!(path = %path.display(), "removed an uncommitted part of an index");
         recovery.files_removed += 1;
     }
     let lost: HashSet<(SegmentId, u64)> = named.difference(&there).copied().collect();
@@ -80,7 +80,7 @@ pub(super) fn settle(
     }
     tracing::info!(
         runs = lost.len(),
-        "parts of indexes are not there; they will be made again"
+        "parts of indexes are missing; they will be rebuilt"
     );
     let numbers: Vec<u64> = lost.iter().map(|(_, number)| *number).collect();
     let all = indexes.all_runs();
@@ -98,6 +98,6 @@ pub(super) fn settle(
             .collect(),
         ..IndexChange::default()
     })?;
-    indexes.forget_places(&lost);
+    indexes.forget_runs(&lost);
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::metadata::tables::Meta;
 use crate::storage::fast_index::{self, FastIndex, RepeatKind};
 use crate::storage::queues::SegmentQueues;
 use crate::storage::segment::{ReadAhead, Store, named};
-use crate::wal::MakeKnown;
+use crate::wal::StartRecorder;
 use crate::{Options, Result};
 use headwater_io::{Env, Files};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ pub(super) fn queue_segments(
 
 /// The files of segments, and the read-ahead with its memory; `None` where a medium cannot read in
 /// the background.
-pub(super) fn ways_to_segments(
+pub(super) fn segment_files(
     env: &Env,
     options: &Options,
     queues: Option<&SegmentQueues>,
@@ -98,15 +98,15 @@ const NEWEST_MEMORY_SHARE: u64 = 32;
 const NEWEST_PER_MEMORY: u64 = 1024;
 
 /// Folder of the copies of segment parts in the fast tier, if configured.
-pub(crate) fn place_of(
-    what: RepeatKind,
+pub(crate) fn fast_index_config(
+    kind: RepeatKind,
     (env, options): (&Env, &Options),
     tier: &OwnedTier,
     guard: &Arc<Guard>,
 ) -> Option<fast_index::FastIndexConfig> {
     let budget = u64::try_from(options.memory_budget_bytes).unwrap_or(u64::MAX);
-    let is_there = what.is_in(tier.tier.parts);
-    let (bytes_max, memory_bytes) = match what {
+    let is_there = kind.is_in(tier.tier.parts);
+    let (bytes_max, memory_bytes) = match kind {
         RepeatKind::Index => {
             let memory = budget / INDEX_MEMORY_SHARE;
             (options.fast_index_bytes, memory)
@@ -119,7 +119,7 @@ pub(crate) fn place_of(
         }
     };
     is_there.then(|| fast_index::FastIndexConfig {
-        what,
+        kind,
         files: Arc::clone(&tier.files),
         fast: tier.tier.folder.clone(),
         set: tier.set,
@@ -144,21 +144,26 @@ pub(super) fn repeat_segments(
     let Some(tier) = tier else {
         return;
     };
-    let places = RepeatKind::ALL.map(|what| (what, place_of(what, env_and_options, tier, guard)));
+    let places =
+        RepeatKind::ALL.map(|what| (what, fast_index_config(what, env_and_options, tier, guard)));
     for (what, place) in places.into_iter().filter_map(|(what, p)| Some((what, p?))) {
         let all = partitions.iter();
         let all = all.map(|(id, record)| (*id, named(record)));
         match FastIndex::open(place, all) {
             Ok(index) => drop(store.repeats().set(what, Some(Arc::new(index)))),
             Err(error) => {
-                tracing::warn!(%error, "the copies of segments in the fast tier cannot be used: segments are read in bulk");
+                tracing::warn!(%error, "cannot use the copies of segments in the fast tier; segments are read from the bulk device");
             }
         }
     }
 }
 
 /// The announcement of a new log file: in a fast tier without using bulk.
-pub(crate) fn announcer(env: &Env, meta: &Arc<Meta>, tier: Option<&Arc<OwnedTier>>) -> MakeKnown {
+pub(crate) fn announcer(
+    env: &Env,
+    meta: &Arc<Meta>,
+    tier: Option<&Arc<OwnedTier>>,
+) -> StartRecorder {
     if let Some(tier) = tier.filter(|owned| owned.tier.parts.log) {
         let (tier, files) = (Arc::clone(tier), Arc::clone(env.log_files()));
         return Box::new(move |generation| tier.note_log_begun(&*files, generation));

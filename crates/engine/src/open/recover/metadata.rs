@@ -59,7 +59,7 @@ pub(super) fn open_meta(env: &Env, options: &Options, mut owner: Owner) -> Resul
                 }));
             }
             Ok(None) | Err(_) => {
-                tracing::info!(path = %path.display(), "the database was being made when power went: making it again");
+                tracing::info!(path = %path.display(), "the creation of the database was interrupted; creating it again");
                 files
                     .remove(path)
                     .map_err(|e| Error::io("remove", path, e))?;

@@ -10,7 +10,7 @@ use super::plan::{Devices, LogPlan, Opening, OpeningPlan, Role, SegmentAccess, S
 use crate::core::Core;
 use crate::device::layout::{folders, meta_path};
 use crate::device::tiers;
-use crate::memory::pins::PinFiles;
+use crate::memory::pins::PinnedChunkFiles;
 use crate::metadata::owner::Owner;
 use crate::metadata::pending_repairs;
 use crate::wal::Access;
@@ -37,7 +37,8 @@ fn plan(mut env: Env, options: Options) -> Result<OpeningPlan<'static>> {
     pending_repairs::settle(&env, &dir)?;
     // Files of snapshots and indexes must not use the space that is reserved for acknowledged
     // writes.
-    let pin_files = PinFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
+    let pin_files =
+        PinnedChunkFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
     let run_files = Arc::clone(env.segment_files());
     let reserves = reserve_space(&mut env, &options)?;
     let bulk = Some(watch_bulk(&mut env, tier.as_ref()));
@@ -60,7 +61,7 @@ fn plan(mut env: Env, options: Options) -> Result<OpeningPlan<'static>> {
             env,
             options,
         },
-        segments: SegmentPlan::whole(SegmentAccess::Queued),
+        segments: SegmentPlan::full(SegmentAccess::Queued),
         log: LogPlan::Log(Access::Owner),
         hashers: None,
         moment: None,

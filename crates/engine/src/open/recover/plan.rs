@@ -12,12 +12,12 @@ use crate::device::layout::log_dir;
 use crate::device::reserve::Reserve;
 use crate::device::stall::Watch;
 use crate::device::tiers::OwnedTier;
-use crate::memory::pins::PinFiles;
-use crate::metadata::catalog::Horizon;
-use crate::metadata::clock::Moment;
+use crate::memory::pins::PinnedChunkFiles;
+use crate::metadata::catalog::Cutoff;
+use crate::metadata::clock::ClockReading;
 use crate::metadata::tables::Meta;
 use crate::replication::tail::TailRecord;
-use crate::storage::segment::{Here, ShownStretch};
+use crate::storage::segment::{PresentRanges, ShownStretch, StoreCache};
 use crate::storage::tombstone::DeleteRecord;
 use crate::wal::Access;
 use headwater_io::{Env, Files, Lock};
@@ -34,7 +34,7 @@ pub(crate) struct OpeningPlan<'a> {
     /// Hashers for versions of its data, if several openings share them.
     pub(crate) hashers: Option<Hashers>,
     /// The time in it, if that never changes.
-    pub(crate) moment: Option<Moment>,
+    pub(crate) moment: Option<ClockReading>,
 }
 
 /// Hashers for versions of data.
@@ -96,7 +96,7 @@ pub(crate) struct Devices {
     pub(super) bulk: Option<Arc<Watch>>,
     pub(super) reserves: Vec<Arc<Reserve>>,
     pub(super) fast_files: Arc<dyn Files>,
-    pub(super) pin_files: PinFiles,
+    pub(super) pin_files: PinnedChunkFiles,
     /// Files for writing runs of indexes: these do not use the reserved space.
     pub(super) run_files: Arc<dyn Files>,
 }
@@ -111,7 +111,7 @@ impl Devices {
             bulk: None,
             reserves: Vec::new(),
             fast_files: Arc::clone(env.fast_files()),
-            pin_files: PinFiles::new(Arc::clone(env.buffer_files()), root),
+            pin_files: PinnedChunkFiles::new(Arc::clone(env.buffer_files()), root),
             run_files: Arc::clone(env.segment_files()),
         }
     }
@@ -122,19 +122,22 @@ pub(crate) struct SegmentPlan {
     pub(crate) access: SegmentAccess,
     pub(crate) check: SegmentCheck,
     /// Bytes available in this copy; `None` = all.
-    pub(crate) here: Option<Arc<dyn Here>>,
+    pub(crate) here: Option<Arc<dyn PresentRanges>>,
     /// Visible parts of partitions that are not shown as a whole.
     pub(crate) pieces: HashMap<SegmentId, Vec<ShownStretch>>,
+    /// The cache of earlier openings of the same files; `None` = a new one.
+    pub(crate) cache: Option<StoreCache>,
 }
 
 impl SegmentPlan {
     /// Segments that are shown as a whole, with a check of every file.
-    pub(crate) fn whole(access: SegmentAccess) -> SegmentPlan {
+    pub(crate) fn full(access: SegmentAccess) -> SegmentPlan {
         SegmentPlan {
             access,
             check: SegmentCheck::Files,
             here: None,
             pieces: HashMap::new(),
+            cache: None,
         }
     }
 }
@@ -145,10 +148,10 @@ pub(crate) enum SegmentAccess {
     /// Through the queue sets of the device; files are opened when they are read.
     Queued,
     /// Files stay open, as far as the limit allows, since an owner may remove them.
-    HeldOpen,
+    StayOpen,
     /// Another object keeps the files, which are opened when they are read. There are no queue
     /// sets: the process that reads already has the device's queue sets.
-    KeptElsewhere,
+    OpenedOnRead,
 }
 
 /// Check of segments before they are shown.
@@ -156,7 +159,7 @@ pub(crate) enum SegmentCheck {
     /// Each file exists, has its committed length and the expected header.
     Files,
     /// Already checked: the unreadable partitions.
-    Known(HashMap<SegmentId, Error>),
+    Checked(HashMap<SegmentId, Error>),
 }
 
 /// Plan for the records after the segments.
@@ -184,8 +187,8 @@ pub(crate) struct CarriedRecords {
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
     /// Records of the log after the state, by sequence.
     pub(crate) tail: Vec<TailRecord>,
-    /// Horizons of data that the source no longer stores, by table, where such data is shown here.
-    pub(crate) cuts: HashMap<TableId, Horizon>,
+    /// Cutoffs of data that the source no longer stores, by table, where such data is shown here.
+    pub(crate) cuts: HashMap<TableId, Cutoff>,
     /// Partitions with missing rows.
-    pub(crate) lacking: HashSet<SegmentId>,
+    pub(crate) incomplete: HashSet<SegmentId>,
 }

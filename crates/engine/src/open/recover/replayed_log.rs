@@ -2,12 +2,12 @@
 //! state.
 
 use super::Replayer;
-use super::copy_tail::TailShown;
+use super::copy_tail::VisibleTail;
 use super::plan::{LogPlan, Opening};
 use super::saved_state::LoggedState;
 use crate::Result;
 use crate::common::ids::Sequence;
-use crate::core::shard::{Shard, held_max};
+use crate::core::shard::{Shard, parked_bytes_max};
 use crate::metadata::catalog::Catalog;
 use crate::storage::segment::Store;
 use crate::wal::{Needed, Replayed, replay};
@@ -43,7 +43,7 @@ impl LogPlan<'_> {
             LogPlan::Log(_) => (into.logged.needed, Replayer::new(opening, into, None)),
             // The state names the pending deletes.
             LogPlan::Carried(mut carried) => {
-                let shown = TailShown::of(&mut carried, into.store);
+                let shown = VisibleTail::of(&mut carried, into.store);
                 let mut replayer = Replayer::new(opening, into, Some(shown));
                 replayer.copied(&carried.deletes, &carried.tail, defined)?;
                 newest = carried.tail.last().map_or(defined, |r| r.sequence);
@@ -71,7 +71,11 @@ impl LogPlan<'_> {
 
 impl<'a> Replayer<'a> {
     /// Begins a replay; `tail` is set for records that arrived with a state.
-    fn new(opening: &'a Opening, into: ReplayTarget<'a>, tail: Option<TailShown>) -> Replayer<'a> {
+    fn new(
+        opening: &'a Opening,
+        into: ReplayTarget<'a>,
+        tail: Option<VisibleTail>,
+    ) -> Replayer<'a> {
         let logged = into.logged;
         Replayer {
             producers: &logged.producers,
@@ -83,7 +87,7 @@ impl<'a> Replayer<'a> {
             store: into.store,
             shards: into.shards,
             covers: None,
-            held_max: held_max(&opening.options, into.shards.len()),
+            parked_bytes_max: parked_bytes_max(&opening.options, into.shards.len()),
             streams: HashMap::new(),
             tail,
             memory: 0,

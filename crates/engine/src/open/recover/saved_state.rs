@@ -7,12 +7,12 @@ use super::retained_deletes::{load_ends, settle_keepers};
 use super::segments::OpenedSegments;
 use crate::Result;
 use crate::common::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
-use crate::core::late_policy::{first_analyzer, kept_analyzer};
+use crate::core::late_policy::{first_analyzer, persisted_analyzer};
 use crate::core::shard::Shard;
 use crate::core::{Ends, NewestDeletes, WrittenOnDay};
 use crate::device::tiers::log_begun;
 use crate::metadata::catalog::Catalog;
-use crate::metadata::clock::{ClockGuard, Moment};
+use crate::metadata::clock::{ClockGuard, ClockReading};
 use crate::metadata::producers::Producers;
 use crate::metadata::removed_rows::Removed;
 use crate::metadata::tables::{PartitionRecord, RetainedFor};
@@ -34,7 +34,7 @@ impl SavedState {
         opening: &Opening,
         partitions: &Named,
         hashers: Option<Hashers>,
-        moment: Option<Moment>,
+        moment: Option<ClockReading>,
     ) -> Result<SavedState> {
         let Opening { options, meta, .. } = opening;
         let catalog = Catalog::hashing(hashers);
@@ -65,7 +65,7 @@ pub(super) fn shards(opening: &Opening, sets: Vec<PartitionSet>) -> Result<Vec<S
     let kept = opening.meta.analyzers()?;
     let shards = (0u16..).zip(sets).map(|(index, set)| {
         let analyzer = match kept.get(&index) {
-            Some(bytes) => kept_analyzer(options, bytes, opening.role.is_owner()),
+            Some(bytes) => persisted_analyzer(options, bytes, opening.role.is_owner()),
             None => first_analyzer(options),
         };
         Shard::new(set, analyzer)

@@ -5,7 +5,7 @@
 //! metadata.
 
 use super::files;
-use super::media::{queue_segments, repeat_segments, ways_to_segments};
+use super::media::{queue_segments, repeat_segments, segment_files};
 use super::plan::{Opening, SegmentAccess, SegmentCheck, SegmentPlan};
 use crate::common::error::Damage;
 use crate::common::ids::SegmentId;
@@ -13,7 +13,7 @@ use crate::device::layout::{meta_path, segment_dir};
 use crate::metadata::tables::PartitionRecord;
 use crate::storage::partitions::PartitionSet;
 use crate::storage::queues::SegmentQueues;
-use crate::storage::segment::{Paging, Partition, SegmentFile, ShownStretch, Store};
+use crate::storage::segment::{Paging, Partition, ReadCache, SegmentFile, ShownStretch, Store};
 use crate::wal::Access;
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ impl SegmentPlan {
         self.access.hold(&mut store, &partitions)?;
         let unreadable = match self.check {
             SegmentCheck::Files => files::look(&store, &partitions, access)?,
-            SegmentCheck::Known(unreadable) => unreadable,
+            SegmentCheck::Checked(unreadable) => unreadable,
         };
         let mut opened = OpenedSegments {
             partitions,
@@ -66,12 +66,16 @@ impl SegmentPlan {
         let Opening {
             env, options, meta, ..
         } = opening;
-        let (files, ahead) = ways_to_segments(env, options, queues.as_ref());
+        let (files, ahead) = segment_files(env, options, queues.as_ref());
         let ahead_bytes = ahead.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let own = || {
+            let bytes = opening.cache_bytes().saturating_sub(ahead_bytes);
+            ReadCache::alone(bytes, options.open_files_max, shards)
+        };
         let store = Store::new(
             files,
             segment_dir(opening.dir()),
-            opening.cache_bytes().saturating_sub(ahead_bytes),
+            self.cache.clone().unwrap_or_else(own),
             options.open_files_max,
             shards,
         );
@@ -82,7 +86,7 @@ impl SegmentPlan {
                 entries: options.index_page_entries,
             })
             .with_freed(meta.freed()?.into_iter().map(|(id, _)| id))
-            .with_holes(self.here.clone()))
+            .with_missing_ranges(self.here.clone()))
     }
 }
 
@@ -95,7 +99,7 @@ impl SegmentAccess {
     ) -> Result<Option<SegmentQueues>> {
         match self {
             SegmentAccess::Queued => queue_segments(&opening.env, &opening.options, partitions),
-            SegmentAccess::HeldOpen | SegmentAccess::KeptElsewhere => Ok(None),
+            SegmentAccess::StayOpen | SegmentAccess::OpenedOnRead => Ok(None),
         }
     }
 
@@ -103,8 +107,8 @@ impl SegmentAccess {
     fn hold(self, store: &mut Store, partitions: &files::Named) -> Result<()> {
         match self {
             SegmentAccess::Queued => Ok(()),
-            SegmentAccess::HeldOpen => store.pin(partitions.iter().map(|(id, _)| *id)),
-            SegmentAccess::KeptElsewhere => store.pin(std::iter::empty()),
+            SegmentAccess::StayOpen => store.pin(partitions.iter().map(|(id, _)| *id)),
+            SegmentAccess::OpenedOnRead => store.pin(std::iter::empty()),
         }
     }
 }

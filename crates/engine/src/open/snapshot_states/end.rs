@@ -32,7 +32,7 @@ pub(crate) fn end(core: &Core, snapshot: &NamedSnapshot, why: Option<SnapshotEnd
         None => Vec::new(),
     };
     let mut change = SnapshotChange {
-        gone: forget.clone(),
+        forgotten: forget.clone(),
         ends: core
             .named_ends
             .remove_copy(&snapshot.keeper())
@@ -41,7 +41,7 @@ pub(crate) fn end(core: &Core, snapshot: &NamedSnapshot, why: Option<SnapshotEnd
     };
     match &record {
         Some(record) => change.ended.push((snapshot.number, record.encode())),
-        None => change.gone.push(snapshot.number),
+        None => change.forgotten.push(snapshot.number),
     }
     if let Err(error) = core.meta.change_snapshots(&change) {
         // The transaction may be on the medium nevertheless: the snapshot's files stay while this
@@ -72,7 +72,7 @@ pub(crate) fn end_due(core: &Core) -> Result<bool> {
         }
     }
     while let Some(most) = core.options.snapshot_bytes_max
-        && core.named.kept_bytes() > most
+        && core.named.retained_bytes() > most
         && let Some(oldest) = core.named.all().first()
     {
         any |= end(core, oldest, Some(SnapshotEnd::Bytes))?;
@@ -98,15 +98,15 @@ fn is_due(core: &Core, snapshot: &NamedSnapshot, now: Timestamp) -> Option<Snaps
 /// kept for snapshots alone, or the last snapshot has just ended.
 fn end_to_free_space(core: &Core) -> Result<bool> {
     let now = core.env.clock.monotonic();
-    if core.named.kept_bytes() == 0 || !core.named.may_give_way(now) {
+    if core.named.retained_bytes() == 0 || !core.named.may_end_for_space(now) {
         return Ok(false);
     }
-    let before = core.named.kept_bytes();
-    while core.named.kept_bytes() == before
+    let before = core.named.retained_bytes();
+    while core.named.retained_bytes() == before
         && let Some(oldest) = core.named.all().first()
     {
         end(core, oldest, Some(SnapshotEnd::FullDisk))?;
     }
-    core.named.give_way_again_at(now.saturating_add(PATIENCE));
+    core.named.defer_next_end(now.saturating_add(PATIENCE));
     Ok(true)
 }

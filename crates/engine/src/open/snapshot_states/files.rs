@@ -13,13 +13,13 @@ pub(super) struct PastFiles {
     pub(super) files: Arc<dyn Files>,
     pub(super) segment_dir: PathBuf,
     /// Open files, so that none is removed before its last reader has closed it.
-    pub(super) held: Arc<[Arc<SegmentFile>]>,
+    pub(super) open_files: Arc<[Arc<SegmentFile>]>,
 }
 
 impl PastFiles {
     fn has(&self, path: &Path) -> bool {
         path.parent() == Some(self.segment_dir.as_path())
-            && self.held.iter().any(|file| file.path() == path)
+            && self.open_files.iter().any(|file| file.path() == path)
     }
 }
 

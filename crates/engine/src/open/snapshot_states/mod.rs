@@ -16,4 +16,4 @@ mod open;
 mod plan;
 
 pub(crate) use end::{end, end_due};
-pub(crate) use open::{open_named, open_whole, segments_kept};
+pub(crate) use open::{open_complete, open_named, retained_segments};

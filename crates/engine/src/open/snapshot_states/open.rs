@@ -24,7 +24,7 @@ struct EndedSince {
 }
 
 /// An open state of the past.
-struct Opened {
+struct OpenState {
     since: EndedSince,
     core: Arc<Core>,
 }
@@ -47,7 +47,7 @@ fn missing(core: &Core, name: &str) -> Error {
     {
         return Error::new(
             ErrorKind::Gone,
-            format!("snapshot `{name}` ended at {at}, since {}", end.reason()),
+            format!("snapshot `{name}` ended at {at}: {}", end.reason()),
         );
     }
     let all = core.named.all();
@@ -65,7 +65,9 @@ fn missing(core: &Core, name: &str) -> Error {
 /// The already opened state, if it is still valid.
 fn opened(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Arc<Core>> {
     let mut slot = snapshot.opened.lock();
-    let known = slot.as_ref().and_then(|any| any.downcast_ref::<Opened>());
+    let known = slot
+        .as_ref()
+        .and_then(|any| any.downcast_ref::<OpenState>());
     if let Some(known) = known
         && known.since == ended_since(core, &known.core)
     {
@@ -107,7 +109,7 @@ fn ended_since(core: &Core, past: &Core) -> EndedSince {
 }
 
 fn is_dropped(core: &Core, table: TableId) -> bool {
-    core.catalog.table(table).is_none_or(|t| t.life.dropped)
+    core.catalog.table(table).is_none_or(|t| t.lifetime.dropped)
 }
 
 /// The stored state of a snapshot.
@@ -118,7 +120,7 @@ fn state_of(meta: &Meta, number: u64, name: &str) -> Result<State> {
     State::decode(&bytes, None)
 }
 
-fn open(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Opened> {
+fn open(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<OpenState> {
     let name = &snapshot.record.name;
     // Deletes first: a change in between is detected.
     let (newest_delete, from) = core.named_ends.newest_and_from();
@@ -141,7 +143,7 @@ fn open(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Opened> {
         dropped: ids.filter(|table| is_dropped(core, *table)).collect(),
     };
     let dropped = since.dropped.clone();
-    Ok(Opened {
+    Ok(OpenState {
         since: EndedSince {
             newest_delete,
             dropped,
@@ -151,7 +153,7 @@ fn open(core: &Arc<Core>, snapshot: &NamedSnapshot) -> Result<Opened> {
 }
 
 /// The state of a snapshot, including data deleted since: for checks of its files.
-pub(crate) fn open_whole(core: &Core, snapshot: &NamedSnapshot) -> Result<Core> {
+pub(crate) fn open_complete(core: &Core, snapshot: &NamedSnapshot) -> Result<Core> {
     let state = state_of(&core.meta, snapshot.number, &snapshot.record.name)?;
     open_state(core, snapshot, state, &Since::default())
 }
@@ -166,7 +168,7 @@ fn open_state(core: &Core, snapshot: &NamedSnapshot, state: State, since: &Since
 
 /// The segments that named snapshots keep and that are not partitions any more, each at its
 /// longest.
-pub(crate) fn segments_kept(meta: &Meta) -> Result<Vec<(SegmentId, PartitionRecord)>> {
+pub(crate) fn retained_segments(meta: &Meta) -> Result<Vec<(SegmentId, PartitionRecord)>> {
     let live: BTreeSet<SegmentId> = meta.partitions()?.into_iter().map(|(id, _)| id).collect();
     let mut kept: BTreeMap<SegmentId, PartitionRecord> = BTreeMap::new();
     for (number, bytes) in meta.snapshots()? {

@@ -7,10 +7,10 @@ use super::files::PastFiles;
 use crate::common::ids::{Sequence, StreamId, TableId};
 use crate::core::Core;
 use crate::device::layout::{meta_path, segment_dir};
-use crate::metadata::catalog::{Life, Table};
+use crate::metadata::catalog::{Table, TableLifetime};
+use crate::metadata::tables::{FixedContents, Meta};
 use crate::open::recover::{
-    CarriedRecords, Devices, LogPlan, MetaInMemory, Opening, OpeningPlan, Role, SegmentAccess,
-    SegmentPlan,
+    CarriedRecords, Devices, LogPlan, Opening, OpeningPlan, Role, SegmentAccess, SegmentPlan,
 };
 use crate::replication::state::State;
 use crate::storage::named_snapshots::NamedSnapshot;
@@ -43,7 +43,8 @@ pub(super) fn plan(
         deletes: deletes(&state, &since.deletes),
         ..CarriedRecords::default()
     };
-    let meta = metadata(state, at, since).make(&meta_path(&core.options.dir))?;
+    let contents = metadata(state, at, since);
+    let meta = Meta::fixed(&meta_path(&core.options.dir), contents);
     let env = Env {
         files: Arc::new(files(core, snapshot)),
         media: Media::default(),
@@ -56,8 +57,8 @@ pub(super) fn plan(
     };
     // Beside an owner files can be removed at any time.
     let access = match core.is_reader() {
-        true => SegmentAccess::HeldOpen,
-        false => SegmentAccess::KeptElsewhere,
+        true => SegmentAccess::StayOpen,
+        false => SegmentAccess::OpenedOnRead,
     };
     Ok(OpeningPlan {
         opening: Opening {
@@ -67,7 +68,7 @@ pub(super) fn plan(
             env,
             options,
         },
-        segments: SegmentPlan::whole(access),
+        segments: SegmentPlan::full(access),
         log: LogPlan::Carried(carried),
         hashers: None,
         moment: Some(snapshot.record.moment.clone()),
@@ -78,7 +79,7 @@ fn files(core: &Core, snapshot: &NamedSnapshot) -> PastFiles {
     PastFiles {
         files: Arc::clone(core.store.files()),
         segment_dir: segment_dir(&core.options.dir),
-        held: Arc::clone(&snapshot.files),
+        open_files: Arc::clone(&snapshot.files),
     }
 }
 
@@ -99,7 +100,7 @@ fn deletes(state: &State, since: &Deletes) -> Deletes {
 }
 
 /// The metadata of the state, without tables and streams that were dropped since.
-fn metadata(state: State, at: Sequence, since: &Since) -> MetaInMemory {
+fn metadata(state: State, at: Sequence, since: &Since) -> FixedContents {
     let gone: BTreeSet<StreamId> = since
         .deletes
         .iter()
@@ -113,23 +114,24 @@ fn metadata(state: State, at: Sequence, since: &Since) -> MetaInMemory {
         .map(|table| match is_there(table.id) {
             true => table,
             false => {
-                let life = Life {
+                let lifetime = TableLifetime {
                     dropped: true,
-                    ..table.life
+                    ..table.lifetime
                 };
                 let table = Table::clone(&table);
-                Arc::new(Table { life, ..table })
+                Arc::new(Table { lifetime, ..table })
             }
         });
-    let streams = state.streams.into_iter();
+    let streams = state.streams.iter();
     let partitions = state.partitions.into_iter();
-    MetaInMemory {
+    FixedContents {
         identity: state.name.identity,
         shards: state.shards,
         at,
         tables: tables.collect(),
         streams: streams
             .filter(|s| is_there(s.table) && !gone.contains(&s.id))
+            .cloned()
             .collect(),
         partitions: partitions
             .filter(|p| is_there(p.record.table))

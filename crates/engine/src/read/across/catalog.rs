@@ -8,8 +8,9 @@
 //! where it is shared.
 
 use super::index::{Entry, StreamIndex};
-use super::owners::{Owners, Shown};
+use super::owners::{Owners, ShownParts};
 use super::tables::{PartTable, UnionTable};
+use super::unreadable::UnreadableParts;
 use crate::metadata::catalog::decode_stream_key;
 use crate::{Error, Result};
 use headwater_codec::DecodeError;
@@ -22,16 +23,23 @@ pub(super) struct Ownership<'a> {
     pub(super) owners: Option<&'a Owners>,
     /// Numbers of the present parts, by name.
     pub(super) numbers: &'a HashMap<Arc<str>, u32>,
+    /// Names of the present parts, by number; empty without owners.
+    pub(super) names: &'a BTreeMap<u32, Arc<str>>,
+    pub(super) unreadable: &'a UnreadableParts,
 }
 
 impl Ownership<'_> {
-    fn shown(&self, table: &str, key: &[u8], holders: &[u32]) -> Result<Shown> {
+    fn shown(&self, table: &str, key: &[u8], holders: &[u32]) -> Result<ShownParts> {
         let owned = match self.owners {
-            Some(owners) => owners.of(&name_of(table, key)?),
+            Some(owners) => {
+                let known = holders.iter().filter_map(|number| self.names.get(number));
+                let known = known.chain(self.unreadable.names()).cloned();
+                owners.of(&name_of(table, key)?, &known.collect::<Vec<_>>())
+            }
             None => Vec::new(),
         };
         let number_of = |name: &str| self.numbers.get(name).copied();
-        Ok(Shown::of(&owned, holders, &number_of))
+        Ok(ShownParts::of(&owned, holders, &number_of))
     }
 }
 
@@ -139,8 +147,35 @@ impl CatalogAcross {
         Ok(())
     }
 
+    /// Gives the parts other numbers, in the same order.
+    pub(super) fn renumber(
+        &mut self,
+        new: &BTreeMap<u32, u32>,
+        whose: &Ownership<'_>,
+    ) -> Result<()> {
+        let renumbered = |number: u32| new.get(&number).copied().unwrap_or(number);
+        let names: Vec<String> = self.tables.keys().cloned().collect();
+        for name in names {
+            let table = self.table_mut(&name);
+            let parts = std::mem::take(&mut table.parts).into_iter();
+            table.parts = parts.map(|(n, part)| (renumbered(n), part)).collect();
+            table.union = Arc::default();
+            let mut streams = StreamIndex::default();
+            for entry in table.streams.iter() {
+                let holders: Vec<u32> = entry.holders.iter().map(|n| renumbered(*n)).collect();
+                streams.put(Entry {
+                    key: Arc::clone(&entry.key),
+                    shown: whose.shown(&name, &entry.key, &holders)?,
+                    holders,
+                });
+            }
+            table.streams = streams;
+        }
+        Ok(())
+    }
+
     /// Recomputes with the current rules which part owns each stream.
-    pub(super) fn ask_owners(&mut self, whose: &Ownership<'_>) -> Result<()> {
+    pub(super) fn recompute_owners(&mut self, whose: &Ownership<'_>) -> Result<()> {
         let names: Vec<String> = self.tables.keys().cloned().collect();
         for name in names {
             let streams = &mut self.table_mut(&name).streams;

@@ -6,8 +6,8 @@
 //! Invariants: keys are sorted over all pages, no page is empty, each key has at least one part.
 //! Concurrency: immutable where it is shared.
 
-use super::owners::Shown;
-use crate::metadata::catalog::{Having, Look, Walk};
+use super::owners::ShownParts;
+use crate::metadata::catalog::{KeyMatch, TagFilter, Walk};
 use headwater_codec::DecodeError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) key: Arc<[u8]>,
     /// The parts that have the stream, sorted.
     pub(super) holders: Vec<u32>,
-    pub(super) shown: Shown,
+    pub(super) shown: ShownParts,
 }
 
 /// The streams of a table.
@@ -56,7 +56,7 @@ impl StreamIndex {
     }
 
     fn count(&mut self, entry: &Entry, is_there: bool) {
-        let is_plain = entry.holders.len() == 1 && matches!(entry.shown, Shown::Whole(_));
+        let is_plain = entry.holders.len() == 1 && matches!(entry.shown, ShownParts::All(_));
         match (is_plain, is_there) {
             (false, true) => drop(self.contested.insert(Arc::clone(&entry.key))),
             (false, false) => drop(self.contested.remove(&entry.key)),
@@ -135,7 +135,7 @@ impl StreamIndex {
     pub(super) fn walk(
         &self,
         after: &[u8],
-        having: &Having,
+        having: &TagFilter,
         each: &mut dyn FnMut(&Entry) -> Result<bool, DecodeError>,
     ) -> Result<(), DecodeError> {
         let mut from: Option<Vec<u8>> = Some(after.to_vec());
@@ -145,10 +145,10 @@ impl StreamIndex {
                     continue;
                 }
                 match having.look(&entry.key)? {
-                    Look::Match if !each(entry)? => return Ok(()),
-                    Look::Match | Look::Not(Walk::Next) => {}
-                    Look::Not(Walk::End) => return Ok(()),
-                    Look::Not(Walk::From(next)) => {
+                    KeyMatch::Match if !each(entry)? => return Ok(()),
+                    KeyMatch::Match | KeyMatch::Not(Walk::Next) => {}
+                    KeyMatch::Not(Walk::End) => return Ok(()),
+                    KeyMatch::Not(Walk::From(next)) => {
                         from = Some(next);
                         break;
                     }
@@ -175,10 +175,10 @@ mod tests {
         out
     }
 
-    fn shown(kind: u8) -> Shown {
+    fn shown(kind: u8) -> ShownParts {
         match kind {
-            0 => Shown::Ranges(Vec::new().into()),
-            _ => Shown::Whole(1),
+            0 => ShownParts::Ranges(Vec::new().into()),
+            _ => ShownParts::All(1),
         }
     }
 
@@ -189,7 +189,7 @@ mod tests {
             after in 0u16..2_000,
         ) {
             let mut index = StreamIndex::default();
-            let mut model: BTreeMap<Vec<u8>, (Vec<u32>, Shown)> = BTreeMap::new();
+            let mut model: BTreeMap<Vec<u8>, (Vec<u32>, ShownParts)> = BTreeMap::new();
             for (id, kind, holders) in steps {
                 let key = key(id);
                 if kind == 3 {
@@ -210,7 +210,7 @@ mod tests {
             prop_assert_eq!(all, model.keys().map(Vec::as_slice).collect::<Vec<_>>());
             let after = key(after);
             let mut walked = Vec::new();
-            let having = Having::default();
+            let having = TagFilter::default();
             index.walk(&after, &having, &mut |e| { walked.push(e.key.to_vec()); Ok(true) }).unwrap();
             let behind = visible.filter(|(k, _)| **k > after).map(|(k, _)| k.clone());
             prop_assert_eq!(walked, behind.collect::<Vec<_>>());

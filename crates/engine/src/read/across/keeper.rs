@@ -1,18 +1,23 @@
 //! Parts and the catalog over them, updated from one snapshot to the next.
 //!
-//! Invariants: the catalog agrees with the snapshots of the retained parts. Of one open database
-//! the newest snapshot that was put counts. Numbers of definitions are used once in a process, and
-//! are above the numbers of all databases. Concurrency: everything that must be read of a part is
-//! read before the part is put; one thread at a time changes a keeper. Failure: a part that cannot
-//! be read through changes nothing.
+//! Invariants: the catalog agrees with the snapshots of the retained parts, and with the tags that
+//! are added to their streams. Numbers of parts ascend
+//! with rank and name, whatever the order in which parts were put; they leave gaps, so that a part
+//! between two others seldom changes the numbers of others. Of one open database the newest
+//! snapshot that was put counts. A name is that of a part, or of an unreadable part, not of both.
+//! Numbers of definitions are used once in a process, and are above the numbers of all databases.
+//! Concurrency: everything that must be read of a part is read before the part is put; one thread
+//! at a time changes a keeper. Failure: a part that cannot be read through changes nothing.
 
 use super::AcrossSnapshot;
 use super::catalog::{CatalogAcross, Ownership};
 use super::owners::Owners;
-use super::part::{KeysByTable, Part, Parts, keys_of};
+use super::part::{DatabasePart, DatabaseParts, KeysByTable, keys_of};
 use super::tables::PartTable;
-use crate::Result;
+use super::unreadable::UnreadableParts;
+use crate::read::added_tags::AddedTags;
 use crate::read::single::SingleSnapshot;
+use crate::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +26,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// this number.
 static NUMBERS: AtomicU64 = AtomicU64::new(1 << 48);
 
-fn new_number() -> u64 {
+/// Distance of the numbers of neighbouring parts.
+const STEP: u32 = 1 << 12;
+
+pub(super) fn new_number() -> u64 {
     NUMBERS.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -29,18 +37,27 @@ fn new_number() -> u64 {
 #[derive(Debug)]
 pub(crate) struct Change {
     name: Arc<str>,
+    rank: u64,
     snapshot: SingleSnapshot,
+    tags: AddedTags,
     /// Its streams; `None` = the streams of the part that it was compared with.
     keys: Option<KeysByTable>,
 }
 
 impl Change {
     /// A change whose database has not been read through yet.
-    pub(crate) fn unseen(name: Arc<str>, snapshot: SingleSnapshot) -> Change {
+    pub(crate) fn unseen(
+        name: Arc<str>,
+        rank: u64,
+        snapshot: SingleSnapshot,
+        tags: AddedTags,
+    ) -> Change {
         let keys = None;
         Change {
             name,
+            rank,
             snapshot,
+            tags,
             keys,
         }
     }
@@ -50,10 +67,10 @@ impl Change {
     }
 
     /// Reads through the database that is to replace `before`, if its definitions may differ.
-    pub(crate) fn look(&mut self, before: Option<&Part>) -> Result<()> {
-        let is_known = before.is_some_and(|b| has_definitions_of(&self.snapshot, &b.snapshot));
+    pub(crate) fn look(&mut self, before: Option<&DatabasePart>) -> Result<()> {
+        let is_known = before.is_some_and(|b| has_streams_of((&self.snapshot, &self.tags), b));
         if !is_known && self.keys.is_none() {
-            self.keys = Some(keys_of(&self.snapshot)?);
+            self.keys = Some(keys_of(&self.snapshot, &self.tags)?);
         }
         Ok(())
     }
@@ -64,14 +81,22 @@ fn has_definitions_of(a: &SingleSnapshot, b: &SingleSnapshot) -> bool {
     a.is_of_core(b.core()) && a.definitions().is_some() && a.definitions() == b.definitions()
 }
 
+/// True when a snapshot with these tags has the same streams, under the same shown names, as a
+/// part.
+fn has_streams_of((snapshot, tags): (&SingleSnapshot, &AddedTags), part: &DatabasePart) -> bool {
+    *tags == part.tags && has_definitions_of(snapshot, &part.snapshot)
+}
+
 /// Parts, and the catalog over them.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    parts: Arc<Parts>,
+    parts: Arc<DatabaseParts>,
     numbers: HashMap<Arc<str>, u32>,
     /// The streams of each part, by number.
     keys: BTreeMap<u32, KeysByTable>,
-    next: u32,
+    /// Numbers by rank and name.
+    order: BTreeMap<(u64, Arc<str>), u32>,
+    unreadable: Arc<UnreadableParts>,
     catalog: Arc<CatalogAcross>,
     definitions: u64,
     owners: Option<Owners>,
@@ -85,7 +110,8 @@ impl Default for Keeper {
             parts: Arc::default(),
             numbers: HashMap::new(),
             keys: BTreeMap::new(),
-            next: 0,
+            order: BTreeMap::new(),
+            unreadable: Arc::default(),
             catalog: Arc::default(),
             definitions: new_number(),
             owners: None,
@@ -96,14 +122,14 @@ impl Default for Keeper {
 
 impl Keeper {
     /// The part of a name, if the keeper has it.
-    pub(crate) fn known(&self, name: &str) -> Option<Arc<Part>> {
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<DatabasePart>> {
         self.parts.shared(*self.numbers.get(name)?)
     }
 
     /// Puts a part, replacing the part of the same name. Returns the change when the part that it
     /// was compared with is no longer current: the database must be read through again.
     pub(crate) fn put(&mut self, change: Change) -> Result<Option<Change>> {
-        let before = self.known(&change.name);
+        let before = self.find(&change.name);
         if let Some(before) = before.as_deref() {
             let newer = &change.snapshot;
             if newer.is_of_core(before.snapshot.core())
@@ -112,57 +138,133 @@ impl Keeper {
                 return Ok(None);
             }
         }
-        let is_compared = |b: &Part| has_definitions_of(&change.snapshot, &b.snapshot);
+        let is_compared = |b: &DatabasePart| has_streams_of((&change.snapshot, &change.tags), b);
         if change.keys.is_none() && !before.as_deref().is_some_and(is_compared) {
             return Ok(Some(change));
         }
-        let number = self.number(&change.name);
-        let part = Arc::new(Part {
+        let mut keys = change.keys;
+        if let Some(number) = self.numbers.get(&change.name).copied()
+            && self.order.get(&(change.rank, Arc::clone(&change.name))) != Some(&number)
+        {
+            // The part has another rank than before: it leaves, and enters at its new position.
+            keys = keys.or_else(|| self.keys.get(&number).cloned());
+            self.remove(&change.name)?;
+        }
+        let number = self.number(&change.name, change.rank)?;
+        let part = Arc::new(DatabasePart {
             name: change.name,
-            number,
             snapshot: change.snapshot,
+            tags: change.tags,
         });
-        self.put_tables(&part)?;
-        if let Some(keys) = change.keys {
+        self.put_tables(number, &part)?;
+        if let Some(keys) = keys {
             self.put_keys(number, keys)?;
         }
-        Arc::make_mut(&mut self.parts).put(part);
+        self.make_readable(&part.name);
+        Arc::make_mut(&mut self.parts).put(number, part);
         Ok(None)
     }
 
-    /// The number of a part; a new part gets a number after all existing ones.
-    fn number(&mut self, name: &Arc<str>) -> u32 {
+    /// The number of a part: between the numbers of the parts before and after it by rank and name.
+    fn number(&mut self, name: &Arc<str>, rank: u64) -> Result<u32> {
         if let Some(number) = self.numbers.get(name) {
-            return *number;
+            return Ok(*number);
         }
-        let number = self.next;
-        self.next = self.next.saturating_add(1);
+        let place = (rank, Arc::clone(name));
+        let number = match self.free_number(&place) {
+            Some(number) => number,
+            None => {
+                self.renumber()?;
+                let free = self.free_number(&place);
+                free.ok_or_else(|| Error::internal("more parts than there are numbers for"))?
+            }
+        };
+        self.order.insert(place, number);
         self.numbers.insert(Arc::clone(name), number);
         self.definitions = new_number();
         // The rules may assign streams of other parts to the new part.
         self.owners_changed |= self.owners.is_some();
-        number
+        Ok(number)
+    }
+
+    /// A number that no part has, for a part at this place; `None` where there is none left.
+    fn free_number(&self, place: &(u64, Arc<str>)) -> Option<u32> {
+        let before = self.order.range(..place).next_back();
+        let before = before.map_or(0, |(_, number)| *number);
+        match self.order.range(place..).next() {
+            None => before.checked_add(STEP),
+            Some((_, after)) => {
+                let half = after.saturating_sub(before) / 2;
+                (half > 0).then_some(before.saturating_add(half))
+            }
+        }
+    }
+
+    /// Gives all parts numbers with gaps between them.
+    fn renumber(&mut self) -> Result<()> {
+        let mut new = BTreeMap::new();
+        let mut next: u32 = 0;
+        for number in self.order.values_mut() {
+            let free = next.checked_add(STEP);
+            next = free.ok_or_else(|| Error::internal("more parts than there are numbers for"))?;
+            new.insert(*number, next);
+            *number = next;
+        }
+        let renumbered = |number: u32| new.get(&number).copied().unwrap_or(number);
+        let numbers = self.numbers.values_mut();
+        numbers.for_each(|number| *number = renumbered(*number));
+        let keys = std::mem::take(&mut self.keys).into_iter();
+        self.keys = keys.map(|(n, keys)| (renumbered(n), keys)).collect();
+        Arc::make_mut(&mut self.parts).renumber(&new);
+        let whose = Ownership {
+            owners: self.owners.as_ref(),
+            numbers: &self.numbers,
+            names: &self.names(),
+            unreadable: &self.unreadable,
+        };
+        Arc::make_mut(&mut self.catalog).renumber(&new, &whose)?;
+        self.definitions = new_number();
+        Ok(())
+    }
+
+    /// Records that a part which is known cannot be read, and why. A part of this name leaves.
+    pub(crate) fn set_unreadable(&mut self, name: &str, reason: &str) -> Result<()> {
+        self.remove(name)?;
+        Arc::make_mut(&mut self.unreadable).insert(name, reason);
+        self.definitions = new_number();
+        self.owners_changed |= self.owners.is_some();
+        Ok(())
+    }
+
+    fn make_readable(&mut self, name: &str) {
+        if self.unreadable.has(name) {
+            Arc::make_mut(&mut self.unreadable).remove(name);
+            self.definitions = new_number();
+            self.owners_changed |= self.owners.is_some();
+        }
     }
 
     /// Records the current tables of a part; tables that the part no longer has stay until their
     /// streams are removed.
-    fn put_tables(&mut self, part: &Part) -> Result<()> {
+    fn put_tables(&mut self, number: u32, part: &DatabasePart) -> Result<()> {
         for table in part.snapshot.tables() {
-            let known = self.catalog.part_table(&table.name, part.number);
+            let known = self.catalog.part_table(&table.name, number);
             if known.is_some_and(|k| Arc::ptr_eq(&k.table, table)) {
                 // Tags are definitions too: they are compared together with the streams.
-                let before = self.parts.get(part.number);
-                if before.is_some_and(|b| has_definitions_of(&part.snapshot, &b.snapshot)) {
+                let before = self.parts.get(number);
+                if before.is_some_and(|b| has_streams_of((&part.snapshot, &part.tags), b)) {
                     continue;
                 }
             }
             let new = PartTable {
                 part: Arc::clone(&part.name),
                 table: Arc::clone(table),
-                tags: part.snapshot.table_info(&table.name)?.tags,
+                tags: part
+                    .tags
+                    .shown_keys(part.snapshot.table_info(&table.name)?.tags),
             };
             if known != Some(&new) {
-                Arc::make_mut(&mut self.catalog).put_table(part.number, new);
+                Arc::make_mut(&mut self.catalog).put_table(number, new);
                 self.definitions = new_number();
             }
         }
@@ -173,6 +275,7 @@ impl Keeper {
     fn put_keys(&mut self, number: u32, keys: KeysByTable) -> Result<()> {
         let before = self.keys.remove(&number).unwrap_or_default();
         let none = Vec::new();
+        let names = self.names();
         let tables: BTreeSet<&String> = before.keys().chain(keys.keys()).collect();
         for table in tables {
             let old = before.get(table).unwrap_or(&none);
@@ -181,6 +284,8 @@ impl Keeper {
                 let whose = Ownership {
                     owners: self.owners.as_ref(),
                     numbers: &self.numbers,
+                    names: &names,
+                    unreadable: &self.unreadable,
                 };
                 let catalog = Arc::make_mut(&mut self.catalog);
                 for (key, is_there) in differences(old, new) {
@@ -199,16 +304,26 @@ impl Keeper {
 
     /// Removes a part.
     pub(crate) fn remove(&mut self, name: &str) -> Result<()> {
+        self.make_readable(name);
         let Some(number) = self.numbers.get(name).copied() else {
             return Ok(());
         };
         self.put_keys(number, KeysByTable::new())?;
         self.keys.remove(&number);
         self.numbers.remove(name);
+        self.order.retain(|_, known| *known != number);
         Arc::make_mut(&mut self.parts).remove(number);
         self.definitions = new_number();
         self.owners_changed |= self.owners.is_some();
         Ok(())
+    }
+
+    /// Names of the parts by number, if there are rules of ownership.
+    fn names(&self) -> BTreeMap<u32, Arc<str>> {
+        let known = self.order.iter().filter(|_| self.owners.is_some());
+        known
+            .map(|((_, name), number)| (*number, Arc::clone(name)))
+            .collect()
     }
 
     /// Sets the rules of ownership.
@@ -223,8 +338,10 @@ impl Keeper {
             let whose = Ownership {
                 owners: self.owners.as_ref(),
                 numbers: &self.numbers,
+                names: &self.names(),
+                unreadable: &self.unreadable,
             };
-            Arc::make_mut(&mut self.catalog).ask_owners(&whose)?;
+            Arc::make_mut(&mut self.catalog).recompute_owners(&whose)?;
             self.definitions = new_number();
             self.owners_changed = false;
         }
@@ -233,6 +350,8 @@ impl Keeper {
         Ok(AcrossSnapshot {
             parts: Arc::clone(&self.parts),
             catalog: Arc::clone(&self.catalog),
+            unreadable: Arc::clone(&self.unreadable),
+            overlaps: Arc::default(),
             number: new_number(),
             definitions: are_known.then_some(self.definitions),
         })

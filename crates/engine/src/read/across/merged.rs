@@ -14,11 +14,11 @@ pub(super) struct Merged<T> {
 }
 
 /// An answer that can be merged from the answers for two stretches, of which `later` is the second.
-pub(super) trait Together {
+pub(super) trait Mergeable {
     fn take(&mut self, later: Self);
 }
 
-impl<T: Together> Merged<T> {
+impl<T: Mergeable> Merged<T> {
     pub(super) fn new() -> Merged<T> {
         Merged {
             bins: BTreeMap::new(),
@@ -40,13 +40,13 @@ impl<T: Together> Merged<T> {
     }
 }
 
-impl Together for Aggregate {
+impl Mergeable for Aggregate {
     fn take(&mut self, later: Aggregate) {
         self.merge(&later);
     }
 }
 
-impl Together for Bin {
+impl Mergeable for Bin {
     fn take(&mut self, later: Bin) {
         self.aggregate.merge(&later.aggregate);
         self.first = self.first.take().or(later.first);
@@ -54,7 +54,7 @@ impl Together for Bin {
     }
 }
 
-impl Together for SummaryBin {
+impl Mergeable for SummaryBin {
     fn take(&mut self, later: SummaryBin) {
         self.rows = self.rows.saturating_add(later.rows);
         for (known, later) in self.aggregates.iter_mut().zip(&later.aggregates) {

@@ -1,14 +1,26 @@
-//! Rows of a stream whose stretches are in several parts, one stretch after the other.
+//! Rows of a stream whose stretches are in several parts, one stretch after the other. A stretch is
+//! of one part, or is merged from several.
 //!
 //! Invariants: as for a scan of one database; a field that a part does not have is absent in its
 //! rows. Failure: an error ends the scan only if it ends the scan of its stretch.
 
+use super::row_merge::{RowMerge, shaped as shaped_rows};
 use crate::Result;
 use crate::read::scan::{ScanChunk, SingleScan};
-use headwater_types::{Column, FieldType};
+use headwater_types::{Column, FieldId, FieldType};
 use std::collections::VecDeque;
 
-/// The scan of one stretch.
+/// The scan of a stretch.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a stretch of one part is the usual one, and takes no allocation"
+)]
+pub(super) enum StretchScan {
+    One(PartScan),
+    Several(RowMerge),
+}
+
+/// The scan of a stretch of one part.
 pub(super) struct PartScan {
     pub(super) scan: SingleScan,
     /// The column of the scan for each requested field.
@@ -18,17 +30,21 @@ pub(super) struct PartScan {
 /// See [`crate::Scan`].
 pub(crate) struct AcrossScan {
     fields: Vec<(String, FieldType)>,
-    pieces: VecDeque<PartScan>,
+    /// The same fields, by number.
+    wanted: Vec<(FieldId, FieldType)>,
+    stretches: VecDeque<StretchScan>,
 }
 
 impl AcrossScan {
     pub(super) fn new(
         fields: Vec<(String, FieldType)>,
-        pieces: impl IntoIterator<Item = PartScan>,
+        wanted: Vec<(FieldId, FieldType)>,
+        stretches: impl IntoIterator<Item = StretchScan>,
     ) -> AcrossScan {
         AcrossScan {
             fields,
-            pieces: pieces.into_iter().collect(),
+            wanted,
+            stretches: stretches.into_iter().collect(),
         }
     }
 
@@ -61,11 +77,19 @@ impl Iterator for AcrossScan {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let piece = self.pieces.front_mut()?;
-            match piece.scan.next() {
-                Some(Ok(chunk)) => return Some(Ok(shaped(chunk, &piece.columns, &self.fields))),
-                Some(Err(error)) => return Some(Err(error)),
-                None => drop(self.pieces.pop_front()),
+            let next = match self.stretches.front_mut()? {
+                StretchScan::One(part) => part
+                    .scan
+                    .next()
+                    .map(|chunk| Ok(shaped(chunk?, &part.columns, &self.fields))),
+                StretchScan::Several(rows) => rows
+                    .next_rows()
+                    .transpose()
+                    .map(|rows| Ok(shaped_rows(rows?, &self.wanted))),
+            };
+            match next {
+                Some(chunk) => return Some(chunk),
+                None => drop(self.stretches.pop_front()),
             }
         }
     }

@@ -1,14 +1,17 @@
 //! Reads a stream from the part, or the parts, that own it.
 //!
-//! Invariants: each stretch is read from its own part only, under the field names of that part.
-//! Failure: a stretch whose owner is not among the parts is `elsewhere`.
+//! Invariants: each stretch is read from its own parts only, under the names that these parts have
+//! for the stream and its fields. A stretch of one part is read as in that part; a stretch of
+//! several is merged row by row, see [`super::several`]. Failure: a stretch none of whose owners is
+//! among the parts is `elsewhere`.
 
 use super::index::Entry;
 use super::merged::Merged;
-use super::owners::Shown;
-use super::part::Part;
-use super::scan::{AcrossScan, PartScan};
-use super::tables::{PartFields, UnionTable};
+use super::owners::ShownParts;
+use super::reading::Reading;
+use super::scan::{AcrossScan, PartScan, StretchScan};
+use super::several::{Stretch, with_aggregates};
+use super::tables::UnionTable;
 use super::{AcrossSnapshot, owner_elsewhere};
 use crate::common::ids::TableId;
 use crate::common::ranges::union;
@@ -17,104 +20,37 @@ use crate::read::aggregate::{AggregateSpec, Bin};
 use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::describe::StreamInfo;
 use crate::read::ends::RangeEnd;
-use crate::read::filter::{Clause, Filter};
+use crate::read::filter::Clause;
 use crate::read::handle::StreamHandle;
 use crate::read::last::LastValue;
 use crate::read::scan::{ScanSpec, requested_fields};
-use crate::read::single::{ResolvedStream, SingleSnapshot};
+use crate::read::single::SingleSnapshot;
 use crate::read::summary::{SummaryBin, SummarySpec};
 use crate::read::version::DataVersion;
 use crate::read::visit::{self, RowBlock};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 use headwater_types::{
     Aggregate, ClosedRange, FieldId, FieldType, Level, StreamName, Timestamp, Value,
 };
-use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+
+/// A stretch of time of a stream, and the parts that own it.
+#[derive(Clone, Copy)]
+pub(super) struct OwnedStretch<'a> {
+    pub(super) range: ClosedRange,
+    /// By number; empty = none of its owners is among the parts.
+    pub(super) parts: &'a [u32],
+}
 
 /// A stream over all parts.
 pub(in crate::read) struct StreamAcross<'a> {
-    all: &'a AcrossSnapshot,
-    name: &'a StreamName,
+    pub(super) all: &'a AcrossSnapshot,
+    pub(super) name: &'a StreamName,
     /// Handle of the stream in one of the parts.
     handle: Option<&'a StreamHandle>,
-    union: &'a UnionTable,
-    entry: &'a Entry,
-}
-
-/// A stretch of a stream in a part.
-struct Reading<'a> {
-    part: &'a Part,
-    fields: &'a PartFields,
-    union: &'a UnionTable,
-    found: ResolvedStream<'a>,
-    range: ClosedRange,
-}
-
-impl Reading<'_> {
-    /// The part's name of a field; `None` = the part has no values of it.
-    fn field(&self, field: FieldId) -> Option<&str> {
-        self.fields.name_in(self.union, self.found.table, field)
-    }
-
-    /// The part's names of fields, and for each field its index among these names.
-    fn fields(&self, fields: &[FieldId]) -> (Vec<String>, Vec<Option<usize>>) {
-        let mut names = Vec::with_capacity(fields.len());
-        let places = fields.iter().map(|field| {
-            let name = self.field(*field)?;
-            names.push(name.to_owned());
-            Some(names.len() - 1)
-        });
-        let places = places.collect();
-        (names, places)
-    }
-
-    /// The spec of the scan of this part; `None` when none of its rows can match.
-    fn spec(&self, spec: &ScanSpec, names: Vec<String>) -> Option<ScanSpec> {
-        let own = |filter: &Filter| {
-            let field = self.union.table.field_id(&filter.field)?;
-            Some(Filter {
-                field: self.field(field)?.to_owned(),
-                ..filter.clone()
-            })
-        };
-        let filters = spec.filters.iter().map(own).collect::<Option<_>>()?;
-        let mut any_of = Vec::with_capacity(spec.any_of.len());
-        for list in &spec.any_of {
-            // A field that the part does not have is absent in all of its rows.
-            let list: Vec<Filter> = list.iter().filter_map(own).collect();
-            if list.is_empty() {
-                return None;
-            }
-            any_of.push(list);
-        }
-        Some(ScanSpec {
-            range: self.range,
-            fields: Some(names),
-            filters,
-            any_of,
-        })
-    }
-
-    fn has_all_fields(&self) -> bool {
-        *self.fields == PartFields::Same
-    }
-
-    fn rows(&self) -> Result<u64> {
-        let spec = SummarySpec {
-            range: self.range,
-            bins: crate::Bins::Whole,
-            fields: Vec::new(),
-        };
-        let bins = self.part.snapshot.summary_found(self.found, &spec)?;
-        Ok(bins.iter().map(|bin| bin.rows).sum())
-    }
-
-    fn row(&self, side: RangeEnd) -> Result<Option<Timestamp>> {
-        self.part.snapshot.row_found(self.found, self.range, side)
-    }
+    pub(super) union: &'a UnionTable,
+    pub(super) entry: &'a Entry,
 }
 
 impl<'a> StreamAcross<'a> {
@@ -127,6 +63,9 @@ impl<'a> StreamAcross<'a> {
         let mut key = Vec::with_capacity(64);
         stream_key(TableId(0), name.tags(), &mut key);
         let entry = table.streams.find(&key).filter(|e| !e.shown.is_nothing());
+        if entry.is_none() {
+            all.require_whole()?;
+        }
         let entry = entry.ok_or_else(|| Error::not_found(format!("no stream `{name}`")))?;
         Ok(StreamAcross {
             all,
@@ -138,20 +77,21 @@ impl<'a> StreamAcross<'a> {
     }
 
     /// The stretch of a part within a range; `None` where the part does not have the stream.
-    fn reading(&self, part: u32, range: ClosedRange) -> Result<Option<Reading<'a>>> {
-        let part = self.all.part(part)?;
+    pub(super) fn reading(&self, part: u32, range: ClosedRange) -> Result<Option<Reading<'a>>> {
+        let number = part;
+        let part = self.all.part(number)?;
         let found = match self.handle {
-            Some(handle) => part.snapshot.find_again(handle),
-            None => part.snapshot.find(self.name),
+            Some(handle) => part.find_again(handle)?,
+            None => part.find(self.name)?,
         };
-        let found = match found {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            found => found?,
+        let Some(found) = found else {
+            return Ok(None);
         };
-        let fields = self.union.fields_of(part.number);
+        let fields = self.union.fields_of(number);
         let fields = fields.ok_or_else(|| Error::internal("a stream of a part without a table"))?;
         Ok(Some(Reading {
             part,
+            number,
             fields,
             union: self.union,
             found,
@@ -159,20 +99,51 @@ impl<'a> StreamAcross<'a> {
         }))
     }
 
-    /// The reads that a range needs, by time.
+    /// The pieces of a range, by time, whether or not their owners are among the parts.
+    pub(super) fn pieces(&self, range: &ClosedRange) -> Vec<OwnedStretch<'a>> {
+        let range = *range;
+        let whole = |parts| vec![OwnedStretch { range, parts }];
+        match &self.entry.shown {
+            ShownParts::All(part) => whole(std::slice::from_ref(part)),
+            ShownParts::Merged => whole(&self.entry.holders),
+            ShownParts::Ranges(ranges) => {
+                let pieces = ranges.iter().map(|shown| OwnedStretch {
+                    range: shown.range.intersect(&range),
+                    parts: &shown.parts,
+                });
+                pieces.filter(|piece| !piece.range.is_empty()).collect()
+            }
+        }
+    }
+
+    /// The pieces of a range, by time.
+    fn readable_pieces(&self, range: &ClosedRange) -> Result<Vec<OwnedStretch<'a>>> {
+        let pieces = self.pieces(range);
+        match pieces.iter().any(|piece| piece.parts.is_empty()) {
+            true => Err(owner_elsewhere(self.name)),
+            false => Ok(pieces),
+        }
+    }
+
+    /// The reads that a range needs, by time; where several parts own a piece, those of each of
+    /// them.
     fn readings(&self, range: &ClosedRange) -> Result<Vec<Reading<'a>>> {
         let mut out = Vec::new();
-        match &self.entry.shown {
-            Shown::Whole(part) => out.extend(self.reading(*part, *range)?),
-            Shown::Ranges(ranges) => {
-                for piece in ranges.iter() {
-                    let inside = piece.range.intersect(range);
-                    if inside.is_empty() {
-                        continue;
-                    }
-                    let part = piece.part.ok_or_else(|| owner_elsewhere(self.name))?;
-                    out.extend(self.reading(part, inside)?);
-                }
+        for piece in self.readable_pieces(range)? {
+            for part in piece.parts {
+                out.extend(self.reading(*part, piece.range)?);
+            }
+        }
+        Ok(out)
+    }
+
+    /// The stretches that a range needs, by time.
+    fn stretches(&self, range: &ClosedRange) -> Result<Vec<Stretch<'a>>> {
+        let mut out = Vec::new();
+        for piece in self.readable_pieces(range)? {
+            match piece.parts {
+                [part] => out.extend(self.reading(*part, piece.range)?.map(Stretch::One)),
+                _ => out.extend(self.merged_stretches(piece)?),
             }
         }
         Ok(out)
@@ -185,7 +156,7 @@ impl<'a> StreamAcross<'a> {
     pub(in crate::read) fn handle(&self) -> Result<StreamHandle> {
         let home = self.entry.shown.home(&self.entry.holders);
         let home = home.ok_or_else(|| Error::internal("a stream of no part"))?;
-        self.all.part(home)?.snapshot.handle(self.name)
+        self.all.part(home)?.handle(self.name)
     }
 
     pub(in crate::read) fn field_type(&self, field: &str) -> Result<FieldType> {
@@ -197,23 +168,37 @@ impl<'a> StreamAcross<'a> {
     pub(in crate::read) fn scan(&self, spec: &ScanSpec) -> Result<AcrossScan> {
         let table = &self.union.table;
         let wanted = requested_fields(table, spec)?;
-        Clause::all(&spec.filters, &spec.any_of, table)?;
-        let mut pieces = Vec::new();
-        for reading in self.readings(&spec.range)? {
-            let (names, columns) = reading.fields(&wanted);
-            if let Some(spec) = reading.spec(spec, names) {
-                let scan = reading.part.snapshot.scan_found(reading.found, &spec)?;
-                pieces.push(PartScan { scan, columns });
+        let conditions = Clause::all(&spec.filters, &spec.any_of, table)?;
+        let mut scans = Vec::new();
+        for stretch in self.stretches(&spec.range)? {
+            match stretch {
+                Stretch::One(reading) => {
+                    let (names, columns) = reading.fields(&wanted);
+                    if let Some(spec) = reading.spec(spec, names) {
+                        let scan = reading.part.snapshot.scan_found(reading.found, &spec)?;
+                        scans.push(StretchScan::One(PartScan { scan, columns }));
+                    }
+                }
+                Stretch::Several(several) => {
+                    let merge = several.merge(&wanted, conditions.clone())?;
+                    scans.push(StretchScan::Several(merge));
+                }
             }
         }
-        let fields = wanted.iter().filter_map(|field| table.field(*field));
-        let fields = fields.map(|f| (f.name.clone(), f.field_type)).collect();
-        Ok(AcrossScan::new(fields, pieces))
+        let (mut fields, mut by_number) = (Vec::new(), Vec::new());
+        for id in wanted {
+            if let Some(field) = table.field(id) {
+                fields.push((field.name.clone(), field.field_type));
+                by_number.push((id, field.field_type));
+            }
+        }
+        Ok(AcrossScan::new(fields, by_number, scans))
     }
 
     pub(in crate::read) fn spans(&self, spec: &ScanSpec) -> Result<Vec<ClosedRange>> {
         Clause::all(&spec.filters, &spec.any_of, &self.union.table)?;
         let mut spans = Vec::new();
+        // A row that is shown meets the conditions in its part.
         for reading in self.readings(&spec.range)? {
             if let Some(spec) = reading.spec(spec, Vec::new()) {
                 let scan = reading.part.snapshot.scan_found(reading.found, &spec)?;
@@ -228,12 +213,16 @@ impl<'a> StreamAcross<'a> {
         spec: &ScanSpec,
         mut each: impl FnMut(RowBlock<'_>),
     ) -> Result<()> {
-        let readings = self.readings(&spec.range)?;
-        if readings.iter().all(Reading::has_all_fields) {
+        let stretches = self.stretches(&spec.range)?;
+        let in_place = stretches.iter().all(|stretch| match stretch {
+            Stretch::One(reading) => reading.has_all_fields(),
+            Stretch::Several(_) => false,
+        });
+        if in_place {
             // Unknown fields are refused there too.
             requested_fields(&self.union.table, spec)?;
             Clause::all(&spec.filters, &spec.any_of, &self.union.table)?;
-            for reading in readings {
+            for reading in stretches.into_iter().filter_map(Stretch::one) {
                 let (range, found) = (reading.range, reading.found);
                 let spec = ScanSpec {
                     range,
@@ -250,33 +239,28 @@ impl<'a> StreamAcross<'a> {
     }
 
     pub(in crate::read) fn last(&self) -> Result<Vec<LastValue>> {
-        let readings = self.readings(&ClosedRange::ALL)?;
-        if let ([reading], Shown::Whole(_)) = (readings.as_slice(), &self.entry.shown)
+        let pieces = self.readable_pieces(&ClosedRange::ALL)?;
+        if let ShownParts::All(part) = &self.entry.shown
+            && let Some(reading) = self.reading(*part, ClosedRange::ALL)?
             && reading.has_all_fields()
         {
             return reading.part.snapshot.last_found(reading.found);
         }
         let fields = &self.union.table.fields;
         let mut newest: Vec<Option<(Timestamp, Value)>> = vec![None; fields.len()];
-        for reading in readings.iter().rev() {
-            let one = &reading.part.snapshot;
-            let found = one.last_found(reading.found)?;
-            let found: HashMap<&str, &LastValue> = found
-                .iter()
-                .map(|last| (last.field.as_str(), last))
-                .collect();
-            for (at, newest) in newest.iter_mut().enumerate() {
-                let field = u32::try_from(at).ok().map(FieldId);
-                let name = field.and_then(|field| reading.field(field));
-                let last = name.and_then(|name| found.get(name));
-                if let (None, Some(last)) = (&newest, last) {
-                    *newest = if reading.range.last < last.time {
-                        let range = reading.range;
-                        one.end_found(reading.found, &last.field, range, RangeEnd::Last)?
-                    } else {
-                        let is_inside = reading.range.contains(last.time);
-                        is_inside.then(|| (last.time, last.value.clone()))
-                    };
+        for piece in pieces.iter().rev() {
+            match piece.parts {
+                [part] => {
+                    if let Some(reading) = self.reading(*part, piece.range)? {
+                        reading.fill_newest(&mut newest)?;
+                    }
+                }
+                _ => {
+                    for (field, newest) in (0u32..).map(FieldId).zip(&mut newest) {
+                        if newest.is_none() {
+                            *newest = self.end_of_several(*piece, field, RangeEnd::Last)?;
+                        }
+                    }
                 }
             }
         }
@@ -298,30 +282,39 @@ impl<'a> StreamAcross<'a> {
         side: RangeEnd,
     ) -> Result<Option<(Timestamp, Value)>> {
         let field = self.field(field)?;
-        for reading in self.readings_at(&range, side)? {
-            if let Some(name) = reading.field(field) {
-                let one = &reading.part.snapshot;
-                let end = one.end_found(reading.found, name, reading.range, side)?;
-                if end.is_some() {
-                    return Ok(end);
-                }
+        for piece in self.pieces_from(&range, side)? {
+            let end = match piece.parts {
+                [part] => match self.reading(*part, piece.range)? {
+                    Some(reading) => reading.end(field, side)?,
+                    None => None,
+                },
+                _ => self.end_of_several(piece, field, side)?,
+            };
+            if end.is_some() {
+                return Ok(end);
             }
         }
         Ok(None)
     }
 
-    /// The reads that a range needs, in the order from the requested end.
-    fn readings_at(&self, range: &ClosedRange, side: RangeEnd) -> Result<Vec<Reading<'a>>> {
-        let mut readings = self.readings(range)?;
+    /// The pieces of a range, in the order from the requested end.
+    fn pieces_from(&self, range: &ClosedRange, side: RangeEnd) -> Result<Vec<OwnedStretch<'a>>> {
+        let mut pieces = self.readable_pieces(range)?;
         if side == RangeEnd::Last {
-            readings.reverse();
+            pieces.reverse();
         }
-        Ok(readings)
+        Ok(pieces)
     }
 
     pub(super) fn row(&self, range: ClosedRange, side: RangeEnd) -> Result<Option<Timestamp>> {
-        for reading in self.readings_at(&range, side)? {
-            let row = reading.row(side)?;
+        for piece in self.pieces_from(&range, side)? {
+            let row = match piece.parts {
+                [part] => match self.reading(*part, piece.range)? {
+                    Some(reading) => reading.row(side)?,
+                    None => None,
+                },
+                _ => self.row_of_several(piece, side)?,
+            };
             if row.is_some() {
                 return Ok(row);
             }
@@ -357,7 +350,15 @@ impl<'a> StreamAcross<'a> {
         spec.bins.check()?;
         let field = self.field(field)?;
         let mut merged = Merged::new();
-        for reading in self.readings(&spec.range)? {
+        for stretch in self.stretches(&spec.range)? {
+            let reading = match with_aggregates(stretch)? {
+                None => continue,
+                Some(Stretch::One(reading)) => reading,
+                Some(Stretch::Several(several)) => {
+                    several.aggregate(field, spec, &mut merged)?;
+                    continue;
+                }
+            };
             if let Some(name) = reading.field(field) {
                 let range = reading.range;
                 let own = AggregateSpec { range, ..*spec };
@@ -377,7 +378,15 @@ impl<'a> StreamAcross<'a> {
         let fields = spec.fields.iter().map(|field| self.field(field));
         let fields: Vec<FieldId> = fields.collect::<Result<_>>()?;
         let mut merged = Merged::new();
-        for reading in self.readings(&spec.range)? {
+        for stretch in self.stretches(&spec.range)? {
+            let reading = match with_aggregates(stretch)? {
+                None => continue,
+                Some(Stretch::One(reading)) => reading,
+                Some(Stretch::Several(several)) => {
+                    several.summary(&fields, spec, &mut merged)?;
+                    continue;
+                }
+            };
             let (names, places) = reading.fields(&fields);
             let own = SummarySpec {
                 range: reading.range,
@@ -406,16 +415,23 @@ impl<'a> StreamAcross<'a> {
     ) -> Result<Vec<(i64, Aggregate)>> {
         let field = self.field(field)?;
         let range = SingleSnapshot::tile_range(level, offset);
-        let readings = self.readings(&range)?;
-        if let ([reading], Some(name)) = (
-            readings.as_slice(),
-            readings.first().and_then(|r| r.field(field)),
-        ) {
+        let stretches = self.stretches(&range)?;
+        if let [Stretch::One(reading)] = stretches.as_slice()
+            && let Some(name) = reading.field(field)
+        {
             let (one, found) = (&reading.part.snapshot, reading.found);
             return one.tile_in(found, name, level, &reading.range);
         }
         let mut merged = Merged::new();
-        for reading in &readings {
+        for stretch in stretches {
+            let reading = match with_aggregates(stretch)? {
+                None => continue,
+                Some(Stretch::One(reading)) => reading,
+                Some(Stretch::Several(several)) => {
+                    several.tile(field, level, &mut merged)?;
+                    continue;
+                }
+            };
             if let Some(name) = reading.field(field) {
                 let (one, found) = (&reading.part.snapshot, reading.found);
                 let tile = one.tile_in(found, name, level, &reading.range)?;
@@ -455,46 +471,42 @@ impl<'a> StreamAcross<'a> {
         range: ClosedRange,
         level: Option<Level>,
     ) -> Result<Vec<Coverage>> {
-        let of_part = |reading: Reading<'_>| {
-            let one = &reading.part.snapshot;
-            let coverage = one.coverage_found(reading.found, reading.range, level)?;
-            Ok(Coverage {
-                part: Some(Arc::clone(&reading.part.name)),
-                ..coverage
-            })
-        };
         let range = whole_buckets(range, level);
-        let Shown::Ranges(ranges) = &self.entry.shown else {
-            return self.readings(&range)?.into_iter().map(of_part).collect();
-        };
         let mut out = Vec::new();
-        for piece in ranges.iter() {
-            let inside = piece.range.intersect(&range);
-            if inside.is_empty() {
-                continue;
-            }
-            match piece.part {
-                None => out.push(Coverage::elsewhere(inside)),
-                Some(part) => {
-                    let reading = self.reading(part, inside)?;
-                    out.extend(reading.map(of_part).transpose()?);
+        for piece in self.pieces(&range) {
+            match piece.parts {
+                [] => out.push(Coverage::elsewhere(piece.range)),
+                [part] => {
+                    let reading = self.reading(*part, piece.range)?;
+                    out.extend(reading.map(|r| r.coverage(level)).transpose()?);
                 }
+                _ => out.extend(self.coverage_of_several(piece, level)?),
             }
         }
         Ok(out)
     }
 
     pub(in crate::read) fn stream_info(&self) -> Result<StreamInfo> {
-        let readings = self.readings(&ClosedRange::ALL)?;
-        if let ([reading], Shown::Whole(_)) = (readings.as_slice(), &self.entry.shown) {
-            return reading.part.snapshot.info_found(reading.found);
-        }
+        let pieces = self.readable_pieces(&ClosedRange::ALL)?;
         let mut info = StreamInfo::default();
-        for reading in readings {
-            let (first, last) = (reading.row(RangeEnd::First)?, reading.row(RangeEnd::Last)?);
-            info.first = info.first.or(first);
-            info.last = last.or(info.last);
-            info.rows = info.rows.saturating_add(reading.rows()?);
+        for piece in pieces {
+            let own = match piece.parts {
+                [part] => match self.reading(*part, piece.range)? {
+                    None => continue,
+                    Some(reading) if matches!(self.entry.shown, ShownParts::All(_)) => {
+                        return reading.part.snapshot.info_found(reading.found);
+                    }
+                    Some(reading) => StreamInfo {
+                        first: reading.row(RangeEnd::First)?,
+                        last: reading.row(RangeEnd::Last)?,
+                        rows: reading.rows()?,
+                    },
+                },
+                _ => self.info_of_several(piece)?,
+            };
+            info.first = info.first.or(own.first);
+            info.last = own.last.or(info.last);
+            info.rows = info.rows.saturating_add(own.rows);
         }
         Ok(info)
     }

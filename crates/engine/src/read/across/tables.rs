@@ -80,7 +80,7 @@ impl UnionTable {
     }
 
     pub(super) fn info(&self, streams: u64) -> TableInfo {
-        let life = &self.table.life;
+        let lifetime = &self.table.lifetime;
         TableInfo {
             name: self.table.name.clone(),
             duplicates: self.table.duplicates,
@@ -88,10 +88,10 @@ impl UnionTable {
             tags: self.tags.clone(),
             fields: self.table.fields.clone(),
             streams,
-            retention: life.retention,
-            raw_for: life.raw_for,
-            cut: life.cut.instant(),
-            aged_to: life.aged_to.instant(),
+            retention: lifetime.retention,
+            raw_for: lifetime.raw_for,
+            cut: lifetime.retention_cutoff.instant(),
+            aged_to: lifetime.aged_to.instant(),
         }
     }
 }

@@ -10,7 +10,7 @@ const STREAMS: i64 = 40;
 const ROWS: i64 = 2_000;
 const REPLAYS: usize = 32;
 
-fn held(replay: &ReplaySteps) -> usize {
+fn slab_bytes(replay: &ReplaySteps) -> usize {
     let slab = replay.slab.iter();
     let bytes = slab.map(|slab| {
         let columns: usize = slab.columns.iter().map(Column::heap_bytes).sum();
@@ -55,7 +55,7 @@ fn thirty_two_replays_hold_a_quarter_of_the_budget() {
                 *rows += i64::try_from(chunk.unwrap().times.len()).unwrap();
                 goes_on = true;
             }
-            most = most.max(replays.iter().map(|(replay, _)| held(replay)).sum());
+            most = most.max(replays.iter().map(|(replay, _)| slab_bytes(replay)).sum());
         }
     }
     let bound = (4 << 20) + REPLAYS * (64 << 10);
@@ -69,5 +69,5 @@ fn thirty_two_replays_hold_a_quarter_of_the_budget() {
     };
     let mut alone = snapshot.replay_steps(&spec, None).unwrap();
     alone.next_chunk(&snapshot).unwrap().unwrap();
-    assert!(held(&alone) > 3 << 20, "{}", held(&alone));
+    assert!(slab_bytes(&alone) > 3 << 20, "{}", slab_bytes(&alone));
 }

@@ -1,6 +1,6 @@
 //! Buckets of a stream: aggregates, summaries, tiles, and their version.
 
-use super::{Seen, Snapshot};
+use super::{Snapshot, SnapshotKind};
 use crate::Result;
 use crate::read::aggregate::{AggregateSpec, Bin};
 use crate::read::summary::{SummaryBin, SummarySpec};
@@ -19,9 +19,9 @@ impl Snapshot {
         field: &str,
         spec: &AggregateSpec,
     ) -> Result<Vec<Bin>> {
-        match &self.seen {
-            Seen::Single(one) => one.aggregate(stream, field, spec),
-            Seen::Across(all) => all.stream(stream)?.aggregate(field, spec),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.aggregate(stream, field, spec),
+            SnapshotKind::Across(all) => all.stream(stream)?.aggregate(field, spec),
         }
     }
 
@@ -49,9 +49,9 @@ impl Snapshot {
     /// `not_found` for an unknown stream or field, `invalid` for a bin width of 0 or less,
     /// `corrupt`, `io`.
     pub fn summary(&self, stream: &StreamName, spec: &SummarySpec) -> Result<Vec<SummaryBin>> {
-        match &self.seen {
-            Seen::Single(one) => one.summary(stream, spec),
-            Seen::Across(all) => all.stream(stream)?.summary(spec),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.summary(stream, spec),
+            SnapshotKind::Across(all) => all.stream(stream)?.summary(spec),
         }
     }
 
@@ -67,9 +67,9 @@ impl Snapshot {
         level: Level,
         offset: i64,
     ) -> Result<Vec<(i64, Aggregate)>> {
-        match &self.seen {
-            Seen::Single(one) => one.tile(stream, field, level, offset),
-            Seen::Across(all) => all.stream(stream)?.tile(field, level, offset),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.tile(stream, field, level, offset),
+            SnapshotKind::Across(all) => all.stream(stream)?.tile(field, level, offset),
         }
     }
 
@@ -101,9 +101,9 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown stream.
     pub fn version(&self, stream: &StreamName, range: &ClosedRange) -> Result<Option<DataVersion>> {
-        match &self.seen {
-            Seen::Single(one) => one.version(stream, range),
-            Seen::Across(all) => all.stream(stream)?.version(range),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.version(stream, range),
+            SnapshotKind::Across(all) => all.stream(stream)?.version(range),
         }
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Invariants, concurrency, failure: as for the same reads by name in [`Snapshot`].
 
-use super::{Scan, Seen, Snapshot};
+use super::{Scan, Snapshot, SnapshotKind};
 use crate::Result;
 use crate::read::aggregate::{AggregateSpec, Bin};
 use crate::read::coverage::{Coverage, whole_buckets};
+use crate::read::describe::StreamInfo;
 use crate::read::ends::RangeEnd;
 use crate::read::handle::StreamHandle;
 use crate::read::last::LastValue;
@@ -22,11 +23,11 @@ impl StreamHandle {
     /// # Errors
     /// As for [`Snapshot::scan`].
     pub fn scan(&self, snapshot: &Snapshot, spec: &ScanSpec) -> Result<Scan> {
-        match &snapshot.seen {
-            Seen::Single(one) => one
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => one
                 .scan_found(one.find_again(self)?, spec)
                 .map(Scan::of_one),
-            Seen::Across(all) => all.stream_again(self)?.scan(spec).map(Scan::of_several),
+            SnapshotKind::Across(all) => all.stream_again(self)?.scan(spec).map(Scan::of_several),
         }
     }
 
@@ -60,9 +61,9 @@ impl StreamHandle {
     /// # Errors
     /// As for [`Snapshot::scan`].
     pub fn spans(&self, snapshot: &Snapshot, spec: &ScanSpec) -> Result<Vec<ClosedRange>> {
-        match &snapshot.seen {
-            Seen::Single(one) => one.scan_found(one.find_again(self)?, spec)?.spans(),
-            Seen::Across(all) => all.stream_again(self)?.spans(spec),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => one.scan_found(one.find_again(self)?, spec)?.spans(),
+            SnapshotKind::Across(all) => all.stream_again(self)?.spans(spec),
         }
     }
 
@@ -76,9 +77,9 @@ impl StreamHandle {
         spec: &ScanSpec,
         each: impl FnMut(RowBlock<'_>),
     ) -> Result<()> {
-        match &snapshot.seen {
-            Seen::Single(one) => visit::visit(one, one.find_again(self)?, spec, each),
-            Seen::Across(all) => all.stream_again(self)?.visit(spec, each),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => visit::visit(one, one.find_again(self)?, spec, each),
+            SnapshotKind::Across(all) => all.stream_again(self)?.visit(spec, each),
         }
     }
 
@@ -87,9 +88,9 @@ impl StreamHandle {
     /// # Errors
     /// As for [`Snapshot::last`].
     pub fn last(&self, snapshot: &Snapshot) -> Result<Vec<LastValue>> {
-        match &snapshot.seen {
-            Seen::Single(one) => one.last_found(one.find_again(self)?),
-            Seen::Across(all) => all.stream_again(self)?.last(),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => one.last_found(one.find_again(self)?),
+            SnapshotKind::Across(all) => all.stream_again(self)?.last(),
         }
     }
 
@@ -103,11 +104,11 @@ impl StreamHandle {
         field: &str,
         range: ClosedRange,
     ) -> Result<Option<(Timestamp, Value)>> {
-        match &snapshot.seen {
-            Seen::Single(one) => {
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => {
                 one.end_found(one.find_again(self)?, field, range, RangeEnd::First)
             }
-            Seen::Across(all) => all.stream_again(self)?.first_in(field, range),
+            SnapshotKind::Across(all) => all.stream_again(self)?.first_in(field, range),
         }
     }
 
@@ -121,9 +122,11 @@ impl StreamHandle {
         field: &str,
         range: ClosedRange,
     ) -> Result<Option<(Timestamp, Value)>> {
-        match &snapshot.seen {
-            Seen::Single(one) => one.end_found(one.find_again(self)?, field, range, RangeEnd::Last),
-            Seen::Across(all) => all.stream_again(self)?.last_in(field, range),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => {
+                one.end_found(one.find_again(self)?, field, range, RangeEnd::Last)
+            }
+            SnapshotKind::Across(all) => all.stream_again(self)?.last_in(field, range),
         }
     }
 
@@ -136,9 +139,11 @@ impl StreamHandle {
         snapshot: &Snapshot,
         range: ClosedRange,
     ) -> Result<Option<Timestamp>> {
-        match &snapshot.seen {
-            Seen::Single(one) => one.row_found(one.find_again(self)?, range, RangeEnd::First),
-            Seen::Across(all) => all.stream_again(self)?.first_row_in(range),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => {
+                one.row_found(one.find_again(self)?, range, RangeEnd::First)
+            }
+            SnapshotKind::Across(all) => all.stream_again(self)?.first_row_in(range),
         }
     }
 
@@ -151,9 +156,11 @@ impl StreamHandle {
         snapshot: &Snapshot,
         range: ClosedRange,
     ) -> Result<Option<Timestamp>> {
-        match &snapshot.seen {
-            Seen::Single(one) => one.row_found(one.find_again(self)?, range, RangeEnd::Last),
-            Seen::Across(all) => all.stream_again(self)?.last_row_in(range),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => {
+                one.row_found(one.find_again(self)?, range, RangeEnd::Last)
+            }
+            SnapshotKind::Across(all) => all.stream_again(self)?.last_row_in(range),
         }
     }
 
@@ -167,9 +174,9 @@ impl StreamHandle {
         field: &str,
         spec: &AggregateSpec,
     ) -> Result<Vec<Bin>> {
-        match &snapshot.seen {
-            Seen::Single(one) => one.aggregate_found(one.find_again(self)?, field, spec),
-            Seen::Across(all) => all.stream_again(self)?.aggregate(field, spec),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => one.aggregate_found(one.find_again(self)?, field, spec),
+            SnapshotKind::Across(all) => all.stream_again(self)?.aggregate(field, spec),
         }
     }
 
@@ -178,9 +185,9 @@ impl StreamHandle {
     /// # Errors
     /// As for [`Snapshot::summary`].
     pub fn summary(&self, snapshot: &Snapshot, spec: &SummarySpec) -> Result<Vec<SummaryBin>> {
-        match &snapshot.seen {
-            Seen::Single(one) => one.summary_found(one.find_again(self)?, spec),
-            Seen::Across(all) => all.stream_again(self)?.summary(spec),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => one.summary_found(one.find_again(self)?, spec),
+            SnapshotKind::Across(all) => all.stream_again(self)?.summary(spec),
         }
     }
 
@@ -195,9 +202,11 @@ impl StreamHandle {
         level: Level,
         offset: i64,
     ) -> Result<Vec<(i64, Aggregate)>> {
-        match &snapshot.seen {
-            Seen::Single(one) => one.tile_found(one.find_again(self)?, field, level, offset),
-            Seen::Across(all) => all.stream_again(self)?.tile(field, level, offset),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => {
+                one.tile_found(one.find_again(self)?, field, level, offset)
+            }
+            SnapshotKind::Across(all) => all.stream_again(self)?.tile(field, level, offset),
         }
     }
 
@@ -206,9 +215,22 @@ impl StreamHandle {
     /// # Errors
     /// As for [`Snapshot::field_type`].
     pub fn field_type(&self, snapshot: &Snapshot, field: &str) -> Result<FieldType> {
-        match &snapshot.seen {
-            Seen::Single(one) => SingleSnapshot::field_type_found(&one.find_again(self)?, field),
-            Seen::Across(all) => all.stream_again(self)?.field_type(field),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => {
+                SingleSnapshot::field_type_found(&one.find_again(self)?, field)
+            }
+            SnapshotKind::Across(all) => all.stream_again(self)?.field_type(field),
+        }
+    }
+
+    /// As [`Snapshot::stream_info`].
+    ///
+    /// # Errors
+    /// As for [`Snapshot::stream_info`].
+    pub fn info(&self, snapshot: &Snapshot) -> Result<StreamInfo> {
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => one.info_found(one.find_again(self)?),
+            SnapshotKind::Across(all) => all.stream_again(self)?.stream_info(),
         }
     }
 
@@ -217,9 +239,9 @@ impl StreamHandle {
     /// # Errors
     /// As for [`Snapshot::version`].
     pub fn version(&self, snapshot: &Snapshot, range: &ClosedRange) -> Result<Option<DataVersion>> {
-        match &snapshot.seen {
-            Seen::Single(one) => one.version_found(one.find_again(self)?, range),
-            Seen::Across(all) => all.stream_again(self)?.version(range),
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => one.version_found(one.find_again(self)?, range),
+            SnapshotKind::Across(all) => all.stream_again(self)?.version(range),
         }
     }
 
@@ -233,8 +255,8 @@ impl StreamHandle {
         range: ClosedRange,
         level: Option<Level>,
     ) -> Result<Vec<Coverage>> {
-        match &snapshot.seen {
-            Seen::Single(one) => {
+        match &snapshot.kind {
+            SnapshotKind::Single(one) => {
                 let range = whole_buckets(range, level);
                 Ok(vec![one.coverage_found(
                     one.find_again(self)?,
@@ -242,7 +264,7 @@ impl StreamHandle {
                     level,
                 )?])
             }
-            Seen::Across(all) => all.stream_again(self)?.coverage(range, level),
+            SnapshotKind::Across(all) => all.stream_again(self)?.coverage(range, level),
         }
     }
 }

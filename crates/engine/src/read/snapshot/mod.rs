@@ -28,11 +28,11 @@ use std::sync::Arc;
 /// A snapshot of several databases ([`crate::Across`]) shows the union of their tables and streams.
 #[derive(Debug)]
 pub struct Snapshot {
-    seen: Seen,
+    kind: SnapshotKind,
 }
 
 #[derive(Debug)]
-enum Seen {
+enum SnapshotKind {
     Single(SingleSnapshot),
     Across(AcrossSnapshot),
 }
@@ -40,53 +40,87 @@ enum Seen {
 impl Snapshot {
     pub(crate) fn open(core: Arc<Core>) -> Snapshot {
         Snapshot {
-            seen: Seen::Single(SingleSnapshot::open(core)),
+            kind: SnapshotKind::Single(SingleSnapshot::open(core)),
         }
     }
 
     /// A snapshot of several databases.
     pub(super) fn across(all: AcrossSnapshot) -> Snapshot {
         Snapshot {
-            seen: Seen::Across(all),
+            kind: SnapshotKind::Across(all),
         }
     }
 
     /// The view of one database, for a comparison of two; `invalid` for a view of several.
     pub(super) fn single(&self) -> Result<&SingleSnapshot> {
-        match &self.seen {
-            Seen::Single(one) => Ok(one),
-            Seen::Across(_) => Err(Error::invalid(
-                "of several databases states cannot be compared: compare those of each",
+        match &self.kind {
+            SnapshotKind::Single(one) => Ok(one),
+            SnapshotKind::Across(_) => Err(Error::invalid(
+                "states of several databases cannot be compared: compare each database separately",
             )),
         }
     }
 
     /// The view of one database, by value; `invalid` for a view of several.
     pub(super) fn into_single(self) -> Result<SingleSnapshot> {
-        match self.seen {
-            Seen::Single(one) => Ok(one),
-            Seen::Across(_) => Err(Error::invalid(
-                "a part is a snapshot of one database; found one of several: put its parts instead",
+        match self.kind {
+            SnapshotKind::Single(one) => Ok(one),
+            SnapshotKind::Across(_) => Err(Error::invalid(
+                "expected a snapshot of one database, found one of several: use its parts instead",
             )),
         }
     }
 
     /// The memory for replays of the database, or of the first of several.
     pub(super) fn replay_memory(&self) -> Option<Arc<ReplayMemory>> {
-        let core = match &self.seen {
-            Seen::Single(one) => Some(&one.core),
-            Seen::Across(all) => all.first_core(),
+        let core = match &self.kind {
+            SnapshotKind::Single(one) => Some(&one.core),
+            SnapshotKind::Across(all) => all.first_core(),
         };
         core.map(|core| Arc::clone(&core.replays))
+    }
+
+    /// The same view without the parts that are known and cannot be read
+    /// ([`crate::Across::set_unreadable`]): answers about all streams leave them out. For requests
+    /// that allow a partial answer (`partial=allow`), whose answers then name
+    /// [`Snapshot::unreadable_parts`].
+    #[must_use]
+    pub fn allowing_partial(self) -> Snapshot {
+        match self.kind {
+            SnapshotKind::Single(_) => self,
+            SnapshotKind::Across(all) => Snapshot::across(all.allowing_partial()),
+        }
+    }
+
+    /// Names of the parts that are known and cannot be read, with the reasons.
+    #[must_use]
+    pub fn unreadable_parts(&self) -> Vec<(Arc<str>, Arc<str>)> {
+        match &self.kind {
+            SnapshotKind::Single(_) => Vec::new(),
+            SnapshotKind::Across(all) => all.unreadable_parts(),
+        }
+    }
+
+    /// Checks that no known part is unreadable. For lists of tables
+    /// ([`Snapshot::table_names`] has the tables of the parts that can be read), and for programs
+    /// that need everything; reads of all streams of a table check it themselves.
+    ///
+    /// # Errors
+    /// `elsewhere` with the names of the unreadable parts and the reasons.
+    pub fn require_whole(&self) -> Result<()> {
+        match &self.kind {
+            SnapshotKind::Single(_) => Ok(()),
+            SnapshotKind::Across(all) => all.require_whole(),
+        }
     }
 
     /// The number of the newest record that the snapshot sees. Of several databases: a number that
     /// no other snapshot of this process has.
     #[must_use]
     pub fn sequence(&self) -> u64 {
-        match &self.seen {
-            Seen::Single(one) => one.sequence(),
-            Seen::Across(all) => all.sequence(),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.sequence(),
+            SnapshotKind::Across(all) => all.sequence(),
         }
     }
 
@@ -97,9 +131,9 @@ impl Snapshot {
     /// change.
     #[must_use]
     pub fn definitions(&self) -> Option<u64> {
-        match &self.seen {
-            Seen::Single(one) => one.definitions(),
-            Seen::Across(all) => all.definitions(),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.definitions(),
+            SnapshotKind::Across(all) => all.definitions(),
         }
     }
 }

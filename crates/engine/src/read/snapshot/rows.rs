@@ -1,7 +1,7 @@
 //! Rows of a stream: all rows of a range, as copies or in place, the newest, and the rows at the
 //! ends.
 
-use super::{Seen, Snapshot};
+use super::{Snapshot, SnapshotKind};
 use crate::Result;
 use crate::read::across::AcrossScan;
 use crate::read::last::LastValue;
@@ -68,9 +68,9 @@ impl Snapshot {
     /// `not_found` for an unknown stream or field, `invalid` for a filter of another type than its
     /// field. The iterator yields `corrupt` for a damaged part and continues after it.
     pub fn scan(&self, stream: &StreamName, spec: &ScanSpec) -> Result<Scan> {
-        match &self.seen {
-            Seen::Single(one) => one.scan(stream, spec).map(Scan::of_one),
-            Seen::Across(all) => all.stream(stream)?.scan(spec).map(Scan::of_several),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.scan(stream, spec).map(Scan::of_one),
+            SnapshotKind::Across(all) => all.stream(stream)?.scan(spec).map(Scan::of_several),
         }
     }
 
@@ -104,9 +104,9 @@ impl Snapshot {
         spec: &ScanSpec,
         each: impl FnMut(RowBlock<'_>),
     ) -> Result<()> {
-        match &self.seen {
-            Seen::Single(one) => one.visit(stream, spec, each),
-            Seen::Across(all) => all.stream(stream)?.visit(spec, each),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.visit(stream, spec, each),
+            SnapshotKind::Across(all) => all.stream(stream)?.visit(spec, each),
         }
     }
 
@@ -115,9 +115,9 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown stream, `corrupt`, `io`.
     pub fn last(&self, stream: &StreamName) -> Result<Vec<LastValue>> {
-        match &self.seen {
-            Seen::Single(one) => one.last(stream),
-            Seen::Across(all) => all.stream(stream)?.last(),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.last(stream),
+            SnapshotKind::Across(all) => all.stream(stream)?.last(),
         }
     }
 
@@ -152,9 +152,9 @@ impl Snapshot {
         field: &str,
         range: ClosedRange,
     ) -> Result<Option<(Timestamp, Value)>> {
-        match &self.seen {
-            Seen::Single(one) => one.first_in(stream, field, range),
-            Seen::Across(all) => all.stream(stream)?.first_in(field, range),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.first_in(stream, field, range),
+            SnapshotKind::Across(all) => all.stream(stream)?.first_in(field, range),
         }
     }
 
@@ -168,9 +168,9 @@ impl Snapshot {
         field: &str,
         range: ClosedRange,
     ) -> Result<Option<(Timestamp, Value)>> {
-        match &self.seen {
-            Seen::Single(one) => one.last_in(stream, field, range),
-            Seen::Across(all) => all.stream(stream)?.last_in(field, range),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.last_in(stream, field, range),
+            SnapshotKind::Across(all) => all.stream(stream)?.last_in(field, range),
         }
     }
 
@@ -183,9 +183,9 @@ impl Snapshot {
         stream: &StreamName,
         range: ClosedRange,
     ) -> Result<Option<Timestamp>> {
-        match &self.seen {
-            Seen::Single(one) => one.first_row_in(stream, range),
-            Seen::Across(all) => all.stream(stream)?.first_row_in(range),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.first_row_in(stream, range),
+            SnapshotKind::Across(all) => all.stream(stream)?.first_row_in(range),
         }
     }
 
@@ -198,9 +198,9 @@ impl Snapshot {
         stream: &StreamName,
         range: ClosedRange,
     ) -> Result<Option<Timestamp>> {
-        match &self.seen {
-            Seen::Single(one) => one.last_row_in(stream, range),
-            Seen::Across(all) => all.stream(stream)?.last_row_in(range),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.last_row_in(stream, range),
+            SnapshotKind::Across(all) => all.stream(stream)?.last_row_in(range),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Tables and streams, and statistics of a whole table.
 
-use super::{Seen, Snapshot};
+use super::{Snapshot, SnapshotKind};
 use crate::read::Bins;
-use crate::read::across::Conflict;
+use crate::read::across::{ConflictBounds, Conflicts};
 use crate::read::coverage::{Coverage, whole_buckets};
 use crate::read::describe::{StreamInfo, StreamPage};
 use crate::read::filter::Filter;
@@ -10,7 +10,7 @@ use crate::read::handle::StreamHandle;
 use crate::read::listing::{HandlePage, PageStart};
 use crate::read::stretches::{Stretches, of_several};
 use crate::read::summary::SummarySpec;
-use crate::read::whole::{Accepts, GoesOn, OutermostSpec};
+use crate::read::table_queries::{Accepts, ContinueCheck, OutermostSpec};
 use crate::{ErrorKind, Result, TableInfo};
 use headwater_types::{ClosedRange, FieldType, Level, StreamName};
 
@@ -20,9 +20,9 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown table.
     pub fn streams(&self, table: &str, tags: &[(String, String)]) -> Result<Vec<StreamName>> {
-        match &self.seen {
-            Seen::Single(one) => one.streams(table, tags),
-            Seen::Across(all) => all.streams(table, tags),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.streams(table, tags),
+            SnapshotKind::Across(all) => all.streams(table, tags),
         }
     }
 
@@ -83,9 +83,9 @@ impl Snapshot {
         after: Option<&StreamName>,
         limit: usize,
     ) -> Result<Vec<StreamName>> {
-        match &self.seen {
-            Seen::Single(one) => one.streams_after(table, after, limit),
-            Seen::Across(all) => all.streams_after(table, after, limit),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.streams_after(table, after, limit),
+            SnapshotKind::Across(all) => all.streams_after(table, after, limit),
         }
     }
 
@@ -121,9 +121,9 @@ impl Snapshot {
         limit: usize,
         wanted: &mut dyn FnMut(&str) -> bool,
     ) -> Result<StreamPage> {
-        match &self.seen {
-            Seen::Single(one) => one.streams_where(table, after, limit, wanted),
-            Seen::Across(all) => all.streams_where(table, after, limit, wanted),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.streams_where(table, after, limit, wanted),
+            SnapshotKind::Across(all) => all.streams_where(table, after, limit, wanted),
         }
     }
 
@@ -159,9 +159,9 @@ impl Snapshot {
         after: Option<&StreamName>,
         limit: usize,
     ) -> Result<Vec<StreamName>> {
-        match &self.seen {
-            Seen::Single(one) => one.streams_having(table, wanted, after, limit),
-            Seen::Across(all) => all.streams_having(table, wanted, after, limit),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.streams_having(table, wanted, after, limit),
+            SnapshotKind::Across(all) => all.streams_having(table, wanted, after, limit),
         }
     }
 
@@ -194,9 +194,9 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown table.
     pub fn handles_from(&self, table: &str, start: PageStart, limit: usize) -> Result<HandlePage> {
-        match &self.seen {
-            Seen::Single(one) => one.handles_from(table, start, limit),
-            Seen::Across(all) => all.handles_from(table, start, limit),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.handles_from(table, start, limit),
+            SnapshotKind::Across(all) => all.handles_from(table, start, limit),
         }
     }
 
@@ -205,9 +205,9 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown stream.
     pub fn handle(&self, stream: &StreamName) -> Result<StreamHandle> {
-        match &self.seen {
-            Seen::Single(one) => one.handle(stream),
-            Seen::Across(all) => all.handle(stream),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.handle(stream),
+            SnapshotKind::Across(all) => all.handle(stream),
         }
     }
 
@@ -217,9 +217,9 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown table.
     pub fn stream_count(&self, table: &str) -> Result<u64> {
-        match &self.seen {
-            Seen::Single(one) => one.stream_count(table),
-            Seen::Across(all) => all.stream_count(table),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.stream_count(table),
+            SnapshotKind::Across(all) => all.stream_count(table),
         }
     }
 
@@ -228,9 +228,9 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown stream, `corrupt`, `io`.
     pub fn stream_info(&self, stream: &StreamName) -> Result<StreamInfo> {
-        match &self.seen {
-            Seen::Single(one) => one.stream_info(stream),
-            Seen::Across(all) => all.stream(stream)?.stream_info(),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.stream_info(stream),
+            SnapshotKind::Across(all) => all.stream(stream)?.stream_info(),
         }
     }
 
@@ -239,9 +239,9 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown stream or field.
     pub fn field_type(&self, stream: &StreamName, field: &str) -> Result<FieldType> {
-        match &self.seen {
-            Seen::Single(one) => one.field_type(stream, field),
-            Seen::Across(all) => all.stream(stream)?.field_type(field),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.field_type(stream, field),
+            SnapshotKind::Across(all) => all.stream(stream)?.field_type(field),
         }
     }
 
@@ -250,9 +250,9 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown table.
     pub fn fields(&self, table: &str) -> Result<Vec<(String, FieldType)>> {
-        match &self.seen {
-            Seen::Single(one) => one.fields(table),
-            Seen::Across(all) => all.fields(table),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.fields(table),
+            SnapshotKind::Across(all) => all.fields(table),
         }
     }
 
@@ -269,9 +269,9 @@ impl Snapshot {
         filters: &[Filter],
         any_of: &[Vec<Filter>],
     ) -> Result<Vec<String>> {
-        match &self.seen {
-            Seen::Single(one) => one.usable_indexes(table, filters, any_of),
-            Seen::Across(_) => Ok(Vec::new()),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.usable_indexes(table, filters, any_of),
+            SnapshotKind::Across(_) => Ok(Vec::new()),
         }
     }
 
@@ -280,18 +280,18 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown table.
     pub fn table_info(&self, table: &str) -> Result<TableInfo> {
-        match &self.seen {
-            Seen::Single(one) => one.table_info(table),
-            Seen::Across(all) => all.table_info(table),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.table_info(table),
+            SnapshotKind::Across(all) => all.table_info(table),
         }
     }
 
     /// The tables, by name.
     #[must_use]
     pub fn table_names(&self) -> Vec<String> {
-        match &self.seen {
-            Seen::Single(one) => one.table_names(),
-            Seen::Across(all) => all.table_names(),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.table_names(),
+            SnapshotKind::Across(all) => all.table_names(),
         }
     }
 
@@ -320,11 +320,11 @@ impl Snapshot {
         &self,
         table: &str,
         range: ClosedRange,
-        goes_on: GoesOn<'_>,
+        goes_on: ContinueCheck<'_>,
     ) -> Result<Option<u64>> {
-        match &self.seen {
-            Seen::Single(one) => one.row_count(table, range, goes_on),
-            Seen::Across(all) => all.row_count(table, range, goes_on),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.row_count(table, range, goes_on),
+            SnapshotKind::Across(all) => all.row_count(table, range, goes_on),
         }
     }
 
@@ -359,11 +359,11 @@ impl Snapshot {
         table: &str,
         spec: &OutermostSpec,
         accepts: Option<Accepts<'_>>,
-        goes_on: GoesOn<'_>,
+        goes_on: ContinueCheck<'_>,
     ) -> Result<Vec<StreamName>> {
-        match &self.seen {
-            Seen::Single(one) => one.outermost_streams(table, spec, accepts, goes_on),
-            Seen::Across(all) => all.outermost_streams(table, spec, accepts, goes_on),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.outermost_streams(table, spec, accepts, goes_on),
+            SnapshotKind::Across(all) => all.outermost_streams(table, spec, accepts, goes_on),
         }
     }
 
@@ -379,26 +379,49 @@ impl Snapshot {
         range: ClosedRange,
         level: Option<Level>,
     ) -> Result<Vec<Coverage>> {
-        match &self.seen {
-            Seen::Single(one) => {
+        match &self.kind {
+            SnapshotKind::Single(one) => {
                 let coverage =
                     one.coverage_found(one.find(stream)?, whole_buckets(range, level), level)?;
                 Ok(vec![coverage])
             }
-            Seen::Across(all) => all.stream(stream)?.coverage(range, level),
+            SnapshotKind::Across(all) => all.stream(stream)?.coverage(range, level),
         }
     }
 
-    /// The data of a table's streams that a view of several databases does not show, since it is in
-    /// a part that does not own it. For one database the list is empty.
+    /// The streams of a table of which several databases have rows at the same time, or of which a
+    /// database has rows that another one owns, with the stretches and the number of rows that are
+    /// not shown. The work is bounded. For one database the list is empty.
+    ///
+    /// ```
+    /// use headwater_engine::{AddedTags, ConflictBounds, Database, Options, Snapshot, SnapshotPart};
+    /// use headwater_types::{Batch, StreamName};
+    /// let dir = tempfile::tempdir().unwrap();
+    /// let mut parts = Vec::new();
+    /// for (rank, name) in [(1, "edge-a"), (2, "edge-b")] {
+    ///     let db = Database::open(Options::new(dir.path().join(name)))?;
+    ///     let mut batch = Batch::new();
+    ///     let pump = StreamName::new("pump", [("id", "7")]);
+    ///     batch.stream(&pump).row(5, [("rpm", 1.0.into())]).unwrap();
+    ///     db.commit(batch)?;
+    ///     let (snapshot, tags) = (db.snapshot()?, AddedTags::default());
+    ///     parts.push(SnapshotPart { name: name.into(), rank, snapshot, tags });
+    /// }
+    /// let both = Snapshot::of_parts(parts)?;
+    /// let found = both.conflicts("pump", &ConflictBounds::default())?;
+    /// assert_eq!((&*found.list[0].part, found.list[0].hidden_rows), ("edge-b", Some(1)));
+    /// # Ok::<(), headwater_engine::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// `not_found` for an unknown table, `elsewhere` where a copy does not know its own content
-    /// yet, `corrupt`, `io`.
-    pub fn conflicts(&self, table: &str) -> Result<Vec<Conflict>> {
-        match &self.seen {
-            Seen::Single(one) => one.table(table).map(|_| Vec::new()),
-            Seen::Across(all) => all.conflicts(table),
+    /// `not_found` for an unknown table, `elsewhere` while a part cannot be read, `corrupt`, `io`.
+    pub fn conflicts(&self, table: &str, bounds: &ConflictBounds) -> Result<Conflicts> {
+        match &self.kind {
+            SnapshotKind::Single(one) => one.table(table).map(|_| Conflicts {
+                is_complete: true,
+                ..Conflicts::default()
+            }),
+            SnapshotKind::Across(all) => all.conflicts(table, bounds),
         }
     }
 
@@ -422,9 +445,9 @@ impl Snapshot {
     /// `not_found` for an unknown stream, `elsewhere` where a copy does not know its own content
     /// yet, `invalid` for a view of several databases, `corrupt`, `io`.
     pub fn aged_level(&self, stream: &StreamName, range: &ClosedRange) -> Result<Option<Level>> {
-        match &self.seen {
-            Seen::Single(one) => one.aged_level(stream, range),
-            Seen::Across(_) => Err(of_several("levels that aging has left")),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.aged_level(stream, range),
+            SnapshotKind::Across(_) => Err(of_several("levels left by aging")),
         }
     }
 
@@ -454,9 +477,9 @@ impl Snapshot {
     /// # Errors
     /// `not_found` for an unknown table, `invalid` for a view of several databases.
     pub fn stretches(&self, table: &str) -> Result<Stretches> {
-        match &self.seen {
-            Seen::Single(one) => one.stretches(table),
-            Seen::Across(_) => Err(of_several("stretches")),
+        match &self.kind {
+            SnapshotKind::Single(one) => one.stretches(table),
+            SnapshotKind::Across(_) => Err(of_several("stretches")),
         }
     }
 }

@@ -104,17 +104,17 @@ fn decode(bytes: &[u8]) -> std::result::Result<RawIndex, DecodeError> {
     let split = bytes.len().checked_sub(CRC_BYTES);
     let (body, crc) = match split.and_then(|at| bytes.split_at_checked(at)) {
         Some(parts) => parts,
-        None => return Err(Cursor::new(bytes).fail("a description of a copy")),
+        None => return Err(Cursor::new(bytes).expected("a description of a copy")),
     };
     if crc != crc32c(body).to_le_bytes() {
-        return Err(Cursor::new(bytes).fail("the checksum of a description"));
+        return Err(Cursor::new(bytes).expected("the checksum of a description"));
     }
     let mut cursor = Cursor::new(body);
     if cursor.take(MAGIC.len(), "a description")? != MAGIC {
-        return Err(cursor.fail("HWCOPY at the beginning"));
+        return Err(cursor.expected("HWCOPY at the beginning"));
     }
     if cursor.u8("version of a description")? != VERSION {
-        return Err(cursor.fail("version 1 of a description"));
+        return Err(cursor.expected("version 1 of a description"));
     }
     let mut raw = RawIndex {
         state: cursor.prefixed("state")?.to_vec(),
@@ -138,7 +138,7 @@ fn decode(bytes: &[u8]) -> std::result::Result<RawIndex, DecodeError> {
 
 /// A pack that is being filled.
 #[derive(Debug)]
-struct Filling {
+struct PackWriter {
     file: Arc<dyn File>,
     present: Vec<Present>,
     end: u64,
@@ -149,7 +149,7 @@ struct Filling {
 pub struct CopyRestoration {
     env: Env,
     dir: PathBuf,
-    packs: BTreeMap<SegmentId, Filling>,
+    packs: BTreeMap<SegmentId, PackWriter>,
 }
 
 impl CopyRestoration {
@@ -165,7 +165,7 @@ impl CopyRestoration {
         }
         if Index::open(&env, dir)?.is_some() {
             return Err(Error::invalid(format!(
-                "{}: there is a copy here; move it away before it is restored",
+                "{}: a copy already exists here: move it away before it is restored",
                 dir.display()
             )));
         }
@@ -200,7 +200,7 @@ impl CopyRestoration {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(slot) => {
                 let opened = self.env.files.open(&path, OpenMode::CreateNew);
-                slot.insert(Filling {
+                slot.insert(PackWriter {
                     file: opened.map_err(|e| Error::io("create", &path, e))?,
                     present: Vec::new(),
                     end: 0,
@@ -215,7 +215,7 @@ impl CopyRestoration {
             _ => filling.present.push(Present {
                 offset,
                 bytes: len,
-                place: filling.end,
+                pack_offset: filling.end,
             }),
         }
         filling.end += len;
@@ -232,7 +232,7 @@ impl CopyRestoration {
                 file: self.dir.clone(),
                 offset: 0,
                 expected: e.expected.to_owned(),
-                found: "bytes that are no description of a copy".to_owned(),
+                found: "bytes that do not describe a copy".to_owned(),
             })
         })?;
         for (id, filling) in &self.packs {
@@ -249,7 +249,7 @@ impl CopyRestoration {
             .map(|(id, filling)| (id, (filling.present, filling.end)))
             .collect();
         // Read as at an opening, so that an inconsistent description is refused now.
-        Index::create_whole(&self.env, &self.dir, &raw, &packs)?.load()?;
+        Index::create_with(&self.env, &self.dir, &raw, &packs)?.load()?;
         Ok(())
     }
 }

@@ -39,7 +39,7 @@ const PINS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("pins");
 /// partition.
 const DELETED: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("deleted");
 /// By segment: retained data that the source has removed. Missing until the first such data.
-const KEPT: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("kept");
+const RETAINED: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("kept");
 
 const VERSION: &str = "format_version";
 const FORMAT_VERSION: u64 = 1;
@@ -98,7 +98,7 @@ fn decode(id: SegmentId, bytes: &[u8]) -> std::result::Result<StatePartition, De
     for _ in 0..count {
         let offset = cursor.varint("offset of a footer")?;
         let Ok(bytes) = u32::try_from(cursor.varint("length of a footer")?) else {
-            return Err(cursor.fail("a footer below 4 GiB"));
+            return Err(cursor.expected("a footer below 4 GiB"));
         };
         footers.push((offset, bytes));
     }
@@ -112,10 +112,10 @@ fn decode(id: SegmentId, bytes: &[u8]) -> std::result::Result<StatePartition, De
     })
 }
 
-const KEPT_VERSION: u8 = 1;
+const RETAINED_VERSION: u8 = 1;
 
 fn encode_retained(retained: &RetainedPartition) -> Vec<u8> {
-    let mut out = vec![KEPT_VERSION];
+    let mut out = vec![RETAINED_VERSION];
     out.put_prefixed(&encode(&retained.partition));
     out.put_varint(wide(retained.stretches.len()));
     for (cause, range) in &retained.stretches {
@@ -151,15 +151,15 @@ fn decode_retained(
     bytes: &[u8],
 ) -> std::result::Result<RetainedPartition, DecodeError> {
     let mut cursor = Cursor::new(bytes);
-    if cursor.u8("version of what is kept")? != KEPT_VERSION {
-        return Err(cursor.fail("version 1 of what is kept"));
+    if cursor.u8("version of retained data")? != RETAINED_VERSION {
+        return Err(cursor.expected("retained data of version 1"));
     }
-    let partition = decode(id, cursor.prefixed("partition that is kept")?)?;
+    let partition = decode(id, cursor.prefixed("retained partition")?)?;
     let count = cursor.varint_up_to(wide(cursor.remaining()), "number of stretches")?;
     let mut stretches = Vec::new();
     for _ in 0..count {
-        let code = cursor.u8("why a stretch is kept")?;
-        let cause = Cause::of_code(code).ok_or_else(|| cursor.fail("1 or 2"))?;
+        let code = cursor.u8("retention reason")?;
+        let cause = Cause::of_code(code).ok_or_else(|| cursor.expected("1 or 2"))?;
         let (first, last) = (cursor.i64("first instant")?, cursor.i64("last instant")?);
         stretches.push((cause, ClosedRange::nanos(first, last)));
     }
@@ -173,11 +173,12 @@ fn decode_retained(
 }
 
 /// True when no pack exists.
-fn holds_nothing(env: &Env, dir: &Path) -> Result<bool> {
+fn has_no_packs(env: &Env, dir: &Path) -> Result<bool> {
     let folder = pack_dir(dir);
-    let names = env.files.list(&folder);
-    let names = names.map_err(|e| Error::io("list", &folder, e))?;
-    Ok(names.is_empty())
+    match env.files.list(&folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        names => Ok(names.map_err(|e| Error::io("list", &folder, e))?.is_empty()),
+    }
 }
 
 impl Index {
@@ -214,7 +215,7 @@ impl Index {
 
     /// Creates an index with these contents in one transaction: before its commit there is no
     /// index.
-    pub(super) fn create_whole(
+    pub(super) fn create_with(
         env: &Env,
         dir: &Path,
         raw: &RawIndex,
@@ -238,7 +239,7 @@ impl Index {
             let tables = [
                 (SHOWN, &raw.shown),
                 (DELETED, &raw.deleted),
-                (KEPT, &raw.retained),
+                (RETAINED, &raw.retained),
                 (PINS, &raw.pins),
             ];
             for (table, rows) in tables {
@@ -252,7 +253,7 @@ impl Index {
             for (id, (present, end)) in packs {
                 ends.insert(id.0, end).map_err(Error::meta)?;
                 for range in present {
-                    let put = ranges.insert((id.0, range.offset), (range.bytes, range.place));
+                    let put = ranges.insert((id.0, range.offset), (range.bytes, range.pack_offset));
                     put.map_err(Error::meta)?;
                 }
             }
@@ -284,7 +285,7 @@ impl Index {
             state: state.value().to_vec(),
             shown: rows(SHOWN)?,
             deleted: rows(DELETED)?,
-            retained: rows(KEPT)?,
+            retained: rows(RETAINED)?,
             pins: rows(PINS)?,
         })
     }
@@ -302,7 +303,7 @@ impl Index {
         }
         let db = match open_database(&path, file, len, &Arc::default()) {
             // Its creation was interrupted, or no data is lost: a copy without packs is empty.
-            Err(error) if error.kind() == ErrorKind::Corrupt && holds_nothing(env, dir)? => {
+            Err(error) if error.kind() == ErrorKind::Corrupt && has_no_packs(env, dir)? => {
                 return Ok(None);
             }
             opened => opened?,
@@ -314,7 +315,9 @@ impl Index {
                 "{}: format version {other} of a copy, this build reads version {FORMAT_VERSION}; use the Headwater version that wrote it",
                 index.path.display()
             ))),
-            None => Ok(None),
+            None if has_no_packs(env, dir)? => Ok(None),
+            // A file that is too short to be an index is opened as an empty one.
+            None => Err(index.damaged("the format version of a copy", "none".to_owned())),
         }
     }
 
@@ -352,7 +355,7 @@ impl Index {
             let partition = decode(SegmentId(id.value()), partition.value()).map_err(|e| {
                 self.damaged(
                     e.expected,
-                    format!("what is shown of segment {}", id.value()),
+                    format!("visible part of segment {}", id.value()),
                 )
             })?;
             shown.push(partition);
@@ -366,20 +369,20 @@ impl Index {
         let table = transaction.open_table(RANGES).map_err(Error::meta)?;
         for entry in table.iter().map_err(Error::meta)? {
             let (key, value) = entry.map_err(Error::meta)?;
-            let ((id, offset), (bytes, place)) = (key.value(), value.value());
-            let end = place.checked_add(bytes);
+            let ((id, offset), (bytes, pack_offset)) = (key.value(), value.value());
+            let end = pack_offset.checked_add(bytes);
             match packs.get_mut(&SegmentId(id)) {
                 Some((ranges, counted)) if end.is_some_and(|end| end <= *counted) => {
                     ranges.push(Present {
                         offset,
                         bytes,
-                        place,
+                        pack_offset,
                     });
                 }
                 _ => {
                     return Err(self.damaged(
                         "a range inside its pack",
-                        format!("{bytes} bytes at {place} of pack {id}"),
+                        format!("{bytes} bytes at {pack_offset} of pack {id}"),
                     ));
                 }
             }
@@ -414,7 +417,7 @@ impl Index {
         &self,
         transaction: &redb::ReadTransaction,
     ) -> Result<BTreeMap<SegmentId, RetainedPartition>> {
-        let table = match transaction.open_table(KEPT) {
+        let table = match transaction.open_table(RETAINED) {
             Ok(table) => table,
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
             Err(error) => return Err(Error::meta(error)),
@@ -424,7 +427,7 @@ impl Index {
             let (id, retained) = entry.map_err(Error::meta)?;
             let id = SegmentId(id.value());
             let retained = decode_retained(id, retained.value())
-                .map_err(|e| self.damaged(e.expected, format!("what is kept of {}", id.0)))?;
+                .map_err(|e| self.damaged(e.expected, format!("retained data of {}", id.0)))?;
             all.insert(id, retained);
         }
         Ok(all)
@@ -445,8 +448,8 @@ impl Index {
             let id = SegmentId(id.value());
             let mut cursor = Cursor::new(bytes.value());
             let read = deletes(&mut cursor).and_then(|all| cursor.finish().map(|()| all));
-            let read = read
-                .map_err(|e| self.damaged(e.expected, format!("what was deleted of {}", id.0)))?;
+            let read =
+                read.map_err(|e| self.damaged(e.expected, format!("deletes of {}", id.0)))?;
             all.insert(id, read);
         }
         Ok(all)
@@ -460,8 +463,8 @@ impl Index {
         if change.is_empty() {
             return Ok(());
         }
-        let mut table = transaction.open_table(KEPT).map_err(Error::meta)?;
-        for id in &change.gone {
+        let mut table = transaction.open_table(RETAINED).map_err(Error::meta)?;
+        for id in &change.removed {
             table.remove(id.0).map_err(Error::meta)?;
         }
         for part in &change.put {
@@ -498,7 +501,7 @@ impl Index {
                 packs.insert(id.0, end).map_err(Error::meta)?;
                 for range in present {
                     ranges
-                        .insert((id.0, range.offset), (range.bytes, range.place))
+                        .insert((id.0, range.offset), (range.bytes, range.pack_offset))
                         .map_err(Error::meta)?;
                 }
             }
@@ -612,7 +615,7 @@ mod tests {
             out.put_u64(key.value());
             out.put_prefixed(value.value());
         }
-        for row in transaction.open_table(KEPT).unwrap().iter().unwrap() {
+        for row in transaction.open_table(RETAINED).unwrap().iter().unwrap() {
             let (key, value) = row.unwrap();
             out.put_u64(key.value());
             out.put_prefixed(value.value());
@@ -628,10 +631,10 @@ mod tests {
         assert!(Index::open(&env, dir).unwrap().is_none());
         let (before, after) = crate::replication::state::tests::two();
         let index = Index::create(&env, dir, &before).unwrap();
-        let present = |offset, bytes, place| Present {
+        let present = |offset, bytes, pack_offset| Present {
             offset,
             bytes,
-            place,
+            pack_offset,
         };
         let four = (vec![present(64, 100, 0), present(900, 70, 100)], 170);
         let six = (vec![present(300, 40, 0)], 40);
@@ -651,7 +654,7 @@ mod tests {
         let deleted = BTreeMap::from([(first.id, before.deletes.clone())]);
         let change = RetainedChange {
             put: vec![part.clone()],
-            gone: vec![SegmentId(9)],
+            removed: vec![SegmentId(9)],
         };
         assert!(index.load().unwrap().retained.is_empty());
         index

@@ -19,7 +19,7 @@ use super::receive::Receiving;
 use super::retained::{Cause, Deleted, RetainedChange, RetainedPartition};
 use crate::common::ids::{SegmentId, Sequence, StreamId, TableId};
 use crate::common::ranges::{overlapping, union, without};
-use crate::metadata::catalog::Life;
+use crate::metadata::catalog::TableLifetime;
 use crate::replication::needed::{Reason, needed};
 use crate::replication::state::{State, StateEnds, StatePartition};
 use crate::replication::subscriptions::StreamShare;
@@ -38,14 +38,14 @@ enum Next {
 }
 
 /// A partition of a state, open as far as its bytes are present.
-struct Opened<'a> {
+struct OpenPartition<'a> {
     receiving: &'a Receiving,
     partition: &'a StatePartition,
     store: Store,
     pack: Arc<Pack>,
 }
 
-impl Opened<'_> {
+impl OpenPartition<'_> {
     fn is_here(&self, offset: u64, bytes: u32) -> bool {
         self.pack.has(ByteRange::at(offset, u64::from(bytes)))
     }
@@ -75,7 +75,7 @@ impl Opened<'_> {
             openings: Vec::new(),
             shards: receiving.state.shards,
             tables: receiving.state.tables.clone(),
-            streams: Vec::new(),
+            streams: Arc::default(),
             deletes: Vec::new(),
             newest_deletes: Vec::new(),
             ends: StateEnds::default(),
@@ -88,7 +88,7 @@ impl Opened<'_> {
             let range = &wanted.range;
             wanted.reason != Reason::Summaries || self.pack.has(range.byte_range())
         });
-        Ok(found.is_whole && are_here)
+        Ok(found.is_complete && are_here)
     }
 
     /// Ranges with content, and ranges whose rows are present; sorted, disjoint.
@@ -187,7 +187,7 @@ fn is_damage(error: &Error) -> bool {
 fn unless_damaged<T>(result: Result<T>, otherwise: T) -> Result<T> {
     match result {
         Err(error) if is_damage(&error) => {
-            tracing::warn!(%error, "data that the source has removed cannot be retained");
+            tracing::warn!(%error, "cannot retain data that the source has removed");
             Ok(otherwise)
         }
         other => other,
@@ -195,8 +195,8 @@ fn unless_damaged<T>(result: Result<T>, otherwise: T) -> Result<T> {
 }
 
 impl Receiving {
-    fn opened<'a>(&'a self, partition: &'a StatePartition) -> Opened<'a> {
-        Opened {
+    fn opened<'a>(&'a self, partition: &'a StatePartition) -> OpenPartition<'a> {
+        OpenPartition {
             receiving: self,
             partition,
             store: self.store(&[partition]),
@@ -213,9 +213,9 @@ impl Receiving {
     ) -> Result<RetainedChange> {
         let mut change = RetainedChange::default();
         for (id, retained) in &self.retained {
-            match unless_damaged(self.goes_on(retained, before), Next::Nothing)? {
+            match unless_damaged(self.retain_further(retained, before), Next::Nothing)? {
                 Next::AsBefore => {}
-                Next::Nothing => change.gone.push(*id),
+                Next::Nothing => change.removed.push(*id),
                 Next::Now(next) => change.put.push(*next),
             }
         }
@@ -230,15 +230,15 @@ impl Receiving {
     }
 
     /// The lifetime policy of a table whose data may be retained.
-    fn retained_policy(&self, table: TableId) -> Option<Life> {
-        let life = self.state.table(table).map(|table| table.life);
-        life.filter(|life| !life.dropped && self.subscription.retains())
+    fn retained_policy(&self, table: TableId) -> Option<TableLifetime> {
+        let lifetime = self.state.table(table).map(|table| table.lifetime);
+        lifetime.filter(|lifetime| !lifetime.dropped && self.subscription.retains())
     }
 
     /// True when the lifetime of a table's retained data has ended here, too.
-    fn has_ended(&self, life: &Life) -> impl Fn(Cause, Timestamp) -> bool + use<> {
-        let aged_to = life.aged_to.max(life.aged_most);
-        let cut = self.subscription.retained_from(life.cut);
+    fn has_ended(&self, lifetime: &TableLifetime) -> impl Fn(Cause, Timestamp) -> bool + use<> {
+        let aged_to = lifetime.aged_to.max(lifetime.aged_to_max);
+        let cut = self.subscription.retained_from(lifetime.retention_cutoff);
         let aged_to = self.subscription.retained_from(aged_to);
         move |cause, last| match cause {
             Cause::Cut => cut.ends(last),
@@ -323,18 +323,18 @@ impl Receiving {
     }
 
     /// Continues to retain a partition, except for expired and deleted data.
-    fn goes_on(&self, retained: &RetainedPartition, before: &State) -> Result<Next> {
-        let Some(life) = self.retained_policy(retained.partition.record.table) else {
+    fn retain_further(&self, retained: &RetainedPartition, before: &State) -> Result<Next> {
+        let Some(lifetime) = self.retained_policy(retained.partition.record.table) else {
             return Ok(Next::Nothing);
         };
         let Some(deletes) = self.deletes_since(&retained.partition, before) else {
             tracing::warn!(
                 segment = retained.partition.id.0,
-                "the source does not report the deletes any more: retained data is dropped"
+                "the source no longer reports the deletes; retained data is dropped"
             );
             return Ok(Next::Nothing);
         };
-        let has_ended = self.has_ended(&life);
+        let has_ended = self.has_ended(&lifetime);
         let mut stretches = retained.stretches.iter();
         if deletes.is_empty() && !stretches.any(|(cause, range)| has_ended(*cause, range.last)) {
             return Ok(Next::AsBefore);
@@ -354,7 +354,7 @@ impl Receiving {
         partition: &StatePartition,
         before: &State,
     ) -> Result<Option<RetainedPartition>> {
-        let Some(life) = self.retained_policy(partition.record.table) else {
+        let Some(lifetime) = self.retained_policy(partition.record.table) else {
             return Ok(None);
         };
         let Some(deletes) = self.deletes_since(partition, before) else {
@@ -362,10 +362,10 @@ impl Receiving {
         };
         let mut retained = RetainedPartition {
             partition: partition.clone(),
-            stretches: self.cut_away(partition, &life)?,
+            stretches: self.cut_away(partition, &lifetime)?,
             deletes: Vec::new(),
         };
-        retained.end(&self.has_ended(&life));
+        retained.end(&self.has_ended(&lifetime));
         if retained.stretches.is_empty() {
             return Ok(None);
         }
@@ -379,7 +379,7 @@ impl Receiving {
     fn cut_away(
         &self,
         partition: &StatePartition,
-        life: &Life,
+        lifetime: &TableLifetime,
     ) -> Result<Vec<(Cause, ClosedRange)>> {
         let record = &partition.record;
         let span = record.span();
@@ -389,7 +389,7 @@ impl Receiving {
             .filter(|now| !now.is_empty() && now.span().overlaps(&span))
             .collect();
         let held = union(now.iter().map(|now| now.span()).collect());
-        let before_cut = life.cut.last_before();
+        let before_cut = lifetime.retention_cutoff.last_before();
         let before_cut = before_cut.map(|last| ClosedRange::new(Timestamp::MIN, last));
         let before_cut = before_cut.map_or(ClosedRange::EMPTY, |all| all.intersect(&span));
         let aged = now.iter().filter(|now| now.aged && !record.aged);

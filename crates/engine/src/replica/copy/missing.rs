@@ -9,7 +9,9 @@ use super::pack::Pack;
 use super::score::{Facts, LeafFacts};
 use super::{Missing, Tally};
 use crate::common::ids::SegmentId;
-use crate::replication::needed::{Needed, NeededFor, NeededRange, Reason, SubscribedRange, Why};
+use crate::replication::needed::{
+    Needed, NeededFor, NeededRange, RangeReason, Reason, SubscribedRange,
+};
 use headwater_types::ByteRange;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,10 +39,10 @@ impl Sums {
 pub(super) struct SegmentMissing {
     missing: Vec<SubscribedRange>,
     ahead: Vec<SubscribedRange>,
-    wanted: Sums,
+    subscribed: Sums,
     is_damaged: bool,
     /// True when the present bytes determine all subscribed ranges.
-    is_known: bool,
+    is_determined: bool,
 }
 
 impl SegmentMissing {
@@ -48,18 +50,18 @@ impl SegmentMissing {
     pub(super) const DAMAGED: SegmentMissing = SegmentMissing {
         missing: Vec::new(),
         ahead: Vec::new(),
-        wanted: Sums([0; Reason::ALL.len()]),
+        subscribed: Sums([0; Reason::ALL.len()]),
         is_damaged: true,
-        is_known: true,
+        is_determined: true,
     };
 
     pub(super) fn of(needed: &Needed, pack: &Pack) -> SegmentMissing {
         let mut out = SegmentMissing {
-            is_known: needed.is_whole,
+            is_determined: needed.is_complete,
             ..SegmentMissing::default()
         };
         for one in &needed.ranges {
-            out.wanted.add(one.reason, one.range.bytes);
+            out.subscribed.add(one.reason, one.range.bytes);
             let missing = pack.missing(one.range.byte_range());
             let parts = missing.into_iter().map(|part| SubscribedRange {
                 range: one.range.narrowed(part),
@@ -126,7 +128,7 @@ fn missing_of(segment: SegmentId, wanted: &SubscribedRange, score: Option<f64>) 
     Missing {
         segment: segment.0,
         range: wanted.range,
-        why: Why {
+        why: RangeReason {
             reason: wanted.reason,
             priority: wanted.priority,
             pin: wanted.pin,
@@ -188,7 +190,12 @@ impl MissingRanges {
         let requested = requested.map(|one| one.range);
         let mut all: Vec<ByteRange> = missing.chain(requested).collect();
         all.sort_unstable();
-        segment.is_known.then_some(all)
+        segment.is_determined.then_some(all)
+    }
+
+    /// True for a segment whose present bytes are damaged.
+    pub(super) fn is_damaged(&self, id: SegmentId) -> bool {
+        self.segments.get(&id).is_some_and(|s| s.is_damaged)
     }
 
     pub(super) fn damaged(&self) -> Vec<u64> {
@@ -197,9 +204,9 @@ impl MissingRanges {
     }
 
     /// True when a range of a segment is subscribed.
-    pub(super) fn is_wanted(&self, id: SegmentId) -> bool {
+    pub(super) fn is_subscribed(&self, id: SegmentId) -> bool {
         let segment = self.segments.get(&id);
-        segment.is_some_and(|s| s.wanted.0.iter().any(|bytes| *bytes > 0))
+        segment.is_some_and(|s| s.subscribed.0.iter().any(|bytes| *bytes > 0))
     }
 
     /// Bytes of subscribed missing ranges, without requested or prefetched ones.
@@ -213,11 +220,11 @@ impl MissingRanges {
         let mut missing = Sums::default();
         let mut wanted = Sums::default();
         for one in &self.requested {
-            missing.add(Reason::Asked, one.range.len());
-            wanted.add(Reason::Asked, one.range.len());
+            missing.add(Reason::Requested, one.range.len());
+            wanted.add(Reason::Requested, one.range.len());
         }
         for segment in self.segments.values() {
-            for (sum, bytes) in wanted.0.iter_mut().zip(segment.wanted.0) {
+            for (sum, bytes) in wanted.0.iter_mut().zip(segment.subscribed.0) {
                 *sum += bytes;
             }
             for range in segment.missing.iter().chain(&segment.ahead) {
@@ -225,19 +232,21 @@ impl MissingRanges {
             }
         }
         let both = Reason::ALL.iter().zip(wanted.0).zip(missing.0);
-        both.map(|((reason, wanted), missing)| Tally {
+        both.map(|((reason, subscribed_bytes), missing)| Tally {
             reason: *reason,
-            wanted,
+            subscribed_bytes,
             missing,
         })
         .collect()
     }
 
     /// Bytes that may still be prefetched.
-    fn ahead_left(&self, ahead_bytes: u64) -> u64 {
+    fn prefetch_budget(&self, ahead_bytes: u64) -> u64 {
         let here = self.tallies().into_iter();
         let here = here.filter(|t| t.reason == Reason::Ahead);
-        let here: u64 = here.map(|t| t.wanted.saturating_sub(t.missing)).sum();
+        let here: u64 = here
+            .map(|t| t.subscribed_bytes.saturating_sub(t.missing))
+            .sum();
         ahead_bytes.saturating_sub(here)
     }
 
@@ -251,7 +260,7 @@ impl MissingRanges {
     /// The missing ranges of a reason, those worth most first.
     pub(super) fn missing_for(&self, reason: Reason, bytes_max: u64) -> Vec<Missing> {
         match reason {
-            Reason::Asked => cut(self.requested(), bytes_max),
+            Reason::Requested => cut(self.requested(), bytes_max),
             reason => cut(self.sorted(&|r| r.reason == reason), bytes_max),
         }
     }
@@ -271,7 +280,7 @@ impl MissingRanges {
     /// Missing rows in the order of their scores: subscribed rows, and prefetchable rows up to the
     /// limit. Only of segments with known facts.
     pub(super) fn missing_by_score(&self, by: &ByScore<'_>, bytes_max: u64) -> Vec<Missing> {
-        let mut ahead_left = self.ahead_left(by.ahead_bytes);
+        let mut ahead_left = self.prefetch_budget(by.ahead_bytes);
         let mut all: Vec<Missing> = Vec::new();
         for (id, segment) in &self.segments {
             let rows = segment.missing.iter().filter(|r| r.reason == Reason::Rows);
@@ -319,8 +328,8 @@ impl MissingRanges {
                 bytes: one.range.len(),
                 needed_for: NeededFor::Rows,
             },
-            why: Why {
-                reason: Reason::Asked,
+            why: RangeReason {
+                reason: Reason::Requested,
                 priority: 0,
                 pin: None,
                 score: None,
@@ -331,7 +340,7 @@ impl MissingRanges {
 
     /// Requests the missing parts of a range that the state names, for a reader; false where too
     /// many ranges are already requested.
-    pub(super) fn ask_for(&mut self, segment: SegmentId, missing: &[ByteRange]) -> bool {
+    pub(super) fn request_range(&mut self, segment: SegmentId, missing: &[ByteRange]) -> bool {
         self.facts.missed(segment);
         for range in missing {
             let one = RangeRequest {
@@ -352,13 +361,22 @@ impl MissingRanges {
         true
     }
 
+    /// Bytes of missing ranges that no reader has requested.
+    pub(super) fn bytes_to_request(&self, segment: SegmentId, missing: &[ByteRange]) -> u64 {
+        let is_new = |range: &&ByteRange| {
+            let range = **range;
+            !self.requested.contains(&RangeRequest { segment, range })
+        };
+        missing.iter().filter(is_new).map(|range| range.len()).sum()
+    }
+
     /// True when readers have requested a part of a range.
-    pub(super) fn asks_for(&self, segment: SegmentId, range: ByteRange) -> bool {
+    pub(super) fn is_requested(&self, segment: SegmentId, range: ByteRange) -> bool {
         self.requested.iter().any(|one| one.meets(segment, range))
     }
 
     /// Drops the requests of readers for a range.
-    pub(super) fn forget_asked(&mut self, segment: SegmentId, range: ByteRange) {
+    pub(super) fn cancel_request(&mut self, segment: SegmentId, range: ByteRange) {
         self.requested.retain(|one| !one.meets(segment, range));
     }
 

@@ -7,14 +7,16 @@
 //! metadata are made from the state in memory, and its segments are files with missing ranges.
 //!
 //! Invariants: every answer equals the source's answer from its stored data, at the version of each
-//! partition that is shown, or says that the data is elsewhere. Confirmed ranges survive a power
-//! cut. A state that does not continue the current one is refused without any change. Concurrency:
-//! a copy is shared freely; it receives one input at a time, and readers go on. Failure: see
-//! [`receive`]. Format: docs/format/copy.md.
+//! partition that is shown, or says that the data is elsewhere. The visible content does not go
+//! backwards while its source sends newest events: an answer that was complete stays complete.
+//! Confirmed ranges survive a power cut. A state that does not continue the current one is refused
+//! without any change. Concurrency: a copy is shared freely; it receives one input at a time, and
+//! readers go on. Failure: see [`receive`]. Format: docs/format/copy.md.
 
 mod carried;
 mod index;
 mod keeping;
+mod missed;
 mod missing;
 mod open;
 mod pack;
@@ -29,20 +31,22 @@ mod tail;
 mod without;
 
 pub use carried::{CarriedCopy, CopyRestoration, description_decodes};
+pub use missed::reading_for;
 pub(crate) use passing::WeakCopy;
 pub use score::LeafFacts;
 pub use tail::TailProgress;
 
 use crate::common::ids::SegmentId;
-use crate::replication::needed::{NeededRange, Reason, Why};
+use crate::replication::needed::{NeededRange, RangeReason, Reason};
 use crate::replication::state::{State, StateName};
-use crate::replication::subscriptions::Rules;
-use crate::storage::segment::MissedRange;
+use crate::replication::subscriptions::ReplicationRules;
+use crate::storage::segment::{MissedRange, ReadCache};
 use crate::{Error, ErrorKind, Options, Reader, Result};
 use headwater_io::{Env, OpenMode};
 use headwater_types::{ByteRange, StreamName};
 use index::{Index, index_path};
-use pack::{MissedRanges, PackFiles, pack_dir};
+use missed::MissedRanges;
+use pack::{PackFiles, pack_dir};
 use parking_lot::Mutex;
 use receive::{ROOT, Receiving};
 use std::hash::RandomState;
@@ -73,18 +77,18 @@ pub struct Missing {
     /// The range of the segment.
     pub range: NeededRange,
     /// The reason, and the rule or pin.
-    pub why: Why,
+    pub why: RangeReason,
 }
 
 /// The reason why a range is present or missing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Explained {
+pub struct RangeExplanation {
     /// The range that contains the requested one.
     pub range: NeededRange,
     /// True when all of it is present.
     pub is_here: bool,
     /// The reason, by the present rules and pins.
-    pub why: Why,
+    pub why: RangeReason,
     /// One of the streams with rows in the range, where it contains rows.
     pub stream: Option<StreamName>,
 }
@@ -95,7 +99,7 @@ pub struct Tally {
     /// The reason.
     pub reason: Reason,
     /// Subscribed bytes, present or missing, as far as is known: late rows may add more.
-    pub wanted: u64,
+    pub subscribed_bytes: u64,
     /// Bytes of these that are missing.
     pub missing: u64,
 }
@@ -113,12 +117,15 @@ pub struct CopyProgress {
     pub bytes: u64,
     /// Partitions shown in the version that the state names.
     pub shown: usize,
-    /// Partitions shown in an earlier version.
+    /// Partitions shown in an earlier version, or left out.
     pub shown_older: usize,
+    /// Partitions left out: nothing was shown before in their spans, and the newest events go on
+    /// there.
+    pub left_out: usize,
     /// Partitions shown, in any version, of which enough is present to read some data.
-    pub known: usize,
-    /// Partitions with retained data that the source has removed ([`Rules::keeping`]).
-    pub kept: usize,
+    pub readable: usize,
+    /// Partitions with retained data that the source has removed ([`ReplicationRules::keeping`]).
+    pub retained: usize,
     /// Progress of the newest events, which are not in a state yet.
     pub tail: TailProgress,
 }
@@ -134,7 +141,7 @@ impl RemoteCopy {
         env: Env,
         dir: &Path,
         state: &State,
-        rules: impl Into<Rules>,
+        rules: impl Into<ReplicationRules>,
     ) -> Result<RemoteCopy> {
         let rules = rules.into();
         for folder in [dir, &pack_dir(dir)] {
@@ -166,7 +173,7 @@ impl RemoteCopy {
     ///
     /// # Errors
     /// `not_found` when there is no copy, `corrupt`, `io`.
-    pub fn open(env: Env, dir: &Path, rules: impl Into<Rules>) -> Result<RemoteCopy> {
+    pub fn open(env: Env, dir: &Path, rules: impl Into<ReplicationRules>) -> Result<RemoteCopy> {
         let index = Index::open(&env, dir)?;
         let index = index.ok_or_else(|| {
             Error::not_found(format!("{}: no copy here (no copy.redb)", dir.display()))
@@ -174,7 +181,7 @@ impl RemoteCopy {
         RemoteCopy::with(env, dir, index, rules.into())
     }
 
-    fn with(env: Env, dir: &Path, index: Index, rules: Rules) -> Result<RemoteCopy> {
+    fn with(env: Env, dir: &Path, index: Index, rules: ReplicationRules) -> Result<RemoteCopy> {
         let receiving = Receiving::open(env.clone(), dir, index, rules)?;
         Ok(RemoteCopy {
             inner: Arc::new(Inner {
@@ -301,13 +308,20 @@ impl RemoteCopy {
         Ok(out)
     }
 
-    /// Takes the missing ranges that readers of the copy have met, in that order, so that these can
-    /// be fetched and read again. A read ends at the first missing range;
+    /// Takes the missing ranges that reads have met which were not on behalf of a reader
+    /// ([`crate::reading_for`]), in that order, so that these can be fetched and read again. A
+    /// read ends at the first missing range;
     /// [`crate::Snapshot::coverage`] lists all ranges that it would need. Beyond a limit later ones
     /// are dropped.
     #[must_use]
     pub fn take_missed(&self) -> Vec<MissedRange> {
-        self.inner.missed.take()
+        self.inner.missed.take(0)
+    }
+
+    /// Takes the same of reads on behalf of a reader.
+    #[must_use]
+    pub fn take_missed_of(&self, reader: u64) -> Vec<MissedRange> {
+        self.inner.missed.take(reader)
     }
 
     /// Reads the copy as a database. A read that needs a missing range fails with
@@ -317,9 +331,21 @@ impl RemoteCopy {
     /// # Errors
     /// `invalid` for bad settings, `io`.
     pub fn reader(&self, options: Options) -> Result<Reader> {
+        let bytes = options.memory_budget_bytes / 4;
+        let cache = ReadCache::new(bytes, options.open_files_max);
+        self.reader_sharing(options, &cache)
+    }
+
+    /// As [`RemoteCopy::reader`], with a cache that readers of other copies use, too: the copies of
+    /// a node take no more memory and open files than one.
+    ///
+    /// # Errors
+    /// As [`RemoteCopy::reader`].
+    pub fn reader_sharing(&self, options: Options, cache: &ReadCache) -> Result<Reader> {
         options.validate()?;
-        let copy = self.clone();
-        Reader::looking(Box::new(move || open::open(&copy.inner, &options)))
+        let (copy, cache) = (self.clone(), cache.store());
+        let open = move || open::open(&copy.inner, &options, &cache.of_later_state());
+        Reader::looking(Box::new(open))
     }
 }
 
@@ -333,16 +359,17 @@ fn progress(receiving: &Receiving) -> CopyProgress {
         let pack = receiving.pack(p.id);
         p.frame().all(|range| pack.has(range))
     };
-    let known = receiving.shown.iter().filter(is_known).count();
+    let readable = receiving.shown.iter().filter(is_known).count();
     CopyProgress {
         state: state.name,
         complete: receiving.complete(),
         missing_bytes: receiving.missing.missing_bytes(),
         bytes: receiving.packs.values().map(|pack| pack.bytes()).sum(),
         shown,
-        shown_older: receiving.shown.len() - shown,
-        known,
-        kept: receiving.retained.len(),
+        shown_older: receiving.shown.len() - shown + receiving.left_out.len(),
+        left_out: receiving.left_out.len(),
+        readable,
+        retained: receiving.retained.len(),
         tail: TailProgress::of(&receiving.tail),
     }
 }
@@ -352,7 +379,7 @@ fn elsewhere(id: SegmentId) -> Error {
     Error::new(
         ErrorKind::Elsewhere,
         format!(
-            "what segment {} holds is not known in this copy yet; ask where it was written, or wait until it has been fetched",
+            "the contents of segment {} are not yet known in this copy: query the source, or wait until they are fetched",
             id.0
         ),
     )

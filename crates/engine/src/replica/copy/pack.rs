@@ -4,19 +4,20 @@
 //! are in the index. A segment file that is read through a pack has the length that a state gives
 //! it, and missing ranges where the copy has no bytes.
 //!
-//! Invariants: a missing range is a separate error ([`Hole`]), never zeros and never the end of a
-//! file. Bytes of a range never change. A pack that is not named any more is removed with its last
-//! reader. Concurrency: readers lock the list of ranges for a lookup; ranges are only added, except
-//! when they are forgotten.
+//! Invariants: a missing range is a separate error ([`MissingBytes`]), never zeros and never the
+//! end of a file. Bytes of a range never change. A pack that is not named any more is removed with
+//! its last reader. Concurrency: readers lock the list of ranges for a lookup; ranges are only
+//! added, except when they are forgotten.
 
-use crate::common::error::Hole;
+use super::missed::MissedRanges;
+use crate::common::error::MissingBytes;
 use crate::common::ids::SegmentId;
 use crate::device::layout::segment_dir;
 use crate::storage::segment::MissedRange;
 use headwater_io::{File, Files, Lock, LockError, OpenMode};
 use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct Present {
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    pub(super) place: u64,
+    pub(super) pack_offset: u64,
 }
 
 impl Present {
@@ -167,27 +168,6 @@ pub(super) fn pack_path(dir: &Path, id: SegmentId) -> PathBuf {
     pack_dir(dir).join(format!("{}.pack", id.0))
 }
 
-/// Maximum ranges remembered until they are taken; later ones are dropped, and recorded at a later
-/// read.
-const MISSED_MAX: usize = 1_024;
-
-/// The ranges that readers missed, in that order.
-#[derive(Debug, Default)]
-pub(super) struct MissedRanges(Mutex<Vec<MissedRange>>);
-
-impl MissedRanges {
-    pub(super) fn put(&self, missed: MissedRange) {
-        let mut all = self.0.lock();
-        if all.len() < MISSED_MAX && !all.contains(&missed) {
-            all.push(missed);
-        }
-    }
-
-    pub(super) fn take(&self) -> Vec<MissedRange> {
-        std::mem::take(&mut *self.0.lock())
-    }
-}
-
 /// Segments of a state, read through packs, as if they were segments of a database in `root`.
 #[derive(Debug)]
 pub(super) struct PackFiles {
@@ -210,7 +190,7 @@ impl PackFiles {
     }
 
     /// Records the ranges that readers miss.
-    pub(super) fn telling(mut self, missed: &Arc<MissedRanges>) -> PackFiles {
+    pub(super) fn reporting_to(mut self, missed: &Arc<MissedRanges>) -> PackFiles {
         self.missed = Arc::clone(missed);
         self
     }
@@ -314,7 +294,7 @@ impl File for PartialFile {
             for missing in self.pack.missing(ByteRange::at(offset, wanted)) {
                 missed.put(MissedRange::of(*id, missing));
             }
-            return Err(io::Error::other(Hole {
+            return Err(io::Error::other(MissingBytes {
                 offset,
                 bytes: wanted,
             }));
@@ -324,7 +304,7 @@ impl File for PartialFile {
         let Some(part) = buf.get_mut(..count) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        let place = range.place + (offset - range.offset);
+        let place = range.pack_offset + (offset - range.offset);
         match self.file()?.read_at(place, part)? {
             // The range was synced before the index named it: bytes were lost since.
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -360,7 +340,7 @@ mod tests {
         let present = |offset, bytes| Present {
             offset,
             bytes,
-            place: 0,
+            pack_offset: 0,
         };
         let ranges = [present(10, 5), present(15, 5), present(40, 10)];
         let missing_of = |ranges: &[Present], start, end| {
@@ -383,10 +363,10 @@ mod tests {
         let path = pack_path(dir, SegmentId(7));
         let file = files.open(&path, OpenMode::CreateNew).unwrap();
         file.write_all_at(0, b"worldhello ").unwrap();
-        let ranges = [(106, 5, 0), (100, 6, 5)].map(|(offset, bytes, place)| Present {
+        let ranges = [(106, 5, 0), (100, 6, 5)].map(|(offset, bytes, pack_offset)| Present {
             offset,
             bytes,
-            place,
+            pack_offset,
         });
         let pack = Arc::new(Pack::new(&files, dir, SegmentId(7), ranges.to_vec()));
         let segments = [(SegmentId(7), Arc::clone(&pack), 200)];
@@ -402,13 +382,17 @@ mod tests {
         assert_eq!(read(104, 3).unwrap(), b"o w");
         let hole = |offset, bytes| {
             let error = read(offset, bytes).unwrap_err();
-            *error.get_ref().unwrap().downcast_ref::<Hole>().unwrap()
+            *error
+                .get_ref()
+                .unwrap()
+                .downcast_ref::<MissingBytes>()
+                .unwrap()
         };
-        let at = |offset, bytes| Hole { offset, bytes };
+        let at = |offset, bytes| MissingBytes { offset, bytes };
         assert_eq!(hole(90, 5), at(90, 5));
         assert_eq!(hole(105, 30), at(111, 24));
         let behind = read(195, 10).unwrap_err();
-        assert!(behind.get_ref().unwrap().is::<Hole>());
+        assert!(behind.get_ref().unwrap().is::<MissingBytes>());
         assert_eq!(
             read(200, 1).unwrap_err().kind(),
             io::ErrorKind::UnexpectedEof

@@ -24,11 +24,11 @@ const DELETES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct WeakCopy(Weak<Inner>);
 
-fn gone(segment: SegmentId) -> Error {
+fn no_longer_passed_on(segment: SegmentId) -> Error {
     Error::new(
         ErrorKind::Gone,
         format!(
-            "segment {} is not passed on by this copy any more: take the newest state",
+            "this copy no longer serves segment {}: fetch the newest state",
             segment.0
         ),
     )
@@ -36,7 +36,10 @@ fn gone(segment: SegmentId) -> Error {
 
 impl WeakCopy {
     fn copy(&self, segment: SegmentId) -> Result<RemoteCopy> {
-        let inner = self.0.upgrade().ok_or_else(|| gone(segment))?;
+        let inner = self
+            .0
+            .upgrade()
+            .ok_or_else(|| no_longer_passed_on(segment))?;
         Ok(RemoteCopy { inner })
     }
 
@@ -52,7 +55,7 @@ impl WeakCopy {
         match missing.is_empty() || receiving.state.partition(segment).is_some() {
             true => Ok(missing),
             // It will not be fetched any more.
-            false => Err(gone(segment)),
+            false => Err(no_longer_passed_on(segment)),
         }
     }
 
@@ -83,7 +86,7 @@ impl RemoteCopy {
     /// state need not be sent again.
     pub fn confirm_further(&self, name: &str, state: &StateName) {
         let mut receiving = self.inner.receiving.lock();
-        if !receiving.state.goes_on_from(state) {
+        if !receiving.state.descends_from(state) {
             return;
         }
         if let Some(told) = receiving.further.get_mut(name) {

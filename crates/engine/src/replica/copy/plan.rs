@@ -1,22 +1,24 @@
 //! Plan of the opening of a copy as a database: its metadata are made from the state, in memory.
 
-use super::pack::{MissedRanges, PackFiles};
+use super::missed::MissedRanges;
+use super::pack::PackFiles;
 use super::receive::ROOT;
 use super::retained::pieces;
+use super::shown::ShardSpan;
 use super::{Inner, elsewhere};
-use crate::common::ids::{SegmentId, Sequence};
+use crate::common::ids::{SegmentId, Sequence, ShardIndex, TableId};
 use crate::device::layout::meta_path;
-use crate::metadata::catalog::{Life, Table};
-use crate::metadata::tables::Meta;
+use crate::metadata::catalog::{Table, TableLifetime};
+use crate::metadata::tables::{FixedContents, Meta};
 use crate::open::recover::{
-    CarriedRecords, Devices, LogPlan, MetaInMemory, Opening, OpeningPlan, Role, SegmentAccess,
-    SegmentCheck, SegmentPlan,
+    CarriedRecords, Devices, LogPlan, Opening, OpeningPlan, Role, SegmentAccess, SegmentCheck,
+    SegmentPlan,
 };
 use crate::replication::state::{State, StatePartition};
-use crate::storage::segment::{Here, MissedRange, ShownStretch};
+use crate::storage::segment::{MissedRange, PresentRanges, ShownStretch, StoreCache};
 use crate::{Error, Options, Result};
 use headwater_io::{Env, Media};
-use headwater_types::ByteRange;
+use headwater_types::{ByteRange, ClosedRange, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,6 +36,8 @@ pub(super) struct CopyView {
     /// Visible parts of partitions that are not shown as a whole.
     pieces: HashMap<SegmentId, Vec<ShownStretch>>,
     carried: CarriedRecords,
+    /// Spans in which nothing is shown yet of what the state names.
+    left_out: Vec<ShardSpan>,
 }
 
 impl CopyView {
@@ -54,7 +58,7 @@ impl CopyView {
         let segments = partitions.values();
         let segments =
             segments.map(|(p, _)| (p.id, receiving.pack(p.id), p.record.committed_bytes));
-        let files = PackFiles::new(Path::new(ROOT), segments).telling(&copy.missed);
+        let files = PackFiles::new(Path::new(ROOT), segments).reporting_to(&copy.missed);
         let mut carried = CarriedRecords {
             deletes: state.deletes.clone(),
             ..CarriedRecords::default()
@@ -68,7 +72,7 @@ impl CopyView {
         for (partition, _) in partitions.values() {
             let pack = receiving.pack(partition.id);
             if !pack.has(ByteRange::new(0, partition.record.committed_bytes)) {
-                carried.lacking.insert(partition.id);
+                carried.incomplete.insert(partition.id);
             }
             if !partition.frame().all(|range| pack.has(range)) {
                 let why = elsewhere(partition.id);
@@ -76,14 +80,19 @@ impl CopyView {
             }
         }
         let tables = state.tables.iter().map(|table| {
-            let cut = receiving.subscription.cutoff(&table.life);
-            match cut == table.life.cut {
+            let retention_cutoff = receiving.subscription.cutoff(&table.lifetime);
+            match retention_cutoff == table.lifetime.retention_cutoff {
                 true => Arc::clone(table),
                 false => {
-                    carried.cuts.insert(table.id, table.life.cut);
-                    let life = Life { cut, ..table.life };
+                    carried
+                        .cuts
+                        .insert(table.id, table.lifetime.retention_cutoff);
+                    let lifetime = TableLifetime {
+                        retention_cutoff,
+                        ..table.lifetime
+                    };
                     let table = Table::clone(table);
-                    Arc::new(Table { life, ..table })
+                    Arc::new(Table { lifetime, ..table })
                 }
             }
         });
@@ -97,6 +106,7 @@ impl CopyView {
             elsewhere: are_elsewhere,
             pieces,
             carried,
+            left_out: receiving.left_out.clone(),
         }
     }
 
@@ -106,8 +116,13 @@ impl CopyView {
     }
 
     /// Plans the opening of this view.
-    pub(super) fn plan(self, copy: &Inner, options: &Options) -> Result<OpeningPlan<'static>> {
-        let meta = metadata(&self)?;
+    pub(super) fn plan(
+        self,
+        copy: &Inner,
+        options: &Options,
+        cache: &StoreCache,
+    ) -> Result<OpeningPlan<'static>> {
+        let meta = metadata(&self);
         let env = Env {
             files: Arc::<PackFiles>::clone(&self.files),
             media: Media::default(),
@@ -126,14 +141,16 @@ impl CopyView {
                 options,
             },
             segments: SegmentPlan {
-                access: SegmentAccess::KeptElsewhere,
-                check: SegmentCheck::Known(self.elsewhere),
-                here: Some(Arc::new(CopyHere {
+                access: SegmentAccess::OpenedOnRead,
+                check: SegmentCheck::Checked(self.elsewhere),
+                here: Some(Arc::new(CopyPresentRanges {
                     files: self.files,
                     missed: Arc::clone(&copy.missed),
                     shown: self.partitions,
+                    left_out: self.left_out,
                 })),
                 pieces: self.pieces,
+                cache: Some(cache.clone()),
             },
             log: LogPlan::Carried(self.carried),
             hashers: Some(copy.hashers.clone()),
@@ -144,15 +161,17 @@ impl CopyView {
 
 /// The present ranges of the partitions that a copy shows.
 #[derive(Debug)]
-struct CopyHere {
+struct CopyPresentRanges {
     files: Arc<PackFiles>,
     missed: Arc<MissedRanges>,
     /// Header, footers and checkpoints of shown or retained partitions, each with true for an older
     /// version.
     shown: BTreeMap<SegmentId, (StatePartition, bool)>,
+    /// Spans in which nothing is shown yet of what the state names.
+    left_out: Vec<ShardSpan>,
 }
 
-impl Here for CopyHere {
+impl PresentRanges for CopyPresentRanges {
     fn missing(&self, segment: SegmentId, range: ByteRange) -> Vec<ByteRange> {
         match self.files.pack(segment) {
             Some(pack) => pack.missing(range),
@@ -172,6 +191,18 @@ impl Here for CopyHere {
             .is_some_and(|(_, is_older)| *is_older)
     }
 
+    fn left_out(
+        &self,
+        table: TableId,
+        shard: ShardIndex,
+        range: &ClosedRange,
+    ) -> Option<Timestamp> {
+        let of_shard = self.left_out.iter();
+        let of_shard = of_shard.filter(|(of, at, _)| (*of, *at) == (table, shard));
+        let met = of_shard.filter(|(.., span)| span.overlaps(range));
+        met.map(|(.., span)| span.first.max(range.first)).min()
+    }
+
     fn missed_frame(&self, segment: SegmentId) {
         for range in self.missing_frame(segment) {
             self.missed.put(MissedRange::of(segment, range));
@@ -180,18 +211,18 @@ impl Here for CopyHere {
 }
 
 /// The metadata of a database with only the partitions that a copy shows.
-fn metadata(looked: &CopyView) -> Result<Meta> {
+fn metadata(looked: &CopyView) -> Meta {
     let state = &looked.state;
     let partitions = looked.partitions.iter();
-    let in_memory = MetaInMemory {
+    let contents = FixedContents {
         identity: state.name.identity,
         shards: state.shards,
         at: Sequence(state.name.sequence),
         tables: looked.tables.clone(),
-        streams: state.streams.clone(),
+        streams: Arc::clone(&state.streams),
         partitions: partitions
             .map(|(id, (p, _))| (*id, p.record.clone()))
             .collect(),
     };
-    in_memory.make(&meta_path(Path::new(ROOT)))
+    Meta::fixed(&meta_path(Path::new(ROOT)), contents)
 }

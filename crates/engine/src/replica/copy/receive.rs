@@ -9,14 +9,14 @@ use super::index::{Index, Packs, RawIndex};
 use super::missing::{MissingRanges, SegmentMissing};
 use super::pack::{Pack, PackFiles, Present, pack_dir, pack_path};
 use super::retained::{Deleted, RetainedPartition};
-use super::shown::next_shown;
+use super::shown::{Known, NextShown, ShardSpan, next_shown};
 use crate::common::ids::{SegmentId, Sequence};
 use crate::device::layout::segment_dir;
 use crate::replication::needed::{Needed, needed};
 use crate::replication::state::{State, StatePartition};
-use crate::replication::subscriptions::{Pin, Rules, Subscription};
+use crate::replication::subscriptions::{Pin, ReplicationRules, Subscription};
 use crate::replication::tail::ReceivedTail;
-use crate::storage::segment::Store;
+use crate::storage::segment::{ReadCache, Store};
 use crate::{Error, ErrorKind, Result};
 use headwater_io::{Env, File, OpenMode};
 use headwater_types::invariant::wide;
@@ -47,12 +47,14 @@ pub(super) struct Receiving {
     env: Env,
     dir: PathBuf,
     index: Index,
-    pub(super) rules: Rules,
+    pub(super) rules: ReplicationRules,
     pub(super) pins: BTreeMap<u64, Pin>,
     /// The rules and pins, applied to the state.
     pub(super) subscription: Subscription,
     pub(super) state: Arc<State>,
     pub(super) shown: Vec<StatePartition>,
+    /// Spans of the state in which nothing is shown yet: the newest events go on there.
+    pub(super) left_out: Vec<ShardSpan>,
     /// The deletes in partitions shown in an earlier version.
     pub(super) deleted: BTreeMap<SegmentId, Vec<Deleted>>,
     /// Retained data that the source has removed.
@@ -77,7 +79,12 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    pub(super) fn open(env: Env, dir: &Path, index: Index, rules: Rules) -> Result<Receiving> {
+    pub(super) fn open(
+        env: Env,
+        dir: &Path,
+        index: Index,
+        rules: ReplicationRules,
+    ) -> Result<Receiving> {
         let loaded = index.load()?;
         let mut packs = BTreeMap::new();
         let mut ends = BTreeMap::new();
@@ -95,6 +102,7 @@ impl Receiving {
             subscription,
             state: Arc::new(loaded.state),
             shown: loaded.shown,
+            left_out: Vec::new(),
             deleted: loaded.deleted,
             retained: loaded.retained,
             packs,
@@ -127,7 +135,7 @@ impl Receiving {
         self.believed(looked)
     }
 
-    pub(super) fn set_rules(&mut self, rules: Rules) -> Result<()> {
+    pub(super) fn set_rules(&mut self, rules: ReplicationRules) -> Result<()> {
         self.check()?;
         if rules == self.rules {
             return Ok(());
@@ -141,7 +149,7 @@ impl Receiving {
         pin.check()?;
         if self.pins.len() >= PINS_MAX {
             return Err(Error::invalid(format!(
-                "this copy has {PINS_MAX} pins, which is the most: remove those that are not needed"
+                "this copy already has {PINS_MAX} pins, the maximum: remove those that are not needed"
             )));
         }
         let newest = self.pins.last_key_value().map_or(0, |(number, _)| *number);
@@ -209,10 +217,9 @@ impl Receiving {
         if name == before {
             return Ok(());
         }
-        if !state.goes_on_from(&before) {
+        if !state.descends_from(&before) {
             return Err(Error::invalid(format!(
-                "state {} of incarnation {:016x} does not go on from state {} of incarnation {:016x}, which this copy holds: \
-                 the database was restored, repaired, rolled back, or runs twice; keep this copy aside and begin another",
+                "the history of the source does not continue the one of this copy: the source was restored, repaired or rolled back, or runs twice; set this copy aside and start a new one (received state {} of incarnation {:016x}, the copy has state {} of incarnation {:016x})",
                 name.number, name.incarnation, before.number, before.incarnation
             )));
         }
@@ -232,18 +239,37 @@ impl Receiving {
     }
 
     /// True when all partitions are shown in the version that the state names.
-    pub(super) fn shows_all(&self) -> bool {
+    fn shows_all(&self) -> bool {
         let is_newest = |p: &StatePartition| {
             let now = self.state.partition(p.id);
             now.is_some_and(|now| now.is_same(p))
         };
-        self.shown.iter().all(is_newest)
+        self.shown.iter().all(is_newest) && self.left_out.is_empty()
     }
 
     /// Trims the tail: the partitions shown may cover more of it than before.
     fn keep_tail(&mut self) {
         let shows_all = self.shows_all();
         self.tail.keep(&self.state, shows_all);
+    }
+
+    /// Applies a change of the tail: partitions that were left out are shown where it does not go
+    /// on from what is shown.
+    pub(super) fn tail_changed(&mut self) {
+        self.changes += 1;
+        if !self.left_out.is_empty() && !self.tail.goes_on(&self.state) {
+            let shown = self.show(None);
+            if let Err(error) = self.believed(shown) {
+                tracing::warn!(%error, "what a copy shows cannot be stored; it takes no further input");
+            }
+        }
+        self.keep_tail();
+    }
+
+    /// Drops the tail: its sender is not trusted any more, or it cannot be read.
+    pub(super) fn drop_tail(&mut self) {
+        self.tail.drop_all();
+        self.tail_changed();
     }
 
     fn put_state(&mut self, state: Arc<State>, changed: &BTreeSet<SegmentId>) -> Result<()> {
@@ -270,7 +296,7 @@ impl Receiving {
         };
         if !is_named {
             return Err(Error::invalid(format!(
-                "{} bytes at {offset} of segment {}, of which the state names {}",
+                "received {} bytes at offset {offset} of segment {}, of which the state lists {}",
                 bytes.len(),
                 id.0,
                 committed.map_or("nothing".to_owned(), |c| format!("{c} bytes"))
@@ -330,7 +356,7 @@ impl Receiving {
             _ => writing.new.push(Present {
                 offset,
                 bytes,
-                place: writing.end,
+                pack_offset: writing.end,
             }),
         }
         writing.end += bytes;
@@ -430,12 +456,13 @@ impl Receiving {
             .iter()
             .map(|p| (p.id, self.pack(p.id), p.record.committed_bytes));
         let root = Path::new(ROOT);
+        let shards = usize::from(self.state.shards);
         Store::new(
             Arc::new(PackFiles::new(root, segments)),
             segment_dir(root),
-            CACHE_BYTES,
+            ReadCache::alone(CACHE_BYTES, OPEN_FILES_MAX, shards),
             OPEN_FILES_MAX,
-            usize::from(self.state.shards),
+            shards,
         )
     }
 
@@ -457,13 +484,13 @@ impl Receiving {
             // The damage is here, or at the source: fetching the bytes repeatedly would not help.
             // Readers report it, and so does a comparison of the two.
             Err(error) if error.kind() == ErrorKind::Corrupt => {
-                tracing::warn!(%error, "a segment of a copy is damaged: what was shown before stays");
+                tracing::warn!(%error, "a segment of a copy is damaged; its previous contents stay visible");
                 return Ok(SegmentMissing::DAMAGED);
             }
             other => other?,
         };
         let missing = SegmentMissing::of(&found, &pack);
-        if missing.is_complete() && !found.is_whole {
+        if missing.is_complete() && !found.is_complete {
             return Err(Error::internal(
                 "a complete segment of a copy with missing ranges",
             ));
@@ -474,8 +501,8 @@ impl Receiving {
     /// Segments of the state whose subscribed ranges are all present.
     pub(super) fn complete(&self) -> Vec<u64> {
         let partitions = self.state.partitions.iter();
-        let complete =
-            partitions.filter(|p| self.missing.is_complete(p.id) && self.missing.is_wanted(p.id));
+        let complete = partitions
+            .filter(|p| self.missing.is_complete(p.id) && self.missing.is_subscribed(p.id));
         complete.map(|p| p.id.0).collect()
     }
 
@@ -488,13 +515,21 @@ impl Receiving {
             |p: &StatePartition| missing.is_complete(p.id) || complete.contains(&p.id);
         let is_other = before.is_some();
         let before = before.unwrap_or_else(|| Arc::clone(&self.state));
-        let deletes_known = |p: &StatePartition| self.deletes_known(p, &before);
-        let shown = next_shown(&self.shown, &self.state, &is_complete, &deletes_known);
+        let goes_on = self.tail.goes_on(&self.state);
+        let known = Known {
+            is_complete: &is_complete,
+            deletes_known: &|p| self.deletes_known(p, &before),
+            may_wait: &|p| goes_on && !missing.is_damaged(p.id),
+        };
+        let NextShown {
+            partitions: shown,
+            left_out,
+        } = next_shown(&self.shown, &self.state, &known);
         let deleted = self.deleted_of(&shown, &before)?;
         let change = self.retained_change(&shown, &before)?;
         let is_named = |id: &SegmentId| {
             self.state.partition(*id).is_some()
-                || change.keeps(*id, self.retained.contains_key(id))
+                || change.retains(*id, self.retained.contains_key(id))
                 || shown.iter().any(|p| p.id == *id)
         };
         let packs = self.packs.keys().filter(|id| !is_named(id)).copied();
@@ -503,12 +538,13 @@ impl Receiving {
             && shown.iter().zip(&self.shown).all(|(a, b)| a.is_same(b));
         let is_same = is_same && deleted == self.deleted;
         if !is_other && is_same && change.is_empty() && gone.is_empty() {
+            self.left_out = left_out;
             return Ok(());
         }
         let state = is_other.then_some(&*self.state);
         self.index
             .put_shown(state, (&shown, &deleted, &change), &gone)?;
-        (self.shown, self.deleted) = (shown, deleted);
+        (self.shown, self.left_out, self.deleted) = (shown, left_out, deleted);
         change.apply(&mut self.retained);
         for id in gone {
             self.ends.remove(&id);

@@ -57,22 +57,22 @@ pub(super) struct RetainedPartition {
 #[derive(Debug, Default)]
 pub(super) struct RetainedChange {
     pub(super) put: Vec<RetainedPartition>,
-    pub(super) gone: Vec<SegmentId>,
+    pub(super) removed: Vec<SegmentId>,
 }
 
 impl RetainedChange {
     pub(super) fn is_empty(&self) -> bool {
-        self.put.is_empty() && self.gone.is_empty()
+        self.put.is_empty() && self.removed.is_empty()
     }
 
     /// True when a segment is retained after the change; `was_retained` = it was before.
-    pub(super) fn keeps(&self, id: SegmentId, was_retained: bool) -> bool {
+    pub(super) fn retains(&self, id: SegmentId, was_retained: bool) -> bool {
         let is_put = self.put.iter().any(|retained| retained.partition.id == id);
-        is_put || (was_retained && !self.gone.contains(&id))
+        is_put || (was_retained && !self.removed.contains(&id))
     }
 
     pub(super) fn apply(self, retained: &mut BTreeMap<SegmentId, RetainedPartition>) {
-        for id in &self.gone {
+        for id in &self.removed {
             retained.remove(id);
         }
         let put = self.put.into_iter();

@@ -74,7 +74,7 @@ impl Facts {
         for page in segment.pages() {
             store.each_stream(&segment, page, &mut |stream, held| {
                 let buckets = buckets_of(store, partition.id(), held)?;
-                for (field, aggregate) in whole(&buckets) {
+                for (field, aggregate) in total(&buckets) {
                     let own = self.own.entry((stream, field)).or_insert(Aggregate::EMPTY);
                     own.merge(&aggregate);
                 }
@@ -137,7 +137,7 @@ fn merge(into: &mut BTreeMap<FieldId, Aggregate>, fields: &[(FieldId, Aggregate)
 }
 
 /// The aggregate of a whole stream, field by field.
-fn whole(buckets: &Buckets) -> BTreeMap<FieldId, Aggregate> {
+fn total(buckets: &Buckets) -> BTreeMap<FieldId, Aggregate> {
     let mut out = BTreeMap::new();
     for fields in buckets.all.values() {
         merge(&mut out, fields);

@@ -2,24 +2,27 @@
 //!
 //! A new version replaces the previous ones when all of its subscribed ranges are present, together
 //! with all others that overlap the same span: the parts of a rewriting are shown at once. Until
-//! then the previous versions stay, unless unknown deletes since may concern them.
+//! then the previous versions stay, unless unknown deletes since may concern them. A partition in a
+//! span where nothing was shown before is left out until then, as long as the tail of newest events
+//! goes on from what is shown: what a copy shows does not go backwards.
 //!
 //! Invariants: the partitions shown of a shard are disjoint; every span that the state names is
-//! shown in some version, and no other span is shown. Concurrency: pure.
+//! shown in some version or left out, and no other span is shown. A partition that was shown once
+//! is not left out later. Concurrency: pure.
 
 use crate::common::ids::{ShardIndex, TableId};
 use crate::replication::state::{State, StatePartition};
-use headwater_types::Timestamp;
+use headwater_types::{ClosedRange, Timestamp};
 
 /// Previous and present partitions whose spans overlap, directly or through others.
 #[derive(Default)]
-struct Meeting<'a> {
+struct OverlappingPartitions<'a> {
     before: Vec<&'a StatePartition>,
     now: Vec<&'a StatePartition>,
     last: Option<(TableId, ShardIndex, Timestamp)>,
 }
 
-impl<'a> Meeting<'a> {
+impl<'a> OverlappingPartitions<'a> {
     /// True when a partition that begins no earlier than the group is disjoint from all of it.
     fn is_apart_from(&self, partition: &StatePartition) -> bool {
         let record = &partition.record;
@@ -40,55 +43,78 @@ impl<'a> Meeting<'a> {
     }
 
     /// The partitions shown of the group.
-    fn shown(
-        &self,
-        state: &State,
-        is_complete: &dyn Fn(&StatePartition) -> bool,
-        deletes_known: &dyn Fn(&StatePartition) -> bool,
-    ) -> &[&'a StatePartition] {
+    fn shown(&self, state: &State, known: &Known<'_>) -> &[&'a StatePartition] {
         // A version that the state names has no deleted rows, or its pending deletes are listed.
         let is_true = |p: &&StatePartition| {
             state.newest_delete(p.record.table) <= p.record.sequence
-                || deletes_known(p)
+                || (known.deletes_known)(p)
                 || state.partition(p.id).is_some_and(|now| now.is_same(p))
         };
-        let stays = !self.before.is_empty()
-            && !self.now.is_empty()
-            && self.before.iter().all(is_true)
-            && !self.now.iter().all(|p| is_complete(p));
-        match stays {
+        let may_stay = match self.before.is_empty() {
+            true => self.now.iter().all(|p| (known.may_wait)(p)),
+            false => self.before.iter().all(is_true),
+        };
+        let is_complete = self.now.iter().all(|p| (known.is_complete)(p));
+        match may_stay && !is_complete {
             true => &self.before,
             false => &self.now,
         }
     }
 }
 
-/// The partitions shown of a state, where `before` was shown until now. `deletes_known` is true for
-/// partitions with known deletes.
-pub(super) fn next_shown(
-    before: &[StatePartition],
-    state: &State,
-    is_complete: &dyn Fn(&StatePartition) -> bool,
-    deletes_known: &dyn Fn(&StatePartition) -> bool,
-) -> Vec<StatePartition> {
+/// Facts about partitions by which the versions shown are chosen.
+pub(super) struct Known<'a> {
+    /// All subscribed ranges of the partition are present.
+    pub(super) is_complete: &'a dyn Fn(&StatePartition) -> bool,
+    /// The deletes in the partition are known.
+    pub(super) deletes_known: &'a dyn Fn(&StatePartition) -> bool,
+    /// The partition may be left out where nothing was shown before: the newest events go on from
+    /// what is shown.
+    pub(super) may_wait: &'a dyn Fn(&StatePartition) -> bool,
+}
+
+/// A span of a table's shard.
+pub(super) type ShardSpan = (TableId, ShardIndex, ClosedRange);
+
+/// The partitions to show.
+#[derive(Default)]
+pub(super) struct NextShown {
+    /// By id.
+    pub(super) partitions: Vec<StatePartition>,
+    /// Spans of partitions that the state names and that are left out.
+    pub(super) left_out: Vec<ShardSpan>,
+}
+
+impl NextShown {
+    fn put(&mut self, met: &OverlappingPartitions<'_>, state: &State, known: &Known<'_>) {
+        let shown = met.shown(state, known);
+        self.partitions.extend(shown.iter().copied().cloned());
+        if shown.is_empty() {
+            let records = met.now.iter().map(|p| &p.record);
+            let spans = records.map(|record| (record.table, record.shard, record.span()));
+            self.left_out.extend(spans);
+        }
+    }
+}
+
+/// The partitions shown of a state, where `before` was shown until now.
+pub(super) fn next_shown(before: &[StatePartition], state: &State, known: &Known<'_>) -> NextShown {
     let mut all: Vec<(&StatePartition, bool)> = Vec::new();
     all.extend(before.iter().map(|p| (p, false)));
     all.extend(state.partitions.iter().map(|p| (p, true)));
     all.sort_by_key(|(p, _)| (p.record.table, p.record.shard, p.record.span().first));
-    let mut shown: Vec<StatePartition> = Vec::new();
-    let mut meeting = Meeting::default();
+    let mut next = NextShown::default();
+    let mut meeting = OverlappingPartitions::default();
     for (partition, is_now) in all {
         if meeting.is_apart_from(partition) {
-            let of_these = meeting.shown(state, is_complete, deletes_known);
-            shown.extend(of_these.iter().copied().cloned());
-            meeting = Meeting::default();
+            next.put(&meeting, state, known);
+            meeting = OverlappingPartitions::default();
         }
         meeting.put(partition, is_now);
     }
-    let of_these = meeting.shown(state, is_complete, deletes_known);
-    shown.extend(of_these.iter().copied().cloned());
-    shown.sort_by_key(|p| p.id);
-    shown
+    next.put(&meeting, state, known);
+    next.partitions.sort_by_key(|p| p.id);
+    next
 }
 
 #[cfg(test)]
@@ -129,6 +155,26 @@ mod tests {
         ids.collect()
     }
 
+    /// The partitions shown where some are complete; whether deletes are known, and whether new
+    /// partitions may wait.
+    fn shown_of(
+        before: &[StatePartition],
+        state: &State,
+        complete: &[u64],
+        [deletes_known, may_wait]: [bool; 2],
+    ) -> Vec<StatePartition> {
+        let known = Known {
+            is_complete: &|p| complete.contains(&p.id.0),
+            deletes_known: &|_| deletes_known,
+            may_wait: &|_| may_wait,
+        };
+        let next = next_shown(before, state, &known);
+        let is_named = |p: &&StatePartition| next.partitions.iter().all(|shown| shown.id != p.id);
+        let named = state.partitions.iter().filter(is_named).count();
+        assert!(next.left_out.len() <= named);
+        next.partitions
+    }
+
     #[test]
     fn a_rewriting_is_shown_with_all_its_parts_at_once() {
         // Level 4 bucket 0 was split into two of level 3; bucket 1 has grown.
@@ -139,10 +185,7 @@ mod tests {
             partition(6, 3, 1, 50, 300),
         ];
         let state = state(40, &now);
-        let shown = |complete: &[u64]| {
-            let is_complete = |p: &StatePartition| complete.contains(&p.id.0);
-            ids(&next_shown(&before, &state, &is_complete, &|_| false))
-        };
+        let shown = |complete: &[u64]| ids(&shown_of(&before, &state, complete, [false, false]));
         assert_eq!(shown(&[]), [(1, 900), (2, 400)]);
         assert_eq!(shown(&[5]), [(1, 900), (2, 400)]);
         assert_eq!(shown(&[2]), [(1, 900), (2, 700)]);
@@ -153,21 +196,39 @@ mod tests {
     fn what_is_new_is_shown_at_once_and_what_is_gone_goes() {
         let before = [partition(1, 4, 0, 50, 900)];
         let now = [partition(3, 4, 7, 60, 200)];
-        let shown = next_shown(&before, &state(0, &now), &|_| false, &|_| false);
+        let shown = shown_of(&before, &state(0, &now), &[], [false, false]);
         assert_eq!(ids(&shown), [(3, 200)]);
+    }
+
+    #[test]
+    fn what_is_new_waits_while_newest_events_go_on_and_never_goes_again() {
+        let before = [partition(1, 4, 0, 50, 900)];
+        let now = [
+            partition(1, 4, 0, 50, 900),
+            partition(3, 4, 7, 60, 200),
+            partition(4, 4, 8, 60, 200),
+        ];
+        let state = state(0, &now);
+        let shown = |before: &[StatePartition], complete: &[u64], may_wait: bool| {
+            ids(&shown_of(before, &state, complete, [false, may_wait]))
+        };
+        assert_eq!(shown(&before, &[1], true), [(1, 900)]);
+        assert_eq!(shown(&before, &[1, 4], true), [(1, 900), (4, 200)]);
+        assert_eq!(shown(&before, &[1], false), [(1, 900), (3, 200), (4, 200)]);
+        assert_eq!(shown(&now, &[1], true), [(1, 900), (3, 200), (4, 200)]);
     }
 
     #[test]
     fn what_may_hold_deleted_rows_does_not_stay() {
         let before = [partition(1, 4, 0, 50, 900), partition(2, 4, 1, 70, 400)];
         let now = [partition(8, 4, 0, 61, 800), partition(9, 4, 1, 70, 300)];
-        let shown = next_shown(&before, &state(61, &now), &|_| false, &|_| false);
+        let shown = shown_of(&before, &state(61, &now), &[], [false, false]);
         assert_eq!(ids(&shown), [(2, 400), (8, 800)]);
         // The new version counts where the deletes are known.
-        let shown = next_shown(&before, &state(61, &now), &|_| false, &|_| true);
+        let shown = shown_of(&before, &state(61, &now), &[], [true, false]);
         assert_eq!(ids(&shown), [(1, 900), (2, 400)]);
         // The version that the state itself names stays: pending deletes are listed.
-        let shown = next_shown(&before, &state(99, &before), &|_| false, &|_| false);
+        let shown = shown_of(&before, &state(99, &before), &[], [false, false]);
         assert_eq!(ids(&shown), [(1, 900), (2, 400)]);
     }
 }

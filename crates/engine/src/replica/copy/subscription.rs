@@ -2,15 +2,15 @@
 
 use super::missing::ByScore;
 use super::receive::Receiving;
-use super::{Explained, LeafFacts, Missing, RemoteCopy, Tally};
+use super::{LeafFacts, Missing, RangeExplanation, RemoteCopy, Tally};
 use crate::common::ids::{SegmentId, StreamId};
 use crate::metadata::catalog::decode_stream_key;
-use crate::replication::needed::{Reason, Why};
+use crate::replication::needed::{RangeReason, Reason, SubscribedRange};
 use crate::replication::state::State;
-use crate::replication::subscriptions::{Pin, Rules};
+use crate::replication::subscriptions::{Pin, ReplicationRules};
 use crate::storage::segment::Partition;
 use crate::{ErrorKind, Result};
-use headwater_types::{ByteRange, StreamName, Timestamp};
+use headwater_types::{ByteRange, ClosedRange, StreamName, Timestamp};
 
 /// Maximum segments whose leaves are examined in one call: each requires reads of its blocks.
 const LOOKS_MAX: usize = 4;
@@ -18,7 +18,7 @@ const LOOKS_MAX: usize = 4;
 impl RemoteCopy {
     /// The rules of the subscription.
     #[must_use]
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self) -> ReplicationRules {
         self.inner.receiving.lock().rules.clone()
     }
 
@@ -26,7 +26,7 @@ impl RemoteCopy {
     ///
     /// # Errors
     /// `io`, `full`.
-    pub fn set_rules(&self, rules: impl Into<Rules>) -> Result<()> {
+    pub fn set_rules(&self, rules: impl Into<ReplicationRules>) -> Result<()> {
         self.inner.receiving.lock().set_rules(rules.into())
     }
 
@@ -73,32 +73,45 @@ impl RemoteCopy {
     /// retained. False where it is refused: the newest state does not name it, or too many ranges
     /// are already requested. Present bytes are not requested.
     #[must_use]
-    pub fn ask_for(&self, segment: u64, offset: u64, bytes: u64) -> bool {
+    pub fn request_range(&self, segment: u64, offset: u64, bytes: u64) -> bool {
         let mut receiving = self.inner.receiving.lock();
         let id = SegmentId(segment);
-        let committed = receiving.state.partition(id);
-        let committed = committed.map_or(0, |p| p.record.committed_bytes);
-        if offset.checked_add(bytes).is_none_or(|end| end > committed) {
+        if !receiving.has_committed(id, offset, bytes) {
             return false;
         }
         let missing = receiving.pack(id).missing(ByteRange::at(offset, bytes));
-        receiving.missing.ask_for(id, &missing)
+        receiving.missing.request_range(id, &missing)
+    }
+
+    /// Bytes that [`RemoteCopy::request_range`] would request from the other database: those of the
+    /// range that are missing, and not requested yet.
+    #[must_use]
+    pub fn bytes_to_request(&self, segment: u64, offset: u64, bytes: u64) -> u64 {
+        let receiving = self.inner.receiving.lock();
+        let id = SegmentId(segment);
+        if !receiving.has_committed(id, offset, bytes) {
+            return 0;
+        }
+        let missing = receiving.pack(id).missing(ByteRange::at(offset, bytes));
+        receiving.missing.bytes_to_request(id, &missing)
     }
 
     /// True when a part of a range is requested, and has not been received.
     #[must_use]
-    pub fn asks_for(&self, segment: u64, offset: u64, bytes: u64) -> bool {
+    pub fn is_requested(&self, segment: u64, offset: u64, bytes: u64) -> bool {
         let receiving = self.inner.receiving.lock();
         let id = SegmentId(segment);
-        receiving.missing.asks_for(id, ByteRange::at(offset, bytes))
+        receiving
+            .missing
+            .is_requested(id, ByteRange::at(offset, bytes))
     }
 
     /// Drops the requests of readers for a range: it cannot be fetched.
-    pub fn forget_asked(&self, segment: u64, offset: u64, bytes: u64) {
+    pub fn cancel_request(&self, segment: u64, offset: u64, bytes: u64) {
         let mut receiving = self.inner.receiving.lock();
         let id = SegmentId(segment);
         let range = ByteRange::at(offset, bytes);
-        receiving.missing.forget_asked(id, range);
+        receiving.missing.cancel_request(id, range);
     }
 
     /// The missing ranges of a reason, those worth most first, about `bytes_max` bytes in total.
@@ -146,7 +159,7 @@ impl RemoteCopy {
     /// True when every byte of a segment of the state is present, subscribed or not: then it can be
     /// proven ([`State::proof`]).
     #[must_use]
-    pub fn is_whole(&self, segment: u64) -> bool {
+    pub fn is_complete(&self, segment: u64) -> bool {
         let receiving = self.inner.receiving.lock();
         let id = SegmentId(segment);
         let partition = receiving.state.partition(id);
@@ -172,34 +185,66 @@ impl RemoteCopy {
         segment: u64,
         offset: u64,
         score: &dyn Fn(&LeafFacts) -> f64,
-    ) -> Result<Option<Explained>> {
+    ) -> Result<Option<RangeExplanation>> {
         let receiving = self.inner.receiving.lock();
         let id = SegmentId(segment);
         let Some(partition) = receiving.state.partition(id) else {
             return Err(crate::Error::not_found(format!(
-                "segment {segment} is none of the state that this copy has"
+                "segment {segment} does not belong to the state of this copy"
             )));
         };
         let store = receiving.store(&[partition]);
         let needed = receiving.needed(&store, partition)?;
         let mut ranges = needed.ranges.into_iter();
         let found = ranges.find(|r| r.range.byte_range().contains(offset));
-        Ok(found.map(|wanted| {
-            let facts = receiving.missing.facts.of(id, wanted.range.offset);
-            let facts = facts.filter(|_| wanted.rows.is_some());
-            let stream = wanted.rows.map(|(stream, _)| stream);
-            Explained {
-                range: wanted.range,
-                is_here: receiving.pack(id).has(wanted.range.byte_range()),
-                why: Why {
-                    reason: wanted.reason,
-                    priority: wanted.priority,
-                    pin: wanted.pin,
-                    score: facts.map(|facts| score(&facts)),
-                },
-                stream: stream.and_then(|stream| name_of(&receiving.state, stream)),
+        Ok(found.map(|wanted| receiving.explanation(id, &wanted, score)))
+    }
+
+    /// Explains each subscribed range of rows of a stream that overlaps a span of time, by segment,
+    /// at most `ranges_max` ranges. A segment that has instants of the span but no subscribed rows
+    /// of the stream is listed without a range. Ranges with rows of several streams are listed for
+    /// one of them, so that the ranges of a stream may begin before the span.
+    ///
+    /// # Errors
+    /// `corrupt`, `io`.
+    pub fn explain_stream(
+        &self,
+        stream: &StreamName,
+        span: ClosedRange,
+        score: &dyn Fn(&LeafFacts) -> f64,
+        ranges_max: usize,
+    ) -> Result<Vec<(u64, Option<RangeExplanation>)>> {
+        let receiving = self.inner.receiving.lock();
+        let mut found = Vec::new();
+        let overlaps = |range: ClosedRange| range.first <= span.last && span.first <= range.last;
+        let of_table = |id| {
+            let table = receiving.state.table(id);
+            table.is_some_and(|table| table.name == stream.table())
+        };
+        for partition in &receiving.state.partitions {
+            if found.len() >= ranges_max {
+                break;
             }
-        }))
+            if !of_table(partition.record.table) || !overlaps(partition.record.span()) {
+                continue;
+            }
+            let store = receiving.store(&[partition]);
+            let needed = receiving.needed(&store, partition)?;
+            let before = found.len();
+            let is_its = |id| name_of(&receiving.state, id).as_ref() == Some(stream);
+            let ranges = needed.ranges.iter().filter(|wanted| {
+                let rows = wanted.rows.as_ref();
+                rows.is_some_and(|(of, rows)| overlaps(*rows) && is_its(*of))
+            });
+            for wanted in ranges.take(ranges_max.saturating_sub(before)) {
+                let why = receiving.explanation(partition.id, wanted, score);
+                found.push((partition.id.0, Some(why)));
+            }
+            if found.len() == before {
+                found.push((partition.id.0, None));
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -211,6 +256,37 @@ fn name_of(state: &State, stream: StreamId) -> Option<StreamName> {
 }
 
 impl Receiving {
+    /// True when the newest state names all bytes of a range.
+    fn has_committed(&self, id: SegmentId, offset: u64, bytes: u64) -> bool {
+        let committed = self.state.partition(id);
+        let committed = committed.map_or(0, |p| p.record.committed_bytes);
+        offset
+            .checked_add(bytes)
+            .is_some_and(|end| end <= committed)
+    }
+
+    fn explanation(
+        &self,
+        id: SegmentId,
+        wanted: &SubscribedRange,
+        score: &dyn Fn(&LeafFacts) -> f64,
+    ) -> RangeExplanation {
+        let facts = self.missing.facts.of(id, wanted.range.offset);
+        let facts = facts.filter(|_| wanted.rows.is_some());
+        let stream = wanted.rows.map(|(stream, _)| stream);
+        RangeExplanation {
+            range: wanted.range,
+            is_here: self.pack(id).has(wanted.range.byte_range()),
+            why: RangeReason {
+                reason: wanted.reason,
+                priority: wanted.priority,
+                pin: wanted.pin,
+                score: facts.map(|facts| score(&facts)),
+            },
+            stream: stream.and_then(|stream| name_of(&self.state, stream)),
+        }
+    }
+
     /// Examines the leaves of some new segments.
     fn look_at_leaves(&mut self) -> Result<()> {
         let ids: Vec<SegmentId> = self.missing.without_facts().take(LOOKS_MAX).collect();

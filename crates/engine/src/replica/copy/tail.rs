@@ -21,7 +21,7 @@ impl TailProgress {
     pub(super) fn of(tail: &ReceivedTail) -> TailProgress {
         TailProgress {
             until: tail.until().0,
-            is_whole: tail.is_whole(),
+            is_whole: tail.is_complete(),
             bytes: tail.bytes(),
         }
     }
@@ -29,17 +29,17 @@ impl TailProgress {
 
 impl RemoteCopy {
     /// Accepts the newest events of the source: later readers see them after the partitions shown,
-    /// until the copy has the events itself. A tail that does not continue the known one replaces
-    /// it. False, without a change, when it is of another history than the copy.
+    /// until the copy has the events itself. As long as it goes on from what is shown, a state does
+    /// not take away what the tail shows: a partition in a stretch where nothing was shown before
+    /// is left out until it is complete. A tail that does not continue the known one replaces it.
+    /// False, without a change, when it is of another history than the copy.
     #[must_use]
     pub fn take_tail(&self, tail: Tail) -> bool {
         let mut receiving = self.inner.receiving.lock();
         let receiving = &mut *receiving;
         let is_taken = receiving.tail.take(tail, &receiving.state);
         if is_taken {
-            let shows_all = receiving.shows_all();
-            receiving.tail.keep(&receiving.state, shows_all);
-            receiving.changes += 1;
+            receiving.tail_changed();
         }
         is_taken
     }
@@ -52,8 +52,6 @@ impl RemoteCopy {
 
     /// Drops the newest events: their sender is not trusted any more.
     pub fn drop_tail(&self) {
-        let mut receiving = self.inner.receiving.lock();
-        receiving.tail.drop_all();
-        receiving.changes += 1;
+        self.inner.receiving.lock().drop_tail();
     }
 }

@@ -89,7 +89,7 @@ impl Receiving {
                 && p.record.span().overlaps(&span)
         };
         for shown in self.shown.iter().filter(meets) {
-            if self.has_whole(shown)? {
+            if self.has_complete(shown)? {
                 return Ok(true);
             }
         }
@@ -97,7 +97,7 @@ impl Receiving {
     }
 
     /// True when all subscribed ranges of an earlier version are present.
-    fn has_whole(&self, partition: &StatePartition) -> Result<bool> {
+    fn has_complete(&self, partition: &StatePartition) -> Result<bool> {
         let pack = self.pack(partition.id);
         let found = match self.needed(&self.store(&[partition]), partition) {
             Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Elsewhere) => {
@@ -109,6 +109,6 @@ impl Receiving {
             let range = &wanted.range;
             wanted.reason == Reason::Ahead || pack.has(range.byte_range())
         });
-        Ok(found.is_whole && are_here)
+        Ok(found.is_complete && are_here)
     }
 }

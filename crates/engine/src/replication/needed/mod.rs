@@ -62,7 +62,7 @@ impl NeededFor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// A reader requested it.
-    Asked,
+    Requested,
     /// Tiles at the subscribed level, and above, need it.
     Summaries,
     /// A pin contains it.
@@ -76,7 +76,7 @@ pub enum Reason {
 impl Reason {
     /// All reasons, in their order.
     pub const ALL: [Reason; 5] = [
-        Reason::Asked,
+        Reason::Requested,
         Reason::Summaries,
         Reason::Pinned,
         Reason::Rows,
@@ -86,7 +86,7 @@ impl Reason {
 
 /// Explanation of a subscribed or present range.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Why {
+pub struct RangeReason {
     /// The reason.
     pub reason: Reason,
     /// The priority of the rule.
@@ -150,7 +150,7 @@ pub(crate) struct Needed {
     /// By offset; disjoint.
     pub(crate) ranges: Vec<SubscribedRange>,
     /// False where the contents of these ranges must be present first, to determine the rest.
-    pub(crate) is_whole: bool,
+    pub(crate) is_complete: bool,
 }
 
 /// Leaves and blocks, by offset.
@@ -189,7 +189,7 @@ impl RangeCollector {
     fn finish(self) -> Needed {
         Needed {
             ranges: self.parts.into_values().collect(),
-            is_whole: !self.is_partial,
+            is_complete: !self.is_partial,
         }
     }
 }
@@ -212,8 +212,8 @@ pub(crate) fn needed(
         found.frame(range, of_table.priority);
     }
     let table = state.table(record.table);
-    let table = table.ok_or_else(|| Error::internal("a partition of no table"))?;
-    if table.life.dropped {
+    let table = table.ok_or_else(|| Error::internal("a partition refers to an unknown table"))?;
+    if table.lifetime.dropped {
         return Ok(found.finish());
     }
     let opened = Partition::new(record.clone(), Arc::clone(file));
@@ -225,7 +225,7 @@ pub(crate) fn needed(
         other => other?,
     };
     let span = record.span();
-    let cut = subscription.cutoff(&table.life).last_before();
+    let cut = subscription.cutoff(&table.lifetime).last_before();
     let before_cut = cut.map(|last| ClosedRange::new(Timestamp::MIN, last).intersect(&span));
     let tombstones: Vec<Tombstone> = state
         .tombstones()
@@ -237,7 +237,7 @@ pub(crate) fn needed(
             let mut partly = PartOfStream {
                 store,
                 opened: &opened,
-                held,
+                state: held,
                 span,
                 hidden: hidden(&tombstones, (table.id, stream), &span, before_cut),
                 stream,
@@ -265,7 +265,7 @@ pub(crate) fn needed(
 pub(crate) struct NeededOfStream {
     pub(crate) ranges: Vec<(NeededRange, Timestamp)>,
     /// False where late rows must be present first, to determine the rest.
-    pub(crate) is_whole: bool,
+    pub(crate) is_complete: bool,
 }
 
 /// The ranges like [`needed`], for one stream in a range, without the ranges in `hidden`: for tiles
@@ -273,7 +273,7 @@ pub(crate) struct NeededOfStream {
 pub(crate) fn needed_of_stream(
     store: &Store,
     opened: &Partition,
-    (stream, held): (StreamId, &StreamState),
+    (stream, state): (StreamId, &StreamState),
     (range, hidden): (ClosedRange, Vec<ClosedRange>),
     level: Option<Level>,
 ) -> Result<NeededOfStream> {
@@ -281,7 +281,7 @@ pub(crate) fn needed_of_stream(
     let mut partly = PartOfStream {
         store,
         opened,
-        held,
+        state,
         span: opened.span().intersect(&range),
         hidden,
         stream,
@@ -295,7 +295,7 @@ pub(crate) fn needed_of_stream(
         Some(_) => partly.find()?,
         None => {
             let span = partly.span;
-            for leaf in held.late.iter().flatten() {
+            for leaf in state.late.iter().flatten() {
                 if leaf.range().overlaps(&span) {
                     partly.leaf(leaf, NeededFor::LateRows, Reason::Rows, None);
                 }
@@ -303,7 +303,7 @@ pub(crate) fn needed_of_stream(
             partly.rows(&span, Reason::Rows);
         }
     }
-    let blocks = held.blocks.iter();
+    let blocks = state.blocks.iter();
     let blocks: BTreeMap<u64, Timestamp> = blocks
         .map(|b| (b.offset, b.level.bucket_span(b.first_bucket).first))
         .collect();
@@ -315,7 +315,7 @@ pub(crate) fn needed_of_stream(
     });
     Ok(NeededOfStream {
         ranges: ranges.collect(),
-        is_whole: found.is_whole,
+        is_complete: found.is_complete,
     })
 }
 
@@ -335,7 +335,7 @@ fn hidden(
 struct PartOfStream<'a, 'b> {
     store: &'a Store,
     opened: &'a Partition,
-    held: &'b StreamState,
+    state: &'b StreamState,
     span: ClosedRange,
     hidden: Vec<ClosedRange>,
     stream: StreamId,
@@ -345,11 +345,11 @@ struct PartOfStream<'a, 'b> {
 
 impl<'b> PartOfStream<'_, 'b> {
     fn find(&mut self) -> Result<()> {
-        for leaf in self.held.late.iter().flatten() {
+        for leaf in self.state.late.iter().flatten() {
             self.leaf(leaf, NeededFor::LateRows, Reason::Summaries, None);
         }
         let span = self.span;
-        let Some(base) = self.held.base.filter(|b| *b != Level::MAX) else {
+        let Some(base) = self.state.base.filter(|b| *b != Level::MAX) else {
             self.rows(&span, Reason::Summaries);
             return Ok(());
         };
@@ -360,13 +360,13 @@ impl<'b> PartOfStream<'_, 'b> {
             StreamShare::Summaries(level) => level,
         };
         match self.outcome.want {
-            _ if self.held.is_aged() => {}
+            _ if self.state.is_aged() => {}
             StreamShare::Full => self.rows(&span, Reason::Rows),
             // Tiles finer than the base are computed from rows.
             _ if level < base => self.rows(&span, Reason::Summaries),
             _ => {}
         }
-        let top = self.held.blocks.last().map_or(base, |b| b.level);
+        let top = self.state.blocks.last().map_or(base, |b| b.level);
         let first = no_wider(top, base, level.bucket_start_wide(1));
         let mut from = top;
         loop {
@@ -410,8 +410,8 @@ impl<'b> PartOfStream<'_, 'b> {
 
     /// Leaves of the main run that overlap a range.
     fn leaves(&self, range: &ClosedRange) -> Vec<&'b LeafEntry> {
-        let from = self.held.main.partition_point(|l| l.last < range.first);
-        let behind = self.held.main.iter().skip(from);
+        let from = self.state.main.partition_point(|l| l.last < range.first);
+        let behind = self.state.main.iter().skip(from);
         behind.take_while(|l| l.first <= range.last).collect()
     }
 
@@ -425,7 +425,7 @@ impl<'b> PartOfStream<'_, 'b> {
     /// Blocks of a level in a range.
     fn blocks(&mut self, level: Level, range: &ClosedRange) {
         let (first, last) = (level.bucket_of(range.first), level.bucket_of(range.last));
-        let blocks = self.held.blocks_of(level);
+        let blocks = self.state.blocks_of(level);
         let from = blocks.partition_point(|b| b.last_bucket < first);
         let behind = blocks.iter().skip(from);
         for block in behind.take_while(|b| b.first_bucket <= last) {
@@ -453,8 +453,8 @@ impl<'b> PartOfStream<'_, 'b> {
             return;
         }
         let (first, last) = (level.bucket_of(range.first), level.bucket_of(range.last));
-        let stale = stale_buckets(&self.held.stale, base, level, first, last);
-        let newest = self.held.blocks_of(level).last().map(|b| b.last_bucket);
+        let stale = stale_buckets(&self.state.stale, base, level, first, last);
+        let newest = self.state.blocks_of(level).last().map(|b| b.last_bucket);
         for left in left_to_below(level, newest, &range, &stale) {
             self.level(below(level, base), base, left);
         }
@@ -494,7 +494,7 @@ impl<'b> PartOfStream<'_, 'b> {
     /// An instant of each bucket of the base level that contains a late row.
     fn late_times(&mut self, base: Level) -> Result<Vec<Timestamp>> {
         let mut dirty: BTreeSet<i64> = BTreeSet::new();
-        for leaf in self.held.late.iter().flatten() {
+        for leaf in self.state.late.iter().flatten() {
             let rows = 0..usize::try_from(leaf.count).unwrap_or(usize::MAX);
             match self.store.leaf_columns(self.opened.id(), leaf, rows, &[]) {
                 Err(error) if error.kind() == ErrorKind::Elsewhere => self.found.is_partial = true,

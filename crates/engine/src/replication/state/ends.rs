@@ -42,7 +42,7 @@ impl StateEnds {
 
     pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<StateEnds, DecodeError> {
         Ok(StateEnds {
-            from: Sequence(cursor.varint("sequence from which on deletes are known")?),
+            from: Sequence(cursor.varint("first sequence of known deletes")?),
             deletes: deletes(cursor)?,
         })
     }
@@ -108,7 +108,7 @@ pub(super) fn deletes(
     for _ in 0..count {
         let sequence = Sequence(cursor.varint("sequence of a delete")?);
         if out.last().is_some_and(|(last, _)| *last >= sequence) {
-            return Err(cursor.fail("deletes that rise by sequence"));
+            return Err(cursor.expected("deletes in ascending order"));
         }
         let mut bytes = Cursor::new(cursor.prefixed("delete record")?);
         let record = DeleteRecord::decode(&mut bytes)?;

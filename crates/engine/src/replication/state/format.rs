@@ -23,7 +23,7 @@ const VERSION: u8 = 3;
 const VERSION_WITHOUT_ENDS: u8 = 2;
 /// Names had no view.
 const VERSION_WITHOUT_VIEWS: u8 = 1;
-const WHOLE: u8 = 0;
+const WITHOUT_BASE: u8 = 0;
 const AFTER: u8 = 1;
 const CRC_BYTES: usize = 4;
 
@@ -33,16 +33,16 @@ pub(super) struct Parts {
     /// The base state of the difference.
     pub(super) base: Option<StateName>,
     /// Number of openings that are unchanged from the base.
-    openings_known: usize,
+    unchanged_openings: usize,
     openings: Vec<(u64, u64)>,
     shards: u16,
     tables: Vec<Arc<Table>>,
-    streams_gone: Vec<StreamId>,
+    removed_streams: Vec<StreamId>,
     streams: Vec<StreamRecord>,
     deletes: Vec<(Sequence, DeleteRecord)>,
     newest_deletes: Vec<(TableId, Sequence)>,
     ends: StateEnds,
-    partitions_gone: Vec<SegmentId>,
+    removed_partitions: Vec<SegmentId>,
     partitions: Vec<NewPartition>,
 }
 
@@ -50,7 +50,7 @@ struct NewPartition {
     id: SegmentId,
     record: PartitionRecord,
     /// Number of footers that are unchanged from the base.
-    known: usize,
+    unchanged_footers: usize,
     footers: Vec<(u64, u32)>,
     uppers: Uppers,
 }
@@ -70,7 +70,7 @@ const UPPERS_OF_ALL: u8 = 2;
 pub(super) fn encode(state: &State, known: Option<&State>) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.put_u8(VERSION);
-    out.put_u8(if known.is_some() { AFTER } else { WHOLE });
+    out.put_u8(if known.is_some() { AFTER } else { WITHOUT_BASE });
     put_name(&state.name, &mut out);
     if let Some(known) = known {
         put_name(&known.name, &mut out);
@@ -151,7 +151,7 @@ fn put_rising(numbers: impl ExactSizeIterator<Item = u64>, out: &mut Vec<u8>) {
 fn put_streams(state: &State, known: Option<&State>, out: &mut Vec<u8>) {
     let before: BTreeMap<StreamId, &StreamRecord> = known
         .iter()
-        .flat_map(|known| &known.streams)
+        .flat_map(|known| known.streams.iter())
         .map(|record| (record.id, record))
         .collect();
     let now: BTreeSet<StreamId> = state.streams.iter().map(|r| r.id).collect();
@@ -260,23 +260,23 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Parts, DecodeError> {
         return Err(wrong("a state of version 1 to 3"));
     }
     if crc32c(body) != u32::from_le_bytes(*crc) {
-        return Err(wrong("a state with the right checksum"));
+        return Err(wrong("a state with a valid checksum"));
     }
     let kind = cursor.u8("kind of a state")?;
     let name = name(version, &mut cursor)?;
     let base = match kind {
-        WHOLE => None,
+        WITHOUT_BASE => None,
         AFTER => Some(self::name(version, &mut cursor)?),
-        _ => return Err(cursor.fail("kind 0 or 1 of a state")),
+        _ => return Err(cursor.expected("kind 0 or 1 of a state")),
     };
     let parts = Parts {
         name,
         base,
-        openings_known: cursor.varint_up_to(u64::from(u32::MAX), "openings that are known")?,
+        unchanged_openings: cursor.varint_up_to(u64::from(u32::MAX), "number of known openings")?,
         openings: openings(&mut cursor)?,
         shards: small(&mut cursor, "number of shards")?,
         tables: tables(&mut cursor)?,
-        streams_gone: rising(&mut cursor, "stream that is gone")?
+        removed_streams: rising(&mut cursor, "removed stream")?
             .into_iter()
             .map(|id| u32::try_from(id).map(StreamId))
             .collect::<Result<_, _>>()
@@ -288,7 +288,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Parts, DecodeError> {
             ..=VERSION_WITHOUT_ENDS => StateEnds::unknown(name.sequence),
             _ => StateEnds::decode(&mut cursor)?,
         },
-        partitions_gone: rising(&mut cursor, "segment that is gone")?
+        removed_partitions: rising(&mut cursor, "removed segment")?
             .into_iter()
             .map(SegmentId)
             .collect(),
@@ -314,12 +314,12 @@ fn name(version: u8, cursor: &mut Cursor<'_>) -> Result<StateName, DecodeError> 
 
 fn small(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<u16, DecodeError> {
     let number = cursor.varint(expected)?;
-    u16::try_from(number).map_err(|_| cursor.fail(expected))
+    u16::try_from(number).map_err(|_| cursor.expected(expected))
 }
 
 fn number(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<u32, DecodeError> {
     let number = cursor.varint(expected)?;
-    u32::try_from(number).map_err(|_| cursor.fail(expected))
+    u32::try_from(number).map_err(|_| cursor.expected(expected))
 }
 
 /// Decodes the number of the items that follow, each of at least one byte.
@@ -337,7 +337,7 @@ fn rising(cursor: &mut Cursor<'_>, expected: &'static str) -> Result<Vec<u64>, D
             .checked_add(step)
             .filter(|_| step > 0 || out.is_empty())
         else {
-            return Err(cursor.fail(expected));
+            return Err(cursor.expected(expected));
         };
         before = next;
         out.push(next);
@@ -364,7 +364,7 @@ fn tables(cursor: &mut Cursor<'_>) -> Result<Vec<Arc<Table>>, DecodeError> {
         let mut bytes = Cursor::new(cursor.prefixed("table definition")?);
         let table = Table::decode(&mut bytes)?;
         if out.last().is_some_and(|last| last.id >= table.id) {
-            return Err(cursor.fail("tables that rise by number"));
+            return Err(cursor.expected("tables in ascending order"));
         }
         out.push(Arc::new(table));
     }
@@ -379,7 +379,7 @@ fn streams(cursor: &mut Cursor<'_>) -> Result<Vec<StreamRecord>, DecodeError> {
         let record = StreamRecord::decode(&mut bytes)?;
         bytes.finish()?;
         if out.last().is_some_and(|last| last.id >= record.id) {
-            return Err(cursor.fail("streams that rise by number"));
+            return Err(cursor.expected("streams in ascending order"));
         }
         out.push(record);
     }
@@ -392,7 +392,7 @@ fn newest_deletes(cursor: &mut Cursor<'_>) -> Result<Vec<(TableId, Sequence)>, D
     for _ in 0..count {
         let table = TableId(number(cursor, "a table with deletes")?);
         if out.last().is_some_and(|(last, _)| *last >= table) {
-            return Err(cursor.fail("tables with deletes that rise by number"));
+            return Err(cursor.expected("tables with deletes in ascending order"));
         }
         out.push((
             table,
@@ -412,11 +412,12 @@ fn partitions(version: u8, cursor: &mut Cursor<'_>) -> Result<Vec<NewPartition>,
             .checked_add(step)
             .filter(|_| step > 0 || out.is_empty())
         else {
-            return Err(cursor.fail("partitions that rise by segment"));
+            return Err(cursor.expected("partitions in ascending order"));
         };
         before = id;
         let record = PartitionRecord::decode(cursor.prefixed("partition record")?)?;
-        let known = cursor.varint_up_to(u64::from(u32::MAX), "footers that are known")?;
+        let unchanged_footers =
+            cursor.varint_up_to(u64::from(u32::MAX), "number of known footers")?;
         let more = self::count(cursor, "number of footers")?;
         let mut footers = Vec::new();
         for _ in 0..more {
@@ -426,12 +427,12 @@ fn partitions(version: u8, cursor: &mut Cursor<'_>) -> Result<Vec<NewPartition>,
         }
         let uppers = match version {
             VERSION_WITHOUT_VIEWS => Uppers::None,
-            _ => uppers(known, more, cursor)?,
+            _ => uppers(unchanged_footers, more, cursor)?,
         };
         out.push(NewPartition {
             id: SegmentId(id),
             record,
-            known,
+            unchanged_footers,
             footers,
             uppers,
         });
@@ -446,11 +447,11 @@ fn distances(count: usize, cursor: &mut Cursor<'_>) -> Result<Vec<u64>, DecodeEr
 
 fn uppers(known: usize, new: usize, cursor: &mut Cursor<'_>) -> Result<Uppers, DecodeError> {
     let all = known.saturating_add(new);
-    match cursor.u8("what is said of upper blocks")? {
+    match cursor.u8("kind of upper blocks")? {
         NO_UPPERS => Ok(Uppers::None),
         UPPERS_OF_NEW => Ok(Uppers::OfNew(distances(new, cursor)?)),
         UPPERS_OF_ALL => Ok(Uppers::OfAll(distances(all, cursor)?)),
-        _ => Err(cursor.fail("0, 1 or 2")),
+        _ => Err(cursor.expected("0, 1 or 2")),
     }
 }
 
@@ -461,8 +462,8 @@ impl NewPartition {
             Some(before) => &before.footers,
             None => &[],
         };
-        let Some(same) = known.get(..self.known) else {
-            return Err(unfit("footers that are not known"));
+        let Some(same) = known.get(..self.unchanged_footers) else {
+            return Err(unfit("more unchanged footers than the previous state has"));
         };
         let mut footers = same.to_vec();
         let mut end = same
@@ -474,7 +475,7 @@ impl NewPartition {
                 Some((offset, end))
             });
             let Some((offset, next)) = place else {
-                return Err(unfit("a footer beyond 2^64"));
+                return Err(unfit("a footer that ends beyond 2^64"));
             };
             footers.push((offset, *bytes));
             end = next;
@@ -488,16 +489,18 @@ impl NewPartition {
             .footer_offset
             .checked_add(u64::from(record.footer_bytes));
         if newest.is_none() || footer_end != Some(end) {
-            return Err(unfit("footers that do not end with the newest"));
+            return Err(unfit("the newest footer is not the last one"));
         }
         if end != record.committed_bytes {
-            return Err(unfit("a newest footer that does not end what is committed"));
+            return Err(unfit(
+                "the newest footer does not end at the committed length",
+            ));
         }
         let uppers = self.complete_uppers(before, &footers);
-        let uppers = uppers.ok_or_else(|| unfit("upper blocks that lie in no group"))?;
+        let uppers = uppers.ok_or_else(|| unfit("upper blocks outside of all groups"))?;
         if uppers.is_empty() == self.record.chain.is_some() {
             return Err(unfit(
-                "a chain of hashes without its groups, or these without it",
+                "a hash chain without groups, or groups without a hash chain",
             ));
         }
         Ok(StatePartition {
@@ -522,7 +525,7 @@ impl NewPartition {
                     Some(before) => &before.uppers,
                     None => &[],
                 };
-                (known.get(..self.known)?.to_vec(), distances)
+                (known.get(..self.unchanged_footers)?.to_vec(), distances)
             }
         };
         let behind = footers.iter().skip(all.len());
@@ -538,16 +541,16 @@ impl NewPartition {
 
 impl Parts {
     /// The state, without a base.
-    pub(super) fn whole(self) -> Result<State, String> {
-        if !self.streams_gone.is_empty() || !self.partitions_gone.is_empty() {
-            return Err("a whole state of which something is gone".to_owned());
+    pub(super) fn full(self) -> Result<State, String> {
+        if !self.removed_streams.is_empty() || !self.removed_partitions.is_empty() {
+            return Err("a full state with removed entries".to_owned());
         }
         let nothing = State {
             name: self.name,
             openings: Vec::new(),
             shards: self.shards,
             tables: Vec::new(),
-            streams: Vec::new(),
+            streams: Arc::default(),
             deletes: Vec::new(),
             newest_deletes: Vec::new(),
             ends: StateEnds::default(),
@@ -561,24 +564,19 @@ impl Parts {
         if (self.name.identity, self.name.incarnation)
             != (known.name.identity, known.name.incarnation)
         {
-            return Err("another incarnation than the state before".to_owned());
+            return Err("another incarnation than the previous state".to_owned());
         }
-        let Some(same) = known.openings.get(..self.openings_known) else {
-            return Err("openings that are not known".to_owned());
+        let Some(same) = known.openings.get(..self.unchanged_openings) else {
+            return Err("unknown openings".to_owned());
         };
         let openings = same.iter().copied().chain(self.openings).collect();
         let mut tables: BTreeMap<TableId, Arc<Table>> =
             known.tables.iter().map(|t| (t.id, Arc::clone(t))).collect();
         tables.extend(self.tables.into_iter().map(|t| (t.id, t)));
-        let mut streams: BTreeMap<StreamId, StreamRecord> =
-            known.streams.iter().map(|r| (r.id, r.clone())).collect();
-        for id in &self.streams_gone {
-            streams.remove(id);
-        }
-        streams.extend(self.streams.into_iter().map(|r| (r.id, r)));
+        let streams = streams_after(&known.streams, &self.removed_streams, self.streams);
         let mut partitions: BTreeMap<SegmentId, StatePartition> =
             known.partitions.iter().map(|p| (p.id, p.clone())).collect();
-        for id in &self.partitions_gone {
+        for id in &self.removed_partitions {
             partitions.remove(id);
         }
         for partition in self.partitions {
@@ -591,7 +589,7 @@ impl Parts {
             openings,
             shards: self.shards,
             tables: tables.into_values().collect(),
-            streams: streams.into_values().collect(),
+            streams,
             deletes: self.deletes,
             newest_deletes: self.newest_deletes,
             ends: self.ends.after(known),
@@ -601,11 +599,31 @@ impl Parts {
     }
 }
 
+/// Streams after some were removed and others added, by number; shared where nothing changes.
+fn streams_after(
+    known: &Arc<[StreamRecord]>,
+    removed: &[StreamId],
+    added: Vec<StreamRecord>,
+) -> Arc<[StreamRecord]> {
+    if removed.is_empty() && added.is_empty() {
+        return Arc::clone(known);
+    }
+    let mut streams: BTreeMap<StreamId, StreamRecord> = known
+        .iter()
+        .map(|record| (record.id, record.clone()))
+        .collect();
+    for id in removed {
+        streams.remove(id);
+    }
+    streams.extend(added.into_iter().map(|record| (record.id, record)));
+    streams.into_values().collect()
+}
+
 /// Checks that everything used is defined, and that partitions are disjoint.
 fn fits(state: &State) -> Result<(), String> {
     let dense = (0u32..).zip(&state.tables).all(|(n, t)| t.id.0 == n);
     if !dense {
-        return Err("tables whose numbers are not dense".to_owned());
+        return Err("table numbers that are not consecutive".to_owned());
     }
     if state.shards == 0 {
         return Err("no shards".to_owned());
@@ -620,7 +638,7 @@ fn fits(state: &State) -> Result<(), String> {
     {
         return Err("openings that do not lead to the state".to_owned());
     }
-    for record in &state.streams {
+    for record in state.streams.iter() {
         let key = record
             .key
             .first_chunk::<4>()
@@ -629,14 +647,20 @@ fn fits(state: &State) -> Result<(), String> {
             || record.shard.0 >= state.shards
             || key != Some(record.table.0)
         {
-            return Err(format!("stream {} of no table or shard", record.id.0));
+            return Err(format!(
+                "stream {} of an unknown table or shard",
+                record.id.0
+            ));
         }
     }
     let mut spans: Vec<(TableId, u16, ClosedRange)> = Vec::with_capacity(state.partitions.len());
     for partition in &state.partitions {
         let record = &partition.record;
         if state.table(record.table).is_none() || record.shard.0 >= state.shards {
-            return Err(format!("segment {} of no table or shard", partition.id.0));
+            return Err(format!(
+                "segment {} of an unknown table or shard",
+                partition.id.0
+            ));
         }
         spans.push((record.table, record.shard.0, record.span()));
     }
@@ -646,7 +670,7 @@ fn fits(state: &State) -> Result<(), String> {
         _ => false,
     });
     if meet {
-        return Err("partitions of a shard that are not apart".to_owned());
+        return Err("overlapping partitions of a shard".to_owned());
     }
     Ok(())
 }

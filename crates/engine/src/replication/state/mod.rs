@@ -16,7 +16,7 @@ mod format;
 mod view;
 
 pub(crate) use ends::StateEnds;
-pub(crate) use view::{left_out, view_of};
+pub(crate) use view::{omitted_table, view_of};
 
 use crate::common::ids::{SegmentId, Sequence, TableId};
 use crate::metadata::catalog::{StreamRecord, Table};
@@ -56,7 +56,7 @@ pub struct State {
     pub(crate) shards: u16,
     /// By number, dense from 0.
     pub(crate) tables: Vec<Arc<Table>>,
-    pub(crate) streams: Vec<StreamRecord>,
+    pub(crate) streams: Arc<[StreamRecord]>,
     /// Deletes that are not carried out in every partition, by sequence.
     pub(crate) deletes: Vec<(Sequence, DeleteRecord)>,
     /// The newest delete of each table that had one, carried out or not.
@@ -123,7 +123,7 @@ impl State {
     /// regardless of the tables left out of the two. Otherwise the two have different histories:
     /// one of them continued from an older copy of the files.
     #[must_use]
-    pub fn goes_on_from(&self, earlier: &StateName) -> bool {
+    pub fn descends_from(&self, earlier: &StateName) -> bool {
         let lineage = Lineage {
             identity: self.name.identity,
             incarnation: self.name.incarnation,
@@ -134,14 +134,14 @@ impl State {
             (earlier.identity, earlier.incarnation) == (self.name.identity, self.name.incarnation);
         is_this
             && earlier.sequence <= self.name.sequence
-            && lineage.holds(earlier.opening, earlier.number)
+            && lineage.contains(earlier.opening, earlier.number)
     }
 
     /// True when this state equals another one, which may have been taken at another record of the
     /// log, with only records without an effect on it in between. Confirmations of deletes are not
     /// compared.
     #[must_use]
-    pub fn says_the_same(&self, other: &State) -> bool {
+    pub fn is_equivalent(&self, other: &State) -> bool {
         let name = StateName {
             sequence: other.name.sequence,
             ..self.name
@@ -218,19 +218,19 @@ impl State {
     pub fn decode(bytes: &[u8], known: Option<&State>) -> Result<State> {
         let parts = format::decode(bytes).map_err(|e| {
             Error::damage(crate::common::error::Damage {
-                file: "a state".into(),
+                file: "the received state".into(),
                 offset: wide(e.offset),
                 expected: e.expected.to_owned(),
                 found: "other bytes".to_owned(),
             })
         })?;
         let Some(base) = parts.base else {
-            return parts.whole().map_err(unfit);
+            return parts.full().map_err(unfit);
         };
         match known.filter(|known| known.name == base) {
             Some(known) => parts.after(known).map_err(unfit),
             None => Err(Error::invalid(format!(
-                "what differs from state {} (opening {:016x}) came, which is not known here: ask for the whole state",
+                "received a difference to state {} (opening {:016x}), which is not known here: request the full state",
                 base.number, base.opening
             ))),
         }
@@ -240,9 +240,10 @@ impl State {
 /// The error of readable bytes that contradict themselves.
 fn unfit(what: String) -> Error {
     Error::damage(crate::common::error::Damage {
-        file: "a state".into(),
+        file: "the received state".into(),
         offset: 0,
-        expected: "what fits together".to_owned(),
+        expected: "parts that agree with each other; check the source with `headwater check`"
+            .to_owned(),
         found: what,
     })
 }
@@ -267,7 +268,7 @@ pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::common::ids::{ShardIndex, StreamId};
-    use crate::metadata::catalog::{Duplicates, Life};
+    use crate::metadata::catalog::{Duplicates, TableLifetime};
     use headwater_types::ClosedRange;
 
     fn table(id: u32, name: &str) -> Arc<Table> {
@@ -278,7 +279,7 @@ pub(crate) mod tests {
             leaf_events: 2048,
             fields: Vec::new(),
             tags: Vec::new(),
-            life: Life::FOREVER,
+            lifetime: TableLifetime::FOREVER,
         })
     }
 
@@ -344,7 +345,7 @@ pub(crate) mod tests {
             openings: vec![(3, 4), (8, 5)],
             shards: 2,
             tables: vec![table(0, "weather"), table(1, "pumps")],
-            streams: vec![stream(3), stream(7), stream(9)],
+            streams: [stream(3), stream(7), stream(9)].into(),
             deletes: vec![(Sequence(990), delete.clone())],
             newest_deletes: vec![(TableId(0), Sequence(990))],
             ends: StateEnds {
@@ -367,7 +368,7 @@ pub(crate) mod tests {
             },
             openings: vec![(3, 4), (8, 5), (10, 6)],
             tables: vec![table(0, "weather"), table(1, "engines"), table(2, "new")],
-            streams: vec![stream(3), stream(9), stream(10)],
+            streams: [stream(3), stream(9), stream(10)].into(),
             deletes: vec![(Sequence(1_020), delete.clone())],
             newest_deletes: vec![(TableId(0), Sequence(1_020))],
             ends: StateEnds {
@@ -400,8 +401,8 @@ pub(crate) mod tests {
         later.partitions[1] = hashed(later.partitions[1].clone(), &[70]);
         let differs_later = later.encode_after(&after);
         assert_eq!(State::decode(&differs_later, Some(&after)).unwrap(), later);
-        assert!(after.goes_on_from(&before.name) && after.goes_on_from(&after.name));
-        assert!(!before.goes_on_from(&after.name));
+        assert!(after.descends_from(&before.name) && after.descends_from(&after.name));
+        assert!(!before.descends_from(&after.name));
         for known in [None, Some(&after)] {
             let error = State::decode(&differs, known).unwrap_err();
             assert_eq!(error.code(), "invalid", "{error}");

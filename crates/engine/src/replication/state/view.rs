@@ -8,11 +8,11 @@
 
 use super::{State, StateName};
 use crate::common::ids::TableId;
-use crate::metadata::catalog::{Duplicates, Life, Table};
+use crate::metadata::catalog::{Duplicates, Table, TableLifetime};
 use std::sync::Arc;
 
 /// Placeholder of a table that is left out.
-pub(crate) fn left_out(id: TableId) -> Arc<Table> {
+pub(crate) fn omitted_table(id: TableId) -> Arc<Table> {
     Arc::new(Table {
         id,
         // A placeholder name; no reader sees it.
@@ -21,9 +21,9 @@ pub(crate) fn left_out(id: TableId) -> Arc<Table> {
         leaf_events: 1,
         fields: Vec::new(),
         tags: Vec::new(),
-        life: Life {
+        lifetime: TableLifetime {
             dropped: true,
-            ..Life::FOREVER
+            ..TableLifetime::FOREVER
         },
     })
 }
@@ -57,9 +57,10 @@ impl State {
             ..self.clone()
         };
         for table in out.tables.iter_mut().filter(|t| !stays(t.id)) {
-            *table = left_out(table.id);
+            *table = omitted_table(table.id);
         }
-        out.streams.retain(|record| stays(record.table));
+        let streams = self.streams.iter().filter(|record| stays(record.table));
+        out.streams = streams.cloned().collect();
         out.deletes.retain(|(_, record)| stays(record.table));
         out.newest_deletes.retain(|(table, _)| stays(*table));
         out.ends.deletes.retain(|(_, record)| stays(record.table));

@@ -39,7 +39,7 @@ impl From<Level> for StreamShare {
 
 /// Subscription to some streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct ReplicationRule {
     /// The table; `None` = every table.
     pub table: Option<String>,
     /// Tags that a stream must have, all of them; empty = every stream.
@@ -50,7 +50,7 @@ pub struct Rule {
     pub priority: u8,
 }
 
-impl Rule {
+impl ReplicationRule {
     fn is_of(&self, table: &str) -> bool {
         self.table.as_deref().is_none_or(|of| of == table)
     }
@@ -59,61 +59,61 @@ impl Rule {
 /// Subscription to a database, or limits of the data that may leave it: the first matching rule
 /// decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
-    rules: Vec<Rule>,
+pub struct ReplicationRules {
+    rules: Vec<ReplicationRule>,
     otherwise: StreamShare,
     ahead_bytes: u64,
-    kept_for: Duration,
+    retained_for: Duration,
 }
 
-impl Default for Rules {
+impl Default for ReplicationRules {
     /// Subscribes to everything.
-    fn default() -> Rules {
-        Rules::from(StreamShare::Full)
+    fn default() -> ReplicationRules {
+        ReplicationRules::from(StreamShare::Full)
     }
 }
 
-impl From<StreamShare> for Rules {
-    fn from(otherwise: StreamShare) -> Rules {
-        Rules {
+impl From<StreamShare> for ReplicationRules {
+    fn from(otherwise: StreamShare) -> ReplicationRules {
+        ReplicationRules {
             rules: Vec::new(),
             otherwise,
             ahead_bytes: 0,
-            kept_for: Duration::ZERO,
+            retained_for: Duration::ZERO,
         }
     }
 }
 
-impl From<Level> for Rules {
-    fn from(level: Level) -> Rules {
-        Rules::from(StreamShare::from(level))
+impl From<Level> for ReplicationRules {
+    fn from(level: Level) -> ReplicationRules {
+        ReplicationRules::from(StreamShare::from(level))
     }
 }
 
-impl Rules {
+impl ReplicationRules {
     /// Rules, the first of which that matches a stream decides, and the share without a match.
     ///
     /// ```
-    /// use headwater_engine::{Rule, Rules, StreamShare};
-    /// let rule = |table: &str, tags: &[(&str, &str)], want| Rule {
+    /// use headwater_engine::{ReplicationRule, ReplicationRules, StreamShare};
+    /// let rule = |table: &str, tags: &[(&str, &str)], want| ReplicationRule {
     ///     table: Some(table.into()),
     ///     tags: tags.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
     ///     want,
     ///     priority: 0,
     /// };
     /// let secret = rule("payroll", &[], StreamShare::Nothing);
-    /// assert!(Rules::new(vec![secret], StreamShare::Full)?.withholds("payroll"));
+    /// assert!(ReplicationRules::new(vec![secret], StreamShare::Full)?.withholds("payroll"));
     /// let part = rule("pumps", &[("site", "4")], StreamShare::Nothing);
-    /// assert!(Rules::new(vec![part], StreamShare::Full).is_err());
+    /// assert!(ReplicationRules::new(vec![part], StreamShare::Full).is_err());
     /// # Ok::<(), headwater_engine::Error>(())
     /// ```
     ///
     /// # Errors
     /// `invalid` where some streams of a table are withheld and others are not.
-    pub fn new(rules: Vec<Rule>, otherwise: StreamShare) -> Result<Rules> {
-        let rules = Rules {
+    pub fn new(rules: Vec<ReplicationRule>, otherwise: StreamShare) -> Result<ReplicationRules> {
+        let rules = ReplicationRules {
             rules,
-            ..Rules::from(otherwise)
+            ..ReplicationRules::from(otherwise)
         };
         // Not a valid table name: it represents tables without a rule.
         let named = rules.rules.iter().filter_map(|r| r.table.as_deref());
@@ -126,8 +126,8 @@ impl Rules {
     /// Sets the bytes of rows that are prefetched for streams with summaries only, the likeliest
     /// reads first. 0 by default.
     #[must_use]
-    pub fn with_ahead_bytes(self, ahead_bytes: u64) -> Rules {
-        Rules {
+    pub fn with_ahead_bytes(self, ahead_bytes: u64) -> ReplicationRules {
+        ReplicationRules {
             ahead_bytes,
             ..self
         }
@@ -137,8 +137,11 @@ impl Rules {
     /// age, by retention or aging. Zero by default: then a copy has the same data as its source.
     /// [`Duration::MAX`] retains it for ever.
     #[must_use]
-    pub fn keeping(self, kept_for: Duration) -> Rules {
-        Rules { kept_for, ..self }
+    pub fn keeping(self, retained_for: Duration) -> ReplicationRules {
+        ReplicationRules {
+            retained_for,
+            ..self
+        }
     }
 
     pub(crate) fn ahead_bytes(&self) -> u64 {
@@ -159,9 +162,7 @@ impl Rules {
         match is_divided {
             false => Ok(()),
             true => Err(Error::invalid(format!(
-                "rules want nothing of some streams of {}, and something of others: say \"none\" of \
-                 a whole table, before every rule for some of its streams, since its streams share \
-                 what tells of them",
+                "the rules exclude some streams of {} and include others: only whole tables can be excluded, by a \"none\" rule before every rule for some of their streams, since the streams of a table share metadata",
                 match table {
                     "" => "tables that no rule names".to_owned(),
                     table => format!("table `{table}`"),
@@ -182,7 +183,7 @@ impl Rules {
         self.outcome(fitting.find(|r| r.tags.iter().all(|tag| tags.contains(tag))))
     }
 
-    fn outcome(&self, rule: Option<&Rule>) -> Outcome {
+    fn outcome(&self, rule: Option<&ReplicationRule>) -> Outcome {
         Outcome {
             want: rule.map_or(self.otherwise, |r| r.want),
             priority: rule.map_or(0, |r| r.priority),
@@ -215,9 +216,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn rule(table: Option<&str>, tag: Option<&str>, want: StreamShare) -> Rule {
+    fn rule(table: Option<&str>, tag: Option<&str>, want: StreamShare) -> ReplicationRule {
         let tags = tag.iter().map(|value| ("site".into(), (*value).into()));
-        Rule {
+        ReplicationRule {
             table: table.map(str::to_owned),
             tags: tags.collect(),
             want,
@@ -233,7 +234,7 @@ mod tests {
             rule(None, Some("north"), StreamShare::Full),
             rule(Some("pumps"), None, summaries),
         ];
-        let rules = Rules::new(rules, StreamShare::Nothing);
+        let rules = ReplicationRules::new(rules, StreamShare::Nothing);
         // Streams of the north of every table, and no data of the others.
         assert_eq!(rules.unwrap_err().code(), "invalid");
         let rules = vec![
@@ -241,7 +242,7 @@ mod tests {
             rule(None, Some("north"), StreamShare::Full),
             rule(Some("pumps"), None, summaries),
         ];
-        let rules = Rules::new(rules, summaries).unwrap();
+        let rules = ReplicationRules::new(rules, summaries).unwrap();
         let of = |table: &str, site: &str| {
             let tags = [("id".into(), "7".into()), ("site".into(), site.into())];
             rules.of_stream(table, &tags)
@@ -254,13 +255,13 @@ mod tests {
             (summaries, 0)
         );
         assert!(rules.withholds("secret") && !rules.withholds("pumps"));
-        assert!(!rules.withhold_nothing() && Rules::default().withhold_nothing());
+        assert!(!rules.withhold_nothing() && ReplicationRules::default().withhold_nothing());
     }
 
     #[test]
     fn nothing_is_said_of_whole_tables_only() {
-        let refused = |rules: &[Rule], otherwise| {
-            let error = Rules::new(rules.to_vec(), otherwise).unwrap_err();
+        let refused = |rules: &[ReplicationRule], otherwise| {
+            let error = ReplicationRules::new(rules.to_vec(), otherwise).unwrap_err();
             assert_eq!(error.code(), "invalid");
         };
         refused(
@@ -281,13 +282,13 @@ mod tests {
         ];
         refused(&late, StreamShare::Full);
         let [part, whole] = late;
-        assert!(Rules::new(vec![whole, part.clone()], StreamShare::Full).is_ok());
+        assert!(ReplicationRules::new(vec![whole, part.clone()], StreamShare::Full).is_ok());
         // A rule after one for the whole table has no effect.
         let behind = rule(Some("pumps"), Some("a"), StreamShare::Nothing);
         let rules = vec![rule(Some("pumps"), None, StreamShare::Full), behind];
-        assert!(Rules::new(rules, StreamShare::Full).is_ok());
+        assert!(ReplicationRules::new(rules, StreamShare::Full).is_ok());
         // Withholds a part of a table.
         let rules = vec![rule(Some("pumps"), Some("a"), StreamShare::Nothing)];
-        assert!(Rules::new(rules, StreamShare::Nothing).is_ok());
+        assert!(ReplicationRules::new(rules, StreamShare::Nothing).is_ok());
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Concurrency: plain data.
 
-use super::{Pin, Rules, StreamShare};
+use super::{Pin, ReplicationRules, StreamShare};
 use crate::common::ids::{StreamId, TableId};
-use crate::metadata::catalog::{Horizon, Life, decode_stream_key};
+use crate::metadata::catalog::{Cutoff, TableLifetime, decode_stream_key};
 use crate::replication::state::State;
 use headwater_types::ClosedRange;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ pub(crate) struct Outcome {
 
 /// A pin, and its streams.
 #[derive(Clone, Debug)]
-struct StatePin {
+struct ResolvedPin {
     number: u64,
     table: TableId,
     /// `None` = all.
@@ -34,11 +34,11 @@ pub(crate) struct Subscription {
     /// Streams with another outcome than their table.
     streams: BTreeMap<StreamId, Outcome>,
     otherwise: Outcome,
-    pins: Vec<StatePin>,
+    pins: Vec<ResolvedPin>,
     /// Rows of streams with summaries only may be prefetched.
     pub(crate) looks_ahead: bool,
     /// The time for which data that the source removed is retained.
-    kept_for: Duration,
+    retained_for: Duration,
 }
 
 impl From<StreamShare> for Subscription {
@@ -49,25 +49,29 @@ impl From<StreamShare> for Subscription {
             otherwise: Outcome { want, priority: 0 },
             pins: Vec::new(),
             looks_ahead: false,
-            kept_for: Duration::ZERO,
+            retained_for: Duration::ZERO,
         }
     }
 }
 
 impl Subscription {
-    pub(crate) fn of(rules: &Rules, pins: &BTreeMap<u64, Pin>, state: &State) -> Subscription {
+    pub(crate) fn of(
+        rules: &ReplicationRules,
+        pins: &BTreeMap<u64, Pin>,
+        state: &State,
+    ) -> Subscription {
         let tables = state.tables.iter();
         let mut subscription = Subscription {
             tables: tables.map(|t| (t.id, rules.of_table(&t.name))).collect(),
             looks_ahead: rules.ahead_bytes() > 0,
-            kept_for: rules.kept_for,
+            retained_for: rules.retained_for,
             ..Subscription::from(rules.otherwise)
         };
         for (number, pin) in pins {
             // A dropped one may have had the same name.
-            let mut alive = state.tables.iter().filter(|t| !t.life.dropped);
+            let mut alive = state.tables.iter().filter(|t| !t.lifetime.dropped);
             if let Some(table) = alive.find(|t| t.name == pin.table) {
-                subscription.pins.push(StatePin {
+                subscription.pins.push(ResolvedPin {
                     number: *number,
                     table: table.id,
                     streams: (!pin.tags.is_empty()).then(BTreeSet::new),
@@ -82,8 +86,13 @@ impl Subscription {
         subscription
     }
 
-    fn look_at_streams(&mut self, rules: &Rules, pins: &BTreeMap<u64, Pin>, state: &State) {
-        for record in &state.streams {
+    fn look_at_streams(
+        &mut self,
+        rules: &ReplicationRules,
+        pins: &BTreeMap<u64, Pin>,
+        state: &State,
+    ) {
+        for record in state.streams.iter() {
             let table = state.table(record.table);
             let name = table.and_then(|t| decode_stream_key(&t.name, &record.key).ok());
             // A stream with an invalid key cannot be selected by a rule.
@@ -107,22 +116,24 @@ impl Subscription {
 
     /// True when data that the source has removed is retained.
     pub(crate) fn retains(&self) -> bool {
-        !self.kept_for.is_zero()
+        !self.retained_for.is_zero()
     }
 
-    /// The horizon before which no rows are shown: retained data is removed as a whole when its
+    /// The cutoff before which no rows are shown: retained data is removed as a whole when its
     /// time has come.
-    pub(crate) fn cutoff(&self, life: &Life) -> Horizon {
+    pub(crate) fn cutoff(&self, lifetime: &TableLifetime) -> Cutoff {
         match self.retains() {
-            true => Horizon::NONE,
-            false => life.cut,
+            true => Cutoff::NONE,
+            false => lifetime.retention_cutoff,
         }
     }
 
-    /// The horizon before which data is not retained that ended before `horizon` at the source.
-    pub(crate) fn retained_from(&self, horizon: Horizon) -> Horizon {
-        let instant = horizon.instant();
-        instant.map_or(Horizon::NONE, |at| Horizon::behind(at, Some(self.kept_for)))
+    /// The cutoff before which data is not retained that ended before `cutoff` at the source.
+    pub(crate) fn retained_from(&self, cutoff: Cutoff) -> Cutoff {
+        let instant = cutoff.instant();
+        instant.map_or(Cutoff::NONE, |at| {
+            Cutoff::behind(at, Some(self.retained_for))
+        })
     }
 
     pub(crate) fn of_table(&self, table: TableId) -> Outcome {
@@ -136,7 +147,7 @@ impl Subscription {
 
     /// Pins of a stream: number and range.
     pub(crate) fn pins(&self, table: TableId, stream: StreamId) -> Vec<(u64, ClosedRange)> {
-        let is_of = |p: &&StatePin| {
+        let is_of = |p: &&ResolvedPin| {
             let streams = p.streams.as_ref();
             p.table == table && streams.is_none_or(|streams| streams.contains(&stream))
         };

@@ -27,7 +27,7 @@ impl Pin {
         match self.table.is_empty() || self.range.is_empty() {
             false => Ok(()),
             true => Err(Error::invalid(
-                "a pin of no table, or whose range ends before it begins: name a table and a range",
+                "a pin needs a table and a range that does not end before it begins",
             )),
         }
     }
@@ -52,7 +52,7 @@ impl Pin {
     pub(crate) fn decode(bytes: &[u8]) -> std::result::Result<Pin, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("version of a pin")? != VERSION {
-            return Err(cursor.fail("a pin of version 1"));
+            return Err(cursor.expected("a pin of version 1"));
         }
         let table = cursor.text("table of a pin")?.to_owned();
         let count = cursor.varint_up_to(wide(cursor.remaining()), "number of tags")?;
@@ -63,10 +63,10 @@ impl Pin {
         }
         let first = cursor.i64("first instant of a pin")?;
         let last = cursor.i64("last instant of a pin")?;
-        let until = match cursor.u8("whether a pin ends")? {
+        let until = match cursor.u8("end flag of a pin")? {
             0 => None,
             1 => Some(Timestamp::from_nanos(cursor.i64("end of a pin")?)),
-            _ => return Err(cursor.fail("0 or 1")),
+            _ => return Err(cursor.expected("0 or 1")),
         };
         cursor.finish()?;
         Ok(Pin {

@@ -8,8 +8,8 @@ use super::TailRecord;
 use crate::common::ids::{Sequence, StreamId, TableId};
 use crate::core::Core;
 use crate::metadata::catalog::{AddedFields, StreamIndex, StreamRecord, Table};
-use crate::replication::state::left_out;
-use crate::replication::subscriptions::Rules;
+use crate::replication::state::omitted_table;
+use crate::replication::subscriptions::ReplicationRules;
 use crate::storage::tombstone::DeleteRecord;
 use crate::wal::RecordKind;
 use crate::{Error, Result};
@@ -21,14 +21,14 @@ use std::collections::HashMap;
 /// Filters the records of a database, one after the other.
 pub(super) struct Filter<'a> {
     core: &'a Core,
-    rules: &'a Rules,
+    rules: &'a ReplicationRules,
     withholds_nothing: bool,
     /// Streams that were looked up, and whether they leave.
     streams: HashMap<StreamId, bool>,
 }
 
 impl<'a> Filter<'a> {
-    pub(super) fn new(core: &'a Core, rules: &'a Rules) -> Filter<'a> {
+    pub(super) fn new(core: &'a Core, rules: &'a ReplicationRules) -> Filter<'a> {
         Filter {
             core,
             rules,
@@ -64,7 +64,7 @@ impl<'a> Filter<'a> {
                 let table = Table::decode(&mut cursor).map_err(damaged)?;
                 match self.rules.withholds(&table.name) {
                     false => Some(payload.to_vec()),
-                    true => Some(left_out_record(table.id)),
+                    true => Some(omitted_table_record(table.id)),
                 }
             }
             RecordKind::Fields => {
@@ -165,8 +165,8 @@ fn together(parts: &[&[u8]]) -> Option<Vec<u8>> {
     (!parts.is_empty()).then_some(out)
 }
 
-fn left_out_record(id: TableId) -> Vec<u8> {
+fn omitted_table_record(id: TableId) -> Vec<u8> {
     let mut out = Vec::new();
-    left_out(id).encode(&mut out);
+    omitted_table(id).encode(&mut out);
     out
 }

@@ -68,26 +68,26 @@ impl Tail {
             return Err(wrong("a tail of version 1"));
         }
         if crc32c(body) != u32::from_le_bytes(*crc) {
-            return Err(wrong("a tail with the right checksum"));
+            return Err(wrong("a tail with a valid checksum"));
         }
         let flags = cursor.u8("flags of a tail")?;
         if flags & !(NEWEST | SKIPPED) != 0 {
-            return Err(cursor.fail("flags of a tail from 0 to 3"));
+            return Err(cursor.expected("flags of a tail from 0 to 3"));
         }
         let history = (cursor.u64("identity")?, cursor.u64("incarnation")?);
         let number = cursor.varint("number of a state")?;
-        let floor = Sequence(cursor.varint("a sequence that states hold")?);
+        let floor = Sequence(cursor.varint("newest sequence of the state")?);
         let after = cursor.varint("the sequence before a tail")?;
         let length = cursor.varint("the length of a tail")?;
         let Some(until) = after.checked_add(length) else {
-            return Err(cursor.fail("a tail that ends at a sequence"));
+            return Err(cursor.expected("a tail that ends at a sequence"));
         };
         let skipped = match flags & SKIPPED {
             0 => None,
             _ => {
                 let up_to = cursor.varint("a sequence of the tail")?;
                 if up_to > until {
-                    return Err(cursor.fail("events left out within the tail"));
+                    return Err(cursor.expected("events left out within the tail"));
                 }
                 Some(Sequence(up_to))
             }
@@ -101,7 +101,7 @@ impl Tail {
             records.push(record);
         }
         if cursor.remaining() != 0 {
-            return Err(cursor.fail("the end of a tail"));
+            return Err(cursor.expected("the end of a tail"));
         }
         Ok(Tail {
             history,
@@ -120,12 +120,12 @@ fn record(cursor: &mut Cursor<'_>, before: u64, until: u64) -> Result<TailRecord
     let step = cursor.varint("a step of sequences")?;
     let sequence = before.checked_add(step).filter(|s| *s <= until);
     let Some(sequence) = sequence.filter(|_| step > 0) else {
-        return Err(cursor.fail("rising sequences within the tail"));
+        return Err(cursor.expected("ascending sequences within the tail"));
     };
     let kind = RecordKind::from_number(cursor.u8("kind of a record")?);
     // The producer of a batch does not leave.
     let Some(kind) = kind.filter(|kind| *kind != RecordKind::NumberedWrite) else {
-        return Err(cursor.fail("a kind of record that tails have"));
+        return Err(cursor.expected("a record kind of a tail"));
     };
     Ok(TailRecord {
         sequence: Sequence(sequence),

@@ -115,7 +115,7 @@ impl Tail {
 
     /// True when it begins exactly at this point.
     #[must_use]
-    pub fn goes_on_from(&self, point: &TailPoint) -> bool {
+    pub fn continues_from(&self, point: &TailPoint) -> bool {
         self.after.0 == point.until
     }
 

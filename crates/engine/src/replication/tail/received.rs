@@ -24,12 +24,18 @@ pub(crate) struct ReceivedTail {
     records: VecDeque<TailRecord>,
     bytes: usize,
     /// States from this number on contain every event up to this sequence.
-    held: (u64, Sequence),
+    covered: (u64, Sequence),
     /// All partitions shown have together covered every event up to here.
     shown: Option<Sequence>,
     is_newest: bool,
     /// The newest delete in the state.
     deleted: Sequence,
+}
+
+/// The newest delete in a state.
+fn newest_delete(state: &State) -> Sequence {
+    let deletes = state.newest_deletes.iter().map(|(_, sequence)| *sequence);
+    deletes.max().unwrap_or(Sequence(0))
 }
 
 impl ReceivedTail {
@@ -46,9 +52,18 @@ impl ReceivedTail {
 
     /// True when no record is missing between the partitions shown and the newest record of the
     /// source, as far as reported.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         let is_whole = self.shown.is_some_and(|shown| self.missing_to <= shown);
         self.is_newest && is_whole && !self.is_behind()
+    }
+
+    /// True when the partitions shown and the tail have every event up to the end of the tail, and
+    /// what it shows is shown at this state, too.
+    pub(crate) fn goes_on(&self, state: &State) -> bool {
+        let is_whole = self.shown.is_some_and(|shown| self.missing_to <= shown);
+        let is_defined = self.after.0 <= state.name().sequence;
+        let is_behind = self.until() < newest_delete(state);
+        self.point.is_some() && is_whole && is_defined && !is_behind
     }
 
     /// True when there is a delete after the known records: which events before it were deleted is
@@ -94,7 +109,7 @@ impl ReceivedTail {
         if let Some(skipped) = tail.skipped {
             self.missing_to = self.missing_to.max(skipped);
         }
-        self.held = (tail.number, tail.floor);
+        self.covered = (tail.number, tail.floor);
         self.is_newest = tail.is_newest;
         self.bytes += tail.records.iter().map(TailRecord::bytes).sum::<usize>();
         self.records.extend(tail.records);
@@ -125,9 +140,8 @@ impl ReceivedTail {
     /// Drops the records covered by the state and by its shown partitions; `shows_all` = all of
     /// them are shown.
     pub(crate) fn keep(&mut self, state: &State, shows_all: bool) {
-        let deletes = state.newest_deletes.iter().map(|(_, sequence)| *sequence);
-        self.deleted = deletes.max().unwrap_or(Sequence(0));
-        let (number, floor) = self.held;
+        self.deleted = newest_delete(state);
+        let (number, floor) = self.covered;
         if !shows_all || state.name().number < number || self.point.is_none() {
             return;
         }

@@ -9,7 +9,7 @@ use super::{Tail, TailMark, TailPoint, TailRecord};
 use crate::common::ids::Sequence;
 use crate::core::Core;
 use crate::device::layout::log_dir;
-use crate::replication::subscriptions::Rules;
+use crate::replication::subscriptions::ReplicationRules;
 use crate::wal::{
     FILE_HEADER_BYTES, LogPart, RECORD_HEADER_BYTES, RecordHeader, log_path, record_bytes,
 };
@@ -30,7 +30,7 @@ const LOOKS_MAX: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TailRequest {
     /// The extent of the known tail; `None` = no tail is known.
-    pub known: Option<TailPoint>,
+    pub last_point: Option<TailPoint>,
     /// The sequence of the known state, which has every definition and delete up to there.
     pub state: u64,
     /// Approximate bytes of records to return.
@@ -52,12 +52,12 @@ pub struct LogLocation {
 pub(crate) fn tail(
     core: &Core,
     ask: &TailRequest,
-    rules: &Rules,
+    rules: &ReplicationRules,
     place: &mut Option<LogLocation>,
 ) -> Result<Tail> {
     core.log.check()?;
     for _ in 0..LOOKS_MAX {
-        let from = place.take().filter(|p| Some(p.point) == ask.known);
+        let from = place.take().filter(|p| Some(p.point) == ask.last_point);
         if let Some((tail, at)) = look(core, ask, rules, from)? {
             *place = at;
             return Ok(tail);
@@ -75,12 +75,12 @@ pub(crate) fn tail(
 /// The records of one scan of the log.
 struct TailScan<'a> {
     filter: Filter<'a>,
-    ask: &'a TailRequest,
+    request: &'a TailRequest,
     /// The record after which to continue, until it is reached.
     looked_for: Option<TailMark>,
     after: Sequence,
     /// Records, each with the location after it.
-    records: VecDeque<(TailRecord, FilePlace)>,
+    records: VecDeque<(TailRecord, FilePosition)>,
     /// Definitions and deletes before the first of these, where events were left out.
     defining: Vec<TailRecord>,
     bytes: usize,
@@ -88,7 +88,7 @@ struct TailScan<'a> {
 }
 
 impl TailScan<'_> {
-    fn take(&mut self, record: LogRecord<'_>, behind: FilePlace) -> Result<()> {
+    fn take(&mut self, record: LogRecord<'_>, behind: FilePosition) -> Result<()> {
         let (sequence, kind, payload) = record;
         if let Some(mark) = self.looked_for
             && sequence.0 == mark.sequence
@@ -107,9 +107,9 @@ impl TailScan<'_> {
         };
         self.bytes += record.bytes();
         self.records.push_back((record, behind));
-        if self.bytes > self.ask.backlog_max {
+        if self.bytes > self.request.backlog_max {
             // To half of it, so that this does not run for each record.
-            while self.bytes > self.ask.backlog_max / 2
+            while self.bytes > self.request.backlog_max / 2
                 && let Some((oldest, _)) = self.records.pop_front()
             {
                 self.bytes -= oldest.bytes();
@@ -126,8 +126,8 @@ impl TailScan<'_> {
 /// One attempt; `None` when the log changed meanwhile, or does not have the requested records.
 fn look(
     core: &Core,
-    ask: &TailRequest,
-    rules: &Rules,
+    request: &TailRequest,
+    rules: &ReplicationRules,
     from: Option<LogLocation>,
 ) -> Result<Option<(Tail, Option<LogLocation>)>> {
     // Before the number of the state: events that are not in memory now are in the state that is
@@ -136,16 +136,16 @@ fn look(
     let lineage = core.meta.lineage()?;
     let until = core.log.synced();
     let held_behind = core.log.sequence_before(core.commits.log_generation());
-    let begin = Sequence(floor.0.min(ask.state).max(held_behind.0));
+    let begin = Sequence(floor.0.min(request.state).max(held_behind.0));
     // No record was left out after the known ones, if the log still has all of them.
-    let known = ask.known.filter(|known| {
+    let known = request.last_point.filter(|known| {
         let is_held = |sequence: u64| held_behind.0 <= sequence && sequence <= until.0;
         is_held(known.until) && known.last.is_none_or(|last| held_behind.0 < last.sequence)
     });
     let is_placed = from.is_some() && known.is_some();
     let mut found = TailScan {
         filter: Filter::new(core, rules),
-        ask,
+        request,
         looked_for: known.and_then(|known| known.last).filter(|_| !is_placed),
         after: known.map_or(begin, |known| Sequence(known.until)),
         records: VecDeque::new(),
@@ -163,8 +163,8 @@ fn look(
     if found.looked_for.is_some() {
         // The log has another record of that number, or none: the tail begins again.
         let anew = TailRequest {
-            known: None,
-            ..*ask
+            last_point: None,
+            ..*request
         };
         return look(core, &anew, rules, None);
     }
@@ -184,9 +184,9 @@ fn tail_of(
     history: (u64, u64),
     (number, floor): (u64, Sequence),
     until: Sequence,
-    end: Option<FilePlace>,
+    end: Option<FilePosition>,
 ) -> (Tail, Option<LogLocation>) {
-    let TailScan { ask, after, .. } = found;
+    let TailScan { request, after, .. } = found;
     let mut records = found.defining;
     let mut bytes: usize = records.iter().map(TailRecord::bytes).sum();
     let mut left = found.records.into_iter();
@@ -195,7 +195,7 @@ fn tail_of(
         bytes += record.bytes();
         place = Some(behind);
         records.push(record);
-        if bytes >= ask.bytes_max {
+        if bytes >= request.bytes_max {
             break;
         }
     }
@@ -204,7 +204,7 @@ fn tail_of(
         (false, Some(last)) => last.sequence,
         _ => until.max(after),
     };
-    let known = ask.known.filter(|known| known.until == after.0);
+    let known = request.last_point.filter(|known| known.until == after.0);
     let point = TailPoint {
         until: until.0,
         last: match records.last() {
@@ -232,11 +232,11 @@ fn tail_of(
 }
 
 /// A location in the log: the generation of its file, and the offset.
-type FilePlace = (u64, u64);
+type FilePosition = (u64, u64);
 /// A record in the log: its sequence, its kind, its payload.
 type LogRecord<'a> = (Sequence, u8, &'a [u8]);
 /// Callback for a record, and the location after it.
-type Take<'a> = dyn FnMut(LogRecord<'_>, FilePlace) -> Result<()> + 'a;
+type Take<'a> = dyn FnMut(LogRecord<'_>, FilePosition) -> Result<()> + 'a;
 
 /// Passes on the records up to `until` from a location on, or all records of the log; returns the
 /// end: generation and offset, if there is a file. `None` when the location is overwritten, or a
@@ -250,7 +250,7 @@ fn read(
     from: Option<LogLocation>,
     until: Sequence,
     take: &mut Take<'_>,
-) -> Result<Option<Option<FilePlace>>> {
+) -> Result<Option<Option<FilePosition>>> {
     let placed = core.placing.now();
     let dir = log_dir(&placed.env, &core.options.dir);
     let parts = core.log.parts_from(core.commits.log_generation());

@@ -86,7 +86,7 @@ impl IndexFile {
         let file = files.open(path, OpenMode::Read)?;
         let header = read(&*file, 0, HEADER_BYTES)?;
         if IndexHeader::decode(&header)? != expected {
-            return Err(Doubt("it is that of another segment".into()));
+            return Err(Doubt("it belongs to another segment".into()));
         }
         let mut newest = None;
         let mut stored = Vec::new();
@@ -94,7 +94,7 @@ impl IndexFile {
         while end > HEADER_BYTES || newest.is_none() {
             let batch = batch_before(&*file, end)?;
             if batch.segment != expected.segment || batch.start < HEADER_BYTES {
-                return Err(Doubt("a batch is not its own".into()));
+                return Err(Doubt("a batch belongs to another segment".into()));
             }
             let mut at = batch.start;
             for stretch in batch.stretches {
@@ -111,7 +111,7 @@ impl IndexFile {
             .last()
             .is_some_and(|last| last.stretch.end() > up_to.end())
         {
-            return Err(Doubt("it holds more than it names".into()));
+            return Err(Doubt("it contains more than its footers cover".into()));
         }
         Ok(IndexFile {
             file,
@@ -145,7 +145,7 @@ impl IndexFile {
         let skip = usize::try_from(from - first).unwrap_or(usize::MAX);
         match pieces.get(skip..skip.saturating_add(out.len())) {
             Some(wanted) => out.copy_from_slice(wanted),
-            None => return Err(Doubt("a stretch ends early".into())),
+            None => return Err(Doubt("a range ends early".into())),
         }
         Ok(true)
     }
@@ -239,7 +239,7 @@ pub(super) fn bytes_of(ranges: &[ByteRange]) -> u64 {
 }
 
 fn read(file: &dyn File, offset: u64, bytes: u64) -> Result<Vec<u8>, Doubt> {
-    let len = usize::try_from(bytes).map_err(|_| Doubt("a stretch beyond all memory".into()))?;
+    let len = usize::try_from(bytes).map_err(|_| Doubt("a range larger than memory".into()))?;
     let mut out = vec![0; len];
     file.read_exact_at(offset, &mut out)?;
     Ok(out)
@@ -265,7 +265,7 @@ fn in_order(mut stored: Vec<Arc<StoredStretch>>) -> Result<Vec<Arc<StoredStretch
         _ => false,
     });
     match overlap {
-        true => Err(Doubt("stretches overlap".into())),
+        true => Err(Doubt("ranges overlap".into())),
         false => Ok(stored),
     }
 }

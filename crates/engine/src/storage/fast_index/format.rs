@@ -54,7 +54,7 @@ impl IndexHeader {
             return Err(wrong("a header of 64 bytes"));
         };
         if Cursor::new(checksum).u32("checksum of a header")? != crc32c(content) {
-            return Err(wrong("a header with the right checksum"));
+            return Err(wrong("a header with a valid checksum"));
         }
         let mut cursor = Cursor::new(content);
         if cursor.take(8, "header of an index")? != HEADER_MAGIC {
@@ -164,12 +164,12 @@ impl Batch {
             return Err(wrong("a record of at least 16 bytes"));
         };
         if Batch::record_bytes(trailer)? != wide(bytes.len()) {
-            return Err(wrong("a record as long as it says"));
+            return Err(wrong("a record of the declared length"));
         }
         let mut end = Cursor::new(trailer);
         end.u32("length of a record")?;
         if end.u32("checksum of a record")? != crc32c(content) {
-            return Err(wrong("a record with the right checksum"));
+            return Err(wrong("a record with a valid checksum"));
         }
         let mut cursor = Cursor::new(content);
         let start = cursor.varint("start of a batch")?;
@@ -177,12 +177,12 @@ impl Batch {
         let footer_offset = cursor.varint("offset of a footer")?;
         let footer_bytes = cursor.varint("length of a footer")?;
         let footer_bytes =
-            u32::try_from(footer_bytes).map_err(|_| cursor.fail("a length below 4 GiB"))?;
+            u32::try_from(footer_bytes).map_err(|_| cursor.expected("a length below 4 GiB"))?;
         let footer_crc = cursor.u32("checksum of a footer")?;
-        let chain = match cursor.u8("whether there is a chain")? {
+        let chain = match cursor.u8("chain flag")? {
             0 => None,
             1 => Some(ledger::hash(&mut cursor)?),
-            _ => return Err(cursor.fail("0 or 1")),
+            _ => return Err(cursor.expected("0 or 1")),
         };
         let batch = Batch {
             start,
@@ -201,7 +201,7 @@ impl Batch {
             .iter()
             .try_fold(start, |end, stretch| end.checked_add(stretch.bytes));
         if held != Some(at) {
-            return Err(wrong("a record behind the bytes that it names"));
+            return Err(wrong("a record after the bytes that it describes"));
         }
         Ok(batch)
     }
@@ -209,19 +209,19 @@ impl Batch {
 
 fn stretches(cursor: &mut Cursor<'_>) -> Result<Vec<Stretch>, DecodeError> {
     let left = wide(cursor.remaining());
-    let count = cursor.varint_up_to(left, "number of stretches")?;
+    let count = cursor.varint_up_to(left, "number of ranges")?;
     let mut out: Vec<Stretch> = Vec::new();
     let mut before = 0u64;
     for _ in 0..count {
-        let offset = before.checked_add(cursor.varint("offset of a stretch")?);
-        let bytes = cursor.varint("length of a stretch")?;
+        let offset = before.checked_add(cursor.varint("offset of a range")?);
+        let bytes = cursor.varint("length of a range")?;
         let end = offset.and_then(|offset| offset.checked_add(bytes));
         let (Some(offset), Some(end)) = (offset, end.filter(|_| bytes > 0)) else {
-            return Err(cursor.fail("a stretch that is not empty"));
+            return Err(cursor.expected("a range that is not empty"));
         };
         let pieces = usize::try_from(bytes.div_ceil(PIECE_BYTES)).unwrap_or(usize::MAX);
         let len = pieces.saturating_mul(4);
-        let mut checksums = Cursor::new(cursor.take(len, "checksums of a stretch")?);
+        let mut checksums = Cursor::new(cursor.take(len, "checksums of a range")?);
         let checksums = (0..pieces).map(|_| checksums.u32("checksum of a piece"));
         out.push(Stretch {
             offset,

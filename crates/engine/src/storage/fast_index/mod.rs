@@ -120,7 +120,7 @@ pub(crate) struct IndexCounters {
 
 /// Kind, devices and limits of a fast index.
 pub(crate) struct FastIndexConfig {
-    pub(crate) what: RepeatKind,
+    pub(crate) kind: RepeatKind,
     pub(crate) files: Arc<dyn Files>,
     /// The folder of the tier.
     pub(crate) fast: PathBuf,
@@ -156,7 +156,7 @@ struct Segment {
     /// Bytes of its file; `None` = it does not have one.
     bytes: Option<u64>,
     /// Number of times that its file was removed: a file written in the meantime is discarded.
-    taken_away: u64,
+    removals: u64,
     /// Locked while its file is written.
     writing: Arc<Mutex<()>>,
 }
@@ -189,7 +189,7 @@ impl Segments {
             named: named.up_to,
             last,
             bytes: None,
-            taken_away: 0,
+            removals: 0,
             writing: Arc::default(),
         });
         if segment.named.footer_offset > named.up_to.footer_offset {
@@ -202,7 +202,7 @@ impl Segments {
     }
 
     /// Records that the file of a segment extends up to this footer.
-    fn is_up_to(&mut self, id: SegmentId, to: &UpTo) {
+    fn mark_written_up_to(&mut self, id: SegmentId, to: &UpTo) {
         if let Some(segment) = self.all.get(&id)
             && segment.named.footer_offset == to.footer_offset
         {
@@ -222,12 +222,12 @@ impl Weighter<SegmentId, Arc<IndexFile>> for FileWeight {
 
 /// The index of one kind over the segments of a database, in its fast tier.
 pub(crate) struct FastIndex {
-    place: FastIndexConfig,
+    config: FastIndexConfig,
     /// The folder of the files.
     dir: PathBuf,
     segments: Mutex<Segments>,
     /// Contents of files that were read recently.
-    known: Cache<SegmentId, Arc<IndexFile>, FileWeight>,
+    cache: Cache<SegmentId, Arc<IndexFile>, FileWeight>,
     /// Nothing is written before this instant.
     paused_to: Mutex<Duration>,
     /// Segments whose files were dropped because their contents were damaged.
@@ -253,15 +253,15 @@ impl FastIndex {
     /// Opens the files of these segments, in their states in the metadata. Files of other segments
     /// in the folder are removed.
     pub(crate) fn open(
-        place: FastIndexConfig,
+        config: FastIndexConfig,
         all: impl Iterator<Item = (SegmentId, NamedSegment)>,
     ) -> Result<FastIndex> {
         let mut segments = Segments::default();
         for (id, named) in all {
             segments.name(id, &named);
         }
-        let what = place.what;
-        let (files, dir) = (&place.files, &what.folder(&place.fast));
+        let what = config.kind;
+        let (files, dir) = (&config.files, &what.folder(&config.fast));
         files
             .create_dir_all(dir)
             .map_err(|e| Error::io("create", dir, e))?;
@@ -292,9 +292,9 @@ impl FastIndex {
             RepeatKind::Index => 8192,
             RepeatKind::Newest => 1 << 16,
         };
-        let items = usize::try_from(place.memory_bytes / of_each).unwrap_or(usize::MAX);
+        let items = usize::try_from(config.memory_bytes / of_each).unwrap_or(usize::MAX);
         let index = FastIndex {
-            known: Cache::with_weighter(items.clamp(16, 1 << 16), place.memory_bytes, FileWeight),
+            cache: Cache::with_weighter(items.clamp(16, 1 << 16), config.memory_bytes, FileWeight),
             dir: dir.clone(),
             space: AtomicU64::new(u64::MAX),
             retired: AtomicBool::default(),
@@ -303,28 +303,28 @@ impl FastIndex {
             doubted: Mutex::default(),
             full_logged: AtomicBool::default(),
             counters: IndexCounters::default(),
-            place,
+            config,
         };
         index.let_go();
         Ok(index)
     }
 
     /// The kind of this index.
-    pub(crate) fn what(&self) -> RepeatKind {
-        self.place.what
+    pub(crate) fn kind(&self) -> RepeatKind {
+        self.config.kind
     }
 
     /// The oldest position of a segment that should have a file; `None` = no segment should. Only
     /// for [`RepeatKind::Newest`].
-    fn oldest_wanted(&self, segments: &Segments) -> Option<newest::SegmentPosition> {
-        let cut = self.place.age_max.map_or(Timestamp::MIN, |age| {
+    fn oldest_with_file(&self, segments: &Segments) -> Option<newest::SegmentPosition> {
+        let cut = self.config.age_max.map_or(Timestamp::MIN, |age| {
             let age = i64::try_from(age.as_nanos()).unwrap_or(i64::MAX);
-            let now = self.place.clock.now();
+            let now = self.config.clock.now();
             Timestamp::from_nanos(now.as_nanos().saturating_sub(age))
         });
-        let most = self.place.bytes_max.unwrap_or(u64::MAX);
+        let most = self.config.bytes_max.unwrap_or(u64::MAX);
         let room = most.min(self.space.load(Ordering::Relaxed));
-        segments.by_end.oldest_wanted(cut, room, |id| {
+        segments.by_end.oldest_with_file(cut, room, |id| {
             let segment = segments.all.get(&id);
             segment.map_or(0, |segment| {
                 file_bytes(segment.named.end()).max(segment.bytes.unwrap_or(0))
@@ -334,10 +334,10 @@ impl FastIndex {
 
     /// True when a segment should have a file: every segment for the index, otherwise the segments
     /// of the newest spans.
-    fn is_wanted(&self, segments: &Segments, id: SegmentId) -> bool {
-        self.place.what == RepeatKind::Index
+    fn should_have_file(&self, segments: &Segments, id: SegmentId) -> bool {
+        self.config.kind == RepeatKind::Index
             || segments.all.get(&id).is_some_and(|segment| {
-                let oldest = self.oldest_wanted(segments);
+                let oldest = self.oldest_with_file(segments);
                 oldest.is_some_and(|oldest| (segment.last, id) >= oldest)
             })
     }
@@ -345,12 +345,12 @@ impl FastIndex {
     /// Removes the files of segments that are not among the newest any more, because of newer
     /// segments or of their age. Bulk has these segments.
     pub(crate) fn let_go(&self) {
-        if self.place.what == RepeatKind::Index {
+        if self.config.kind == RepeatKind::Index {
             return;
         }
         let old = {
             let segments = self.segments.lock();
-            let oldest = self.oldest_wanted(&segments);
+            let oldest = self.oldest_with_file(&segments);
             segments.by_end.with_file_before(oldest)
         };
         for id in old {
@@ -375,7 +375,7 @@ impl FastIndex {
     }
 
     fn path(&self, id: SegmentId) -> PathBuf {
-        self.dir.join(self.place.what.name_of(id))
+        self.dir.join(self.config.kind.name_of(id))
     }
 
     /// Bytes of all files.
@@ -384,8 +384,8 @@ impl FastIndex {
     }
 
     /// The number of segments that have a file.
-    pub(crate) fn kept(&self) -> u64 {
-        wide(self.segments.lock().by_end.kept())
+    pub(crate) fn file_count(&self) -> u64 {
+        wide(self.segments.lock().by_end.file_count())
     }
 
     /// Reads bytes of a segment; false unless the file has all of them.
@@ -414,7 +414,7 @@ impl FastIndex {
 
     /// The file of a segment; `None` without a trusted one.
     fn file(&self, id: SegmentId) -> Option<Arc<IndexFile>> {
-        if let Some(known) = self.known.get(&id) {
+        if let Some(known) = self.cache.get(&id) {
             return Some(known);
         }
         let (named, bytes) = {
@@ -433,7 +433,7 @@ impl FastIndex {
                     .get(&id)
                     .is_some_and(|s| s.bytes == Some(bytes))
                 {
-                    self.known.insert(id, Arc::clone(&file));
+                    self.cache.insert(id, Arc::clone(&file));
                 }
                 Some(file)
             }
@@ -451,7 +451,7 @@ impl FastIndex {
         bytes: u64,
     ) -> std::result::Result<IndexFile, Doubt> {
         let header = self.header(id);
-        let file = IndexFile::load(&*self.place.files, &self.path(id), header, bytes)?;
+        let file = IndexFile::load(&*self.config.files, &self.path(id), header, bytes)?;
         let up_to = &file.up_to;
         if up_to.footer_offset > named.footer_offset {
             return Err(Doubt("it is newer than the segment".into()));
@@ -462,7 +462,7 @@ impl FastIndex {
                 _ => true,
             };
             if up_to.footer_bytes != named.footer_bytes || !is_same_chain {
-                return Err(Doubt("it is that of another segment of this number".into()));
+                return Err(Doubt("it belongs to another segment of this number".into()));
             }
         }
         Ok(file)
@@ -470,7 +470,7 @@ impl FastIndex {
 
     fn header(&self, id: SegmentId) -> IndexHeader {
         IndexHeader {
-            set: self.place.set,
+            set: self.config.set,
             segment: id,
         }
     }
@@ -482,7 +482,7 @@ impl FastIndex {
             tracing::warn!(
                 path = %self.path(id).display(),
                 reason,
-                "the index of a segment in the fast tier is dropped; it is read in the segment and rebuilt"
+                "dropped the index of a segment in the fast tier; it is read from the segment and rebuilt"
             );
         }
     }
@@ -506,12 +506,12 @@ impl FastIndex {
             let Some(segment) = segments.all.get_mut(&id) else {
                 return false;
             };
-            segment.taken_away += 1;
+            segment.removals += 1;
             let had = segment.bytes.is_some();
             let shard = segment.shard;
             segments.behind.insert((shard, id));
             segments.note_bytes(id, None);
-            self.known.remove(&id);
+            self.cache.remove(&id);
             had
         };
         if had {
@@ -530,7 +530,7 @@ impl FastIndex {
                 segments.behind.remove(&(segment.shard, id));
                 segments.by_end.remove((segment.last, id));
             }
-            self.known.remove(&id);
+            self.cache.remove(&id);
             segment
         };
         if segment.is_some() {
@@ -539,11 +539,11 @@ impl FastIndex {
     }
 
     fn unlink(&self, id: SegmentId) {
-        if self.place.guard.is_forked() {
+        if self.config.guard.is_forked() {
             return;
         }
         let path = self.path(id);
-        match self.place.files.remove(&path) {
+        match self.config.files.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // The file is not read any more; a later opening removes or drops it.
                 tracing::warn!(path = %path.display(), %error, "cannot remove the file of a segment");
@@ -567,10 +567,10 @@ impl FastIndex {
         let segments = self.segments.lock();
         let behind = segments.behind.range((shard, from)..);
         let mut behind = behind.take_while(|(of, _)| *of == shard).map(|(_, id)| *id);
-        if self.place.what == RepeatKind::Index {
+        if self.config.kind == RepeatKind::Index {
             return behind.next();
         }
-        let oldest = self.oldest_wanted(&segments)?;
+        let oldest = self.oldest_with_file(&segments)?;
         behind.find(|id| {
             let segment = segments.all.get(id);
             segment.is_some_and(|segment| (segment.last, *id) >= oldest)
@@ -578,27 +578,27 @@ impl FastIndex {
     }
 
     fn is_paused(&self) -> bool {
-        let now = self.place.clock.monotonic();
+        let now = self.config.clock.monotonic();
         self.retired.load(Ordering::Acquire)
-            || self.place.guard.is_closed()
+            || self.config.guard.is_closed()
             || now < *self.paused_to.lock()
     }
 
     /// Stops writing for a while.
     fn pause(&self) {
-        *self.paused_to.lock() = self.place.clock.monotonic() + SPACE_PATIENCE;
+        *self.paused_to.lock() = self.config.clock.monotonic() + SPACE_PATIENCE;
         self.counters.refused.fetch_add(1, Ordering::Relaxed);
         if !self.full_logged.swap(true, Ordering::AcqRel) {
             tracing::warn!(
                 dir = %self.dir.display(),
-                "there is no room for more of segments in the fast tier: the rest is read in bulk"
+                "the fast tier has no room for more segments; the rest is read from the bulk device"
             );
         }
     }
 
     /// Frees space for writes that must not be refused: all files are removed, and no file is
     /// written for a while. Later the newest segments take at most half of their previous space.
-    pub(crate) fn give_way(&self) {
+    pub(crate) fn free_space(&self) {
         let (ids, bytes): (Vec<SegmentId>, u64) = {
             let segments = self.segments.lock();
             let held = segments.all.iter().filter(|(_, s)| s.bytes.is_some());
@@ -635,8 +635,9 @@ impl FastIndex {
             let segments = self.segments.lock();
             let segment = segments.all.get(&id)?;
             // False for an older state of the segment: the job that made the newer state writes it.
-            (segment.named.footer_offset == to.footer_offset && self.is_wanted(&segments, id))
-                .then(|| Arc::clone(&segment.writing))?
+            (segment.named.footer_offset == to.footer_offset
+                && self.should_have_file(&segments, id))
+            .then(|| Arc::clone(&segment.writing))?
         };
         Some(Writing {
             index: self,
@@ -646,28 +647,28 @@ impl FastIndex {
         })
     }
 
-    /// Records that a file was written up to `to`; `taken_away` is the counter of its segment from
+    /// Records that a file was written up to `to`; `removals` is the counter of its segment from
     /// before.
-    fn note_written(&self, id: SegmentId, to: &UpTo, file: IndexFile, taken_away: Option<u64>) {
+    fn note_written(&self, id: SegmentId, to: &UpTo, file: IndexFile, removals: Option<u64>) {
         self.full_logged.store(false, Ordering::Release);
-        let is_wanted = {
+        let is_needed = {
             let mut segments = self.segments.lock();
             let segment = segments.all.get(&id);
-            let is_wanted = segment.is_some() && segment.map(|s| s.taken_away) == taken_away;
-            if is_wanted {
+            let is_needed = segment.is_some() && segment.map(|s| s.removals) == removals;
+            if is_needed {
                 segments.note_bytes(id, Some(file.end));
-                segments.is_up_to(id, to);
-                self.known.insert(id, Arc::new(file));
+                segments.mark_written_up_to(id, to);
+                self.cache.insert(id, Arc::new(file));
             }
-            is_wanted
+            is_needed
         };
-        if !is_wanted {
+        if !is_needed {
             // The file, or its segment, was removed in the meantime.
             self.unlink(id);
         }
     }
 
-    fn taken_away(&self, id: SegmentId) -> Option<u64> {
-        Some(self.segments.lock().all.get(&id)?.taken_away)
+    fn removals(&self, id: SegmentId) -> Option<u64> {
+        Some(self.segments.lock().all.get(&id)?.removals)
     }
 }

@@ -42,14 +42,14 @@ impl ByEnd {
     }
 
     /// The number of segments that have a file.
-    pub(super) fn kept(&self) -> usize {
+    pub(super) fn file_count(&self) -> usize {
         self.with_file.len()
     }
 
     /// The oldest position that should have a file: excluded are spans that end before `cut`, and
     /// segments that do not fit beside newer ones. `bytes` returns the size of a segment's file;
     /// `None` = no segment should have a file.
-    pub(super) fn oldest_wanted(
+    pub(super) fn oldest_with_file(
         &self,
         cut: Timestamp,
         room: u64,
@@ -93,7 +93,7 @@ mod tests {
         }
         let oldest = |cut, room| {
             // A segment in the middle is large.
-            all.oldest_wanted(Timestamp::from_nanos(cut), room, |id| {
+            all.oldest_with_file(Timestamp::from_nanos(cut), room, |id| {
                 if id.0 == 2 { 100 } else { 10 }
             })
             .map(|(_, id)| id.0)

@@ -30,11 +30,14 @@ impl Writing<'_> {
     }
 
     /// True when nothing is missing.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         let from = self.from();
         let is_whole = from.is_some_and(|up_to| up_to.footer_offset == self.to.footer_offset);
         if is_whole {
-            self.index.segments.lock().is_up_to(self.id, &self.to);
+            self.index
+                .segments
+                .lock()
+                .mark_written_up_to(self.id, &self.to);
         }
         is_whole
     }
@@ -58,13 +61,13 @@ impl Writing<'_> {
         if index.retired.load(Ordering::Acquire) {
             return Ok(());
         }
-        let taken_away = index.taken_away(self.id);
+        let removals = index.removals(self.id);
         let before = index.file(self.id);
         if before.as_ref().map(|file| file.up_to) != from {
             // Another writer was faster.
             return Ok(());
         }
-        let most = index.place.bytes_max.unwrap_or(u64::MAX);
+        let most = index.config.bytes_max.unwrap_or(u64::MAX);
         let held = index.bytes();
         if held.saturating_add(bytes_of(ranges)) > most {
             index.pause();
@@ -76,7 +79,7 @@ impl Writing<'_> {
             footer_crc,
             ranges,
         };
-        let (files, path) = (&*index.place.files, index.path(self.id));
+        let (files, path) = (&*index.config.files, index.path(self.id));
         let end = before.as_ref().map_or(0, |file| file.end);
         let written = match &before {
             Some(file) => file.appended(files, &path, &batch, segment),
@@ -89,8 +92,8 @@ impl Writing<'_> {
         match written {
             Ok(file) => {
                 let grown = file.end.saturating_sub(end);
-                index.place.written.fetch_add(grown, Ordering::Relaxed);
-                index.note_written(self.id, &self.to, file, taken_away);
+                index.config.written.fetch_add(grown, Ordering::Relaxed);
+                index.note_written(self.id, &self.to, file, removals);
                 Ok(())
             }
             Err(failed) => {
@@ -100,7 +103,7 @@ impl Writing<'_> {
                 match failed {
                     NotAppended::Segment(error) => Err(error),
                     NotAppended::File(error) if is_full(&error) => {
-                        if index.place.what == RepeatKind::Newest && held > 0 {
+                        if index.config.kind == RepeatKind::Newest && held > 0 {
                             // Segments beyond these bytes do not fit.
                             index.space.store(held, Ordering::Relaxed);
                         }

@@ -43,7 +43,7 @@ impl IndexDefinition {
     pub(crate) fn decode(id: IndexId, bytes: &[u8]) -> Result<IndexDefinition, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("version of an index")? != DEFINITION_VERSION {
-            return Err(cursor.fail("an index of version 1"));
+            return Err(cursor.expected("an index of version 1"));
         }
         let table = TableId(number(&mut cursor, "table of an index")?);
         let name = cursor.text("name of an index")?.to_owned();
@@ -55,12 +55,12 @@ impl IndexDefinition {
         for _ in 0..count {
             let field = FieldId(number(&mut cursor, "field of an index")?);
             if fields.contains(&field) {
-                return Err(cursor.fail("fields of an index, none twice"));
+                return Err(cursor.expected("distinct fields of an index"));
             }
             fields.push(field);
         }
         if fields.is_empty() {
-            return Err(cursor.fail("an index with a field"));
+            return Err(cursor.expected("an index with a field"));
         }
         cursor.finish()?;
         Ok(IndexDefinition {
@@ -74,7 +74,7 @@ impl IndexDefinition {
 
 pub(super) fn number(cursor: &mut Cursor<'_>, what: &'static str) -> Result<u32, DecodeError> {
     let number = cursor.varint(what)?;
-    u32::try_from(number).map_err(|_| cursor.fail(what))
+    u32::try_from(number).map_err(|_| cursor.expected(what))
 }
 
 /// Numbers of types, one for each field of an index, then zeros.
@@ -139,7 +139,7 @@ impl RunRecord {
     pub(crate) fn decode(bytes: &[u8]) -> Result<RunRecord, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("version of an index run")? != RUN_VERSION {
-            return Err(cursor.fail("an index run of version 1"));
+            return Err(cursor.expected("an index run of version 1"));
         }
         let record = RunRecord {
             index: IndexId(number(&mut cursor, "number of an index")?),

@@ -15,11 +15,11 @@ use std::time::Duration;
 /// Time in which the weight of counts halves.
 const HALF_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Minimum lifetime of an index.
-pub(crate) const KEPT: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const LIFETIME_MIN: Duration = Duration::from_secs(24 * 3600);
 /// Cost of indexing a row, in reads of a row.
 const COST_OF_A_ROW: u64 = 8;
 /// An index is created when the reads in vain are this multiple of its cost.
-const MADE_AT: f64 = 2.0;
+const CREATE_AT: f64 = 2.0;
 /// An index is dropped when it spares less than this share of its cost in a day.
 const DROPPED_BELOW: f64 = 0.5;
 /// A filter that matches more than one row in this number needs no index.
@@ -29,12 +29,12 @@ const FIELDS_MAX: usize = 4_096;
 
 /// A sum that decays with time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Fading {
+struct DecayingSum {
     rows: f64,
     at: Duration,
 }
 
-impl Fading {
+impl DecayingSum {
     fn now(&self, now: Duration) -> f64 {
         let age = now.saturating_sub(self.at).as_secs_f64() / HALF_LIFE.as_secs_f64();
         self.rows * (-age).exp2()
@@ -56,8 +56,8 @@ fn rows_of(rows: u64) -> f64 {
 /// The counts of a field.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
-    vain: Fading,
-    spared: Fading,
+    vain: DecayingSum,
+    spared: DecayingSum,
     /// The moment since which this process knows of an index over the field; `None` without an
     /// index.
     indexed: Option<Duration>,
@@ -107,7 +107,7 @@ impl Demand {
         is_indexed: &dyn Fn(FieldId) -> bool,
         now: Duration,
     ) -> Option<FieldId> {
-        let least = MADE_AT * rows_of(rows.saturating_mul(COST_OF_A_ROW).max(1));
+        let least = CREATE_AT * rows_of(rows.saturating_mul(COST_OF_A_ROW).max(1));
         let own = self.fields.iter().filter(|((of, _), _)| *of == table);
         let worth = own.filter_map(|((_, field), counted)| {
             let vain = counted.vain.now(now);
@@ -131,7 +131,7 @@ impl Demand {
         };
         let since = *counted.indexed.get_or_insert(now);
         let cost = rows_of(rows.saturating_mul(COST_OF_A_ROW));
-        now.saturating_sub(since) >= KEPT && counted.spared.now(now) < cost * DROPPED_BELOW
+        now.saturating_sub(since) >= LIFETIME_MIN && counted.spared.now(now) < cost * DROPPED_BELOW
     }
 
     /// The rows that an index over a field currently spares.
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     const HOUR: Duration = Duration::from_secs(3600);
-    const PLACE: (TableId, FieldId) = (TableId(1), FieldId(0));
+    const KEY: (TableId, FieldId) = (TableId(1), FieldId(0));
 
     fn to_make(demand: &Demand, rows: u64, now: Duration) -> Option<FieldId> {
         demand.to_make(TableId(1), rows, &|_| false, now)
@@ -170,9 +170,9 @@ mod tests {
     #[test]
     fn an_index_is_made_at_twice_its_cost() {
         let mut demand = Demand::default();
-        demand.read(PLACE, 15_999, 1, HOUR);
+        demand.read(KEY, 15_999, 1, HOUR);
         assert_eq!(to_make(&demand, 1_000, HOUR), None);
-        demand.read(PLACE, 2, 0, HOUR);
+        demand.read(KEY, 2, 0, HOUR);
         assert_eq!(to_make(&demand, 1_000, HOUR), Some(FieldId(0)));
         assert_eq!(demand.to_make(TableId(1), 1_000, &|_| true, HOUR), None);
         assert_eq!(demand.to_make(TableId(2), 1_000, &|_| false, HOUR), None);
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(to_make(&demand, 1_000, HOUR), Some(FieldId(7)));
         // Filters that match many rows need no index.
         let mut demand = Demand::default();
-        demand.read(PLACE, 1_000_000, 10_000, HOUR);
+        demand.read(KEY, 1_000_000, 10_000, HOUR);
         assert_eq!(to_make(&demand, 1_000, HOUR), None);
     }
 
@@ -192,17 +192,17 @@ mod tests {
     fn an_index_is_kept_for_a_day_and_dropped_below_half_its_cost() {
         let mut demand = Demand::default();
         demand.changed(TableId(1), FieldId(0), Some(HOUR));
-        assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 24));
-        demand.spared(PLACE, 4_000, HOUR * 25);
-        assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 25));
-        assert!(demand.is_to_drop(PLACE, 1_000, HOUR * 26));
-        assert!(!demand.is_to_drop(PLACE, 900, HOUR * 26));
+        assert!(!demand.is_to_drop(KEY, 1_000, HOUR * 24));
+        demand.spared(KEY, 4_000, HOUR * 25);
+        assert!(!demand.is_to_drop(KEY, 1_000, HOUR * 25));
+        assert!(demand.is_to_drop(KEY, 1_000, HOUR * 26));
+        assert!(!demand.is_to_drop(KEY, 900, HOUR * 26));
         // An index that existed when the process started must be observed for a day.
         let mut demand = Demand::default();
-        assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 99));
-        assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 122));
-        assert!(demand.is_to_drop(PLACE, 1_000, HOUR * 123));
+        assert!(!demand.is_to_drop(KEY, 1_000, HOUR * 99));
+        assert!(!demand.is_to_drop(KEY, 1_000, HOUR * 122));
+        assert!(demand.is_to_drop(KEY, 1_000, HOUR * 123));
         demand.changed(TableId(1), FieldId(0), None);
-        assert!(!demand.is_to_drop(PLACE, 1_000, HOUR * 124));
+        assert!(!demand.is_to_drop(KEY, 1_000, HOUR * 124));
     }
 }

@@ -5,7 +5,7 @@
 //! file.
 
 use super::definition::{IndexId, RunRecord, types_of};
-use super::front::{BlockPlace, Front};
+use super::front::{BlockLocation, Front};
 use crate::common::ids::SegmentId;
 use crate::{Error, Result};
 use headwater_codec::checksum::crc32c;
@@ -89,7 +89,7 @@ impl Run {
         if !self.damaged.swap(true, Ordering::AcqRel) {
             tracing::warn!(
                 path = %self.path.display(), %error,
-                "a part of an index cannot be read: the rows are read instead until it is made again"
+                "cannot read a part of an index; the rows are read instead until it is rebuilt"
             );
         }
     }
@@ -149,7 +149,7 @@ impl Run {
     }
 
     /// Reads a block of entries.
-    pub(crate) fn block(&self, place: &BlockPlace) -> Result<Entries> {
+    pub(crate) fn block(&self, place: &BlockLocation) -> Result<Entries> {
         let bytes = self.read(place.offset, place.bytes)?;
         let crc = bytes.last_chunk::<4>().map(|crc| u32::from_le_bytes(*crc));
         if crc != Some(place.crc) {
@@ -188,7 +188,7 @@ pub(crate) struct RunWriter {
     buffer: Vec<u8>,
     written: u64,
     block: Entries,
-    blocks: Vec<BlockPlace>,
+    blocks: Vec<BlockLocation>,
     entries: u64,
     is_finished: bool,
 }
@@ -241,7 +241,7 @@ impl RunWriter {
         };
         let bytes = block.encode();
         let too_long = |_| Error::internal("a block of index entries of 4 GiB");
-        self.blocks.push(BlockPlace {
+        self.blocks.push(BlockLocation {
             first_key: first_key.into(),
             entries: u32::try_from(block.len()).map_err(too_long)?,
             offset: self.offset(),
@@ -310,7 +310,7 @@ impl Drop for RunWriter {
             && let Err(error) = self.files.remove(&self.path)
         {
             // The next opening removes the file: the metadata do not refer to it.
-            tracing::warn!(path = %self.path.display(), %error, "cannot remove a part of an index that was not finished");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove an unfinished part of an index");
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct LeafSlot {
 
 impl LeafSlot {
     /// The key by which leaves are sorted and distinguished.
-    pub(crate) fn place(&self) -> (StreamId, u64, u32) {
+    pub(crate) fn key(&self) -> (StreamId, u64, u32) {
         (self.stream, self.entry.offset, self.entry.row_start)
     }
 
@@ -38,7 +38,7 @@ impl LeafSlot {
 
 /// A block of entries in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BlockPlace {
+pub(crate) struct BlockLocation {
     pub(crate) first_key: Box<[u8]>,
     pub(crate) entries: u32,
     pub(crate) offset: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Front {
     /// The fields, with the types that the values had when the run was written.
     pub(crate) fields: Vec<(FieldId, FieldType)>,
     pub(crate) leaves: Vec<LeafSlot>,
-    pub(crate) blocks: Vec<BlockPlace>,
+    pub(crate) blocks: Vec<BlockLocation>,
 }
 
 impl Front {
@@ -90,13 +90,13 @@ impl Front {
     /// The slot of the leaf of this entry, if the run covers it.
     pub(crate) fn slot(&self, stream: StreamId, entry: &LeafEntry) -> Option<&LeafSlot> {
         let place = (stream, entry.offset, entry.row_start);
-        let found = self.leaves.binary_search_by_key(&place, LeafSlot::place);
+        let found = self.leaves.binary_search_by_key(&place, LeafSlot::key);
         let found = found.ok().and_then(|at| self.leaves.get(at));
         found.filter(|leaf| leaf.entry == *entry)
     }
 
     /// True when the run covers this leaf.
-    pub(crate) fn holds(&self, stream: StreamId, entry: &LeafEntry) -> bool {
+    pub(crate) fn covers(&self, stream: StreamId, entry: &LeafEntry) -> bool {
         self.slot(stream, entry).is_some()
     }
 
@@ -109,8 +109,8 @@ impl Front {
 
     /// The blocks that may have keys of a range; `place` compares a key with the range.
     pub(crate) fn blocks_of(&self, place: impl Fn(&[u8]) -> std::cmp::Ordering) -> Range<usize> {
-        let is_below = |b: &BlockPlace| place(&b.first_key) == std::cmp::Ordering::Less;
-        let is_above = |b: &BlockPlace| place(&b.first_key) == std::cmp::Ordering::Greater;
+        let is_below = |b: &BlockLocation| place(&b.first_key) == std::cmp::Ordering::Less;
+        let is_above = |b: &BlockLocation| place(&b.first_key) == std::cmp::Ordering::Greater;
         let from = self.blocks.partition_point(is_below).saturating_sub(1);
         let to = self.blocks.partition_point(|b| !is_above(b));
         // Entries of a key may start in the block before the first block that starts with it.
@@ -119,7 +119,7 @@ impl Front {
 
     pub(crate) fn weight(&self) -> u64 {
         let leaves = wide(self.leaves.len() * size_of::<LeafSlot>());
-        leaves + wide(self.blocks.len() * (size_of::<BlockPlace>() + 16)) + 128
+        leaves + wide(self.blocks.len() * (size_of::<BlockLocation>() + 16)) + 128
     }
 
     /// The bytes of the front.
@@ -160,7 +160,7 @@ impl Front {
     pub(crate) fn decode(bytes: &[u8], first_block: u64) -> Result<Front, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("version of a front")? != FRONT_VERSION {
-            return Err(cursor.fail("a front of version 1"));
+            return Err(cursor.expected("a front of version 1"));
         }
         let index = IndexId(number(&mut cursor, "number of an index")?);
         let segment = SegmentId(cursor.varint("segment of an index run")?);
@@ -169,7 +169,7 @@ impl Front {
         for _ in 0..count {
             let field = FieldId(number(&mut cursor, "field of an index")?);
             let Some(field_type) = FieldType::from_number(cursor.u8("type of a field")?) else {
-                return Err(cursor.fail("a type of fields"));
+                return Err(cursor.expected("a type of fields"));
             };
             fields.push((field, field_type));
         }
@@ -193,7 +193,7 @@ fn take_leaves(cursor: &mut Cursor<'_>) -> Result<Vec<LeafSlot>, DecodeError> {
     for _ in 0..count {
         let step = number(cursor, "stream of a leaf")?;
         let Some(stream) = before.0.checked_add(step) else {
-            return Err(cursor.fail("a stream below 2^32"));
+            return Err(cursor.expected("a stream below 2^32"));
         };
         let offset = before
             .1
@@ -216,11 +216,11 @@ fn take_leaves(cursor: &mut Cursor<'_>) -> Result<Vec<LeafSlot>, DecodeError> {
             entry,
             start,
         };
-        let rises = leaves.last().is_none_or(|last| last.place() < leaf.place());
+        let rises = leaves.last().is_none_or(|last| last.key() < leaf.key());
         let inside = entry.row_start.checked_add(entry.count);
         let inside = inside.is_some_and(|end| end <= entry.leaf_rows);
         let Some(next) = start.checked_add(entry.count).filter(|_| rises && inside) else {
-            return Err(cursor.fail("leaves in order, with fewer than 2^32 rows"));
+            return Err(cursor.expected("leaves in order, with fewer than 2^32 rows"));
         };
         leaves.push(leaf);
         (before, start) = ((stream, offset, last), next);
@@ -228,28 +228,28 @@ fn take_leaves(cursor: &mut Cursor<'_>) -> Result<Vec<LeafSlot>, DecodeError> {
     Ok(leaves)
 }
 
-fn take_blocks(cursor: &mut Cursor<'_>, first: u64) -> Result<Vec<BlockPlace>, DecodeError> {
+fn take_blocks(cursor: &mut Cursor<'_>, first: u64) -> Result<Vec<BlockLocation>, DecodeError> {
     let count = cursor.varint_up_to(wide(cursor.remaining()), "blocks of an index run")?;
-    let mut blocks: Vec<BlockPlace> = Vec::new();
+    let mut blocks: Vec<BlockLocation> = Vec::new();
     let mut offset = first;
     for _ in 0..count {
         let key = cursor.prefixed("first key of a block")?;
         let rises = blocks.last().is_none_or(|last| *last.first_key <= *key);
         if key.len() > KEY_BYTES_MAX || !rises {
-            return Err(cursor.fail("first keys in order, of at most 64 bytes"));
+            return Err(cursor.expected("first keys in order, of at most 64 bytes"));
         }
         let entries = cursor.varint_up_to(wide(ENTRIES_MAX), "entries of a block")?;
         let bytes = number(cursor, "length of a block")?;
         let crc = cursor.u32("checksum of a block")?;
-        blocks.push(BlockPlace {
+        blocks.push(BlockLocation {
             first_key: key.into(),
-            entries: u32::try_from(entries).map_err(|_| cursor.fail("entries of a block"))?,
+            entries: u32::try_from(entries).map_err(|_| cursor.expected("entries of a block"))?,
             offset,
             bytes,
             crc,
         });
         let Some(next) = offset.checked_add(u64::from(bytes)) else {
-            return Err(cursor.fail("blocks of fewer than 2^64 bytes"));
+            return Err(cursor.expected("blocks of fewer than 2^64 bytes"));
         };
         offset = next;
     }

@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 /// Bytes of a text that precedes other fields in a key.
 const INNER_TEXT_BYTES: usize = 16;
 /// First byte of the keys of an index over several fields, for rows with values in all of them.
-const WHOLE: u8 = 1;
+const COMPLETE: u8 = 1;
 /// The key of rows that have no value in some of the fields: another version of such a row may have
 /// the missing values, so these rows are always candidates.
 const PARTIAL: [u8; 1] = [0];
@@ -39,13 +39,13 @@ pub(crate) struct FieldBounds<'a> {
 struct Edge {
     bytes: Vec<u8>,
     /// Keys are compared as a whole; otherwise only their prefix of the length of the edge.
-    whole: bool,
+    full_key: bool,
     inclusive: bool,
 }
 
 impl Edge {
     fn compare(&self, key: &[u8]) -> Ordering {
-        match self.whole {
+        match self.full_key {
             true => key.cmp(&self.bytes),
             false => key.iter().take(self.bytes.len()).cmp(&self.bytes),
         }
@@ -68,7 +68,7 @@ impl KeyRange {
     ) -> Option<KeyRange> {
         let mut prefix = Vec::new();
         if fields.len() > 1 {
-            prefix.push(WHOLE);
+            prefix.push(COMPLETE);
         }
         let mut range = None;
         for (position, field) in fields.iter().enumerate() {
@@ -94,7 +94,7 @@ impl KeyRange {
     pub(crate) fn partial() -> KeyRange {
         let edge = Edge {
             bytes: PARTIAL.to_vec(),
-            whole: true,
+            full_key: true,
             inclusive: true,
         };
         KeyRange {
@@ -104,7 +104,7 @@ impl KeyRange {
     }
 
     /// Position of a key relative to the range: below it, in it, above it.
-    pub(crate) fn place(&self, key: &[u8]) -> Ordering {
+    pub(crate) fn position(&self, key: &[u8]) -> Ordering {
         match self.low.compare(key) {
             Ordering::Less => return Ordering::Less,
             Ordering::Equal if !self.low.inclusive => return Ordering::Less,
@@ -123,14 +123,14 @@ fn edge(prefix: &[u8], bound: Option<ValueBound<'_>>, is_last: bool) -> Edge {
     let Some(bound) = bound else {
         return Edge {
             bytes,
-            whole: false,
+            full_key: false,
             inclusive: true,
         };
     };
     let is_exact = put_component(bound.value, is_last, &mut bytes);
     Edge {
         bytes,
-        whole: is_last,
+        full_key: is_last,
         inclusive: bound.inclusive || !is_exact,
     }
 }
@@ -140,7 +140,7 @@ fn edge(prefix: &[u8], bound: Option<ValueBound<'_>>, is_last: bool) -> Edge {
 pub(crate) fn put_row_key(columns: &[Option<&Column>], row: usize, out: &mut Vec<u8>) -> bool {
     out.clear();
     if columns.len() > 1 {
-        out.push(WHOLE);
+        out.push(COMPLETE);
     }
     for (position, column) in columns.iter().enumerate() {
         let Some(value) = column.and_then(|column| column.get(row)) else {
@@ -240,7 +240,7 @@ mod tests {
                 let mut bytes = Vec::new();
                 prop_assert!(put_row_key(&columns[..fields.len()], 0, &mut bytes));
                 if value > low && value <= high {
-                    prop_assert_eq!(range.unwrap().place(&bytes), Ordering::Equal);
+                    prop_assert_eq!(range.unwrap().position(&bytes), Ordering::Equal);
                 }
             }
         }
@@ -261,7 +261,7 @@ mod tests {
         let place = |v| {
             range
                 .as_ref()
-                .map(|r| r.place(&key(ValueRef::I64(v), true)))
+                .map(|r| r.position(&key(ValueRef::I64(v), true)))
         };
         assert_eq!(place(4), Some(Ordering::Less));
         assert_eq!(place(5), Some(Ordering::Equal));
@@ -275,7 +275,7 @@ mod tests {
         let place = |v| {
             equal
                 .as_ref()
-                .map(|r| r.place(&key(ValueRef::String(v), true)))
+                .map(|r| r.position(&key(ValueRef::String(v), true)))
         };
         assert_eq!(place("ab"), Some(Ordering::Equal));
         assert_eq!(place("abc"), Some(Ordering::Greater));

@@ -53,7 +53,7 @@ impl<'a> Lookup<'a> {
 
     /// Approximate number of entries in a range. `None` when the run cannot be read.
     pub(crate) fn estimate(&self, range: &KeyRange) -> Option<u64> {
-        let blocks = self.front.blocks_of(|key| range.place(key));
+        let blocks = self.front.blocks_of(|key| range.position(key));
         if blocks.len() <= COUNTED_BLOCKS {
             return Some(wide(self.rows(range)?.len()));
         }
@@ -69,10 +69,10 @@ impl<'a> Lookup<'a> {
             return Some(rows);
         }
         let mut rows = Vec::new();
-        for at in self.front.blocks_of(|key| range.place(key)) {
+        for at in self.front.blocks_of(|key| range.position(key)) {
             let entries = self.block(at)?;
             for (key, own) in entries.keys() {
-                if range.place(key) == Ordering::Equal {
+                if range.position(key) == Ordering::Equal {
                     rows.extend_from_slice(own);
                 }
             }

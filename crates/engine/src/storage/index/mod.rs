@@ -25,11 +25,11 @@ mod set;
 pub(crate) use definition::{FIELDS_MAX, IndexDefinition, IndexId, RunRecord, Types, types_in};
 pub(crate) use file::{Run, RunWriter, parse_name};
 #[cfg(test)]
-pub(crate) use front::BlockPlace;
+pub(crate) use front::BlockLocation;
 pub(crate) use front::{Front, LeafSlot};
 pub(crate) use key::{FieldBounds, KeyRange, ValueBound, put_row_key};
 pub(crate) use lookup::Lookup;
+pub(crate) use policy::{AUTOMATIC_MAX, PolicyRecord};
 pub use policy::{IndexBudget, IndexPolicy};
-pub(crate) use policy::{MADE_MAX, PolicyRecord};
 pub use set::IndexUse;
 pub(crate) use set::{Indexes, SegmentRuns};

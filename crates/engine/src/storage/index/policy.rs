@@ -57,15 +57,15 @@ impl IndexPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PolicyRecord {
     pub(crate) policy: IndexPolicy,
-    pub(crate) made: Vec<(IndexId, String)>,
+    pub(crate) created: Vec<(IndexId, String)>,
 }
 
 const VERSION: u8 = 1;
 
 impl PolicyRecord {
     /// True for an index that was created automatically.
-    pub(crate) fn has_made(&self, index: &IndexDefinition) -> bool {
-        let mut made = self.made.iter();
+    pub(crate) fn has_created(&self, index: &IndexDefinition) -> bool {
+        let mut made = self.created.iter();
         made.any(|(id, name)| *id == index.id && *name == index.name)
     }
 
@@ -79,8 +79,8 @@ impl PolicyRecord {
         };
         out.put_u8(kind);
         out.put_varint(value);
-        out.put_varint(wide(self.made.len()));
-        for (id, name) in &self.made {
+        out.put_varint(wide(self.created.len()));
+        for (id, name) in &self.created {
             out.put_varint(u64::from(id.0));
             out.put_prefixed(name.as_bytes());
         }
@@ -90,12 +90,12 @@ impl PolicyRecord {
     pub(crate) fn decode(bytes: &[u8]) -> Result<PolicyRecord, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("version of a policy of indexes")? != VERSION {
-            return Err(cursor.fail("a policy of indexes of version 1"));
+            return Err(cursor.expected("a policy of indexes of version 1"));
         }
-        let auto = match cursor.u8("indexes by themselves")? {
+        let auto = match cursor.u8("automatic indexes")? {
             0 => false,
             1 => true,
-            _ => return Err(cursor.fail("indexes by themselves, 0 or 1")),
+            _ => return Err(cursor.expected("automatic indexes, 0 or 1")),
         };
         let kind = cursor.u8("kind of a budget")?;
         let value = cursor.varint("a budget")?;
@@ -103,21 +103,21 @@ impl PolicyRecord {
             (0, Ok(0)) => None,
             (1, Ok(percent)) => Some(IndexBudget::Percent(percent)),
             (2, _) => Some(IndexBudget::Bytes(value)),
-            _ => return Err(cursor.fail("a budget of kind 0 to 2")),
+            _ => return Err(cursor.expected("a budget of kind 0 to 2")),
         };
-        let count = cursor.varint_up_to(wide(MADE_MAX), "indexes made by themselves")?;
-        let mut made = Vec::new();
+        let count = cursor.varint_up_to(wide(AUTOMATIC_MAX), "number of automatic indexes")?;
+        let mut created = Vec::new();
         for _ in 0..count {
             let id = IndexId(number(&mut cursor, "number of an index")?);
-            made.push((id, cursor.text("name of an index")?.to_owned()));
+            created.push((id, cursor.text("name of an index")?.to_owned()));
         }
         cursor.finish()?;
         Ok(PolicyRecord {
             policy: IndexPolicy { auto, budget },
-            made,
+            created,
         })
     }
 }
 
 /// Maximum number of indexes that are created automatically for a table.
-pub(crate) const MADE_MAX: usize = 8;
+pub(crate) const AUTOMATIC_MAX: usize = 8;

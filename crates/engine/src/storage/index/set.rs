@@ -84,7 +84,7 @@ pub(crate) struct Indexes {
     /// Locked while runs are created or removed, or definitions change.
     changing: Mutex<()>,
     /// Segments that could not be indexed, with the index and their length at that time.
-    left_alone: Mutex<HashSet<(SegmentId, IndexId, u64)>>,
+    unindexable: Mutex<HashSet<(SegmentId, IndexId, u64)>>,
     /// The background creates no runs before this moment of the monotonic clock, after a failure.
     postponed_to: Mutex<Duration>,
     any: AtomicBool,
@@ -106,7 +106,7 @@ impl Indexes {
             dir: dir.to_owned(),
             state: Mutex::default(),
             changing: Mutex::default(),
-            left_alone: Mutex::default(),
+            unindexable: Mutex::default(),
             postponed_to: Mutex::default(),
             any: AtomicBool::new(false),
             policies: Mutex::default(),
@@ -178,7 +178,7 @@ impl Indexes {
     pub(crate) fn counts(&self, table: TableId) -> bool {
         let policies = self.any_policy().then(|| Arc::clone(&self.policies.lock()));
         let own = policies.as_ref().and_then(|all| all.get(&table));
-        own.is_some_and(|record| record.policy.auto || !record.made.is_empty())
+        own.is_some_and(|record| record.policy.auto || !record.created.is_empty())
     }
 
     pub(crate) fn demand(&self) -> MutexGuard<'_, Demand> {
@@ -237,14 +237,14 @@ impl Indexes {
     }
 
     /// Segment and number of every run.
-    pub(crate) fn places(&self) -> Vec<(SegmentId, u64)> {
+    pub(crate) fn run_ids(&self) -> Vec<(SegmentId, u64)> {
         let state = self.state.lock();
         let runs = state.runs.values().flat_map(|runs| &runs.runs);
         runs.map(|run| (run.segment, run.number)).collect()
     }
 
     /// Removes missing runs: their leaves have to be indexed again.
-    pub(crate) fn forget_places(&self, gone: &HashSet<(SegmentId, u64)>) {
+    pub(crate) fn forget_runs(&self, gone: &HashSet<(SegmentId, u64)>) {
         let mut state = self.state.lock();
         for runs in state.runs.values_mut() {
             let is_gone = |run: &Arc<Run>| gone.contains(&(run.segment, run.number));
@@ -318,11 +318,11 @@ impl Indexes {
 
     /// Excludes a segment that cannot be read at this length from indexing.
     pub(crate) fn leave_alone(&self, segment: SegmentId, index: IndexId, length: u64) {
-        self.left_alone.lock().insert((segment, index, length));
+        self.unindexable.lock().insert((segment, index, length));
     }
 
-    pub(crate) fn is_left_alone(&self, segment: SegmentId, index: IndexId, length: u64) -> bool {
-        self.left_alone.lock().contains(&(segment, index, length))
+    pub(crate) fn is_unindexable(&self, segment: SegmentId, index: IndexId, length: u64) -> bool {
+        self.unindexable.lock().contains(&(segment, index, length))
     }
 
     /// The background creates no runs before this moment of the monotonic clock.

@@ -94,7 +94,7 @@ impl NamedSnapshots {
                 let file = match live.get(id) {
                     Some(file) => Arc::clone(file),
                     None => {
-                        let file = kept.entry(*id).or_insert_with(|| store.kept_file(*id));
+                        let file = kept.entry(*id).or_insert_with(|| store.retained_file(*id));
                         Arc::clone(file)
                     }
                 };
@@ -174,7 +174,7 @@ impl NamedSnapshots {
     }
 
     /// Bytes of files that only snapshots retain.
-    pub(crate) fn kept_bytes(&self) -> u64 {
+    pub(crate) fn retained_bytes(&self) -> u64 {
         let all = self.all();
         let mut files: BTreeMap<SegmentId, u64> = BTreeMap::new();
         for (id, bytes) in all.iter().flat_map(|s| s.replaced()) {
@@ -185,12 +185,12 @@ impl NamedSnapshots {
     }
 
     /// True when a snapshot may end now because the disk is full.
-    pub(crate) fn may_give_way(&self, now: Duration) -> bool {
+    pub(crate) fn may_end_for_space(&self, now: Duration) -> bool {
         self.0.lock().patient_until.is_none_or(|until| now >= until)
     }
 
     /// Allows the next end at `at`: the bytes that the last end freed are counted first.
-    pub(crate) fn give_way_again_at(&self, at: Duration) {
+    pub(crate) fn defer_next_end(&self, at: Duration) {
         self.0.lock().patient_until = Some(at);
     }
 }

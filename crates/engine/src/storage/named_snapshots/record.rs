@@ -1,7 +1,7 @@
 //! The record of a named snapshot, as bytes.
 
 use crate::common::ids::{SegmentId, Sequence};
-use crate::metadata::clock::Moment;
+use crate::metadata::clock::ClockReading;
 use headwater_codec::{Cursor, DecodeError, PutBytes};
 use headwater_types::Timestamp;
 use headwater_types::invariant::wide;
@@ -45,9 +45,9 @@ impl SnapshotEnd {
     pub fn reason(self) -> &'static str {
         match self {
             SnapshotEnd::Age => "it was older than snapshots.age_max",
-            SnapshotEnd::Bytes => "snapshots kept more than snapshots.bytes_max",
+            SnapshotEnd::Bytes => "named snapshots retained more than snapshots.bytes_max",
             SnapshotEnd::FullDisk => "the disk was full",
-            SnapshotEnd::Deletes => "more was deleted since than can be remembered for it",
+            SnapshotEnd::Deletes => "it could not record all the later deletes",
         }
     }
 }
@@ -60,7 +60,7 @@ pub(crate) type Ended = (Timestamp, SnapshotEnd);
 pub(crate) struct SnapshotRecord {
     pub(crate) name: String,
     /// The moment of its creation: values that had expired then are not part of the snapshot.
-    pub(crate) moment: Moment,
+    pub(crate) moment: ClockReading,
     /// Sequence of the last record of the log that is part of the snapshot.
     pub(crate) sequence: Sequence,
     pub(crate) tables: u64,
@@ -107,10 +107,10 @@ impl SnapshotRecord {
     pub(crate) fn decode(bytes: &[u8]) -> Result<SnapshotRecord, DecodeError> {
         let mut cursor = Cursor::new(bytes);
         if cursor.u8("version of a snapshot's record")? != VERSION {
-            return Err(cursor.fail("a snapshot's record of version 1"));
+            return Err(cursor.expected("a snapshot's record of version 1"));
         }
         let name = cursor.text("name of a snapshot")?.to_owned();
-        let moment = Moment::read(&mut cursor)?;
+        let moment = ClockReading::read(&mut cursor)?;
         let mut record = SnapshotRecord {
             name,
             moment,
@@ -121,19 +121,19 @@ impl SnapshotRecord {
             ended: None,
             segments: Vec::new(),
         };
-        let end = cursor.u8("why a snapshot ended")?;
+        let end = cursor.u8("reason of a snapshot's end")?;
         if end != 0 {
             let Some(end) = SnapshotEnd::ALL.into_iter().find(|e| e.number() == end) else {
-                return Err(cursor.fail("a reason of 0 to 4"));
+                return Err(cursor.expected("a reason of 0 to 4"));
             };
-            record.ended = Some((Timestamp::from_nanos(cursor.i64("when it ended")?), end));
+            record.ended = Some((Timestamp::from_nanos(cursor.i64("end of a snapshot")?), end));
         }
         let count = cursor.varint_up_to(wide(cursor.remaining()), "number of segments")?;
         let mut before = 0u64;
         for number in 0..count {
             let step = cursor.varint("segment id")?;
             let Some(id) = before.checked_add(step).filter(|_| step > 0 || number == 0) else {
-                return Err(cursor.fail("segments that rise"));
+                return Err(cursor.expected("segments in ascending order"));
             };
             let bytes = cursor.varint("bytes of a segment")?;
             record.segments.push((SegmentId(id), bytes));
@@ -161,7 +161,11 @@ mod tests {
     fn record() -> SnapshotRecord {
         SnapshotRecord {
             name: "before the change".into(),
-            moment: Moment::doubted(1_700_000_000_000_000_000, 1_600_000_000_000_000_000, [3]),
+            moment: ClockReading::doubted(
+                1_700_000_000_000_000_000,
+                1_600_000_000_000_000_000,
+                [3],
+            ),
             sequence: Sequence(77),
             tables: 2,
             streams: 900,

@@ -105,7 +105,7 @@ pub(super) fn next_stream(before: u32, cursor: &mut Cursor<'_>) -> Result<u32, D
     let step = cursor.varint_up_to(u64::from(u32::MAX), "stream id")? as u32;
     match before.checked_add(step) {
         Some(stream) => Ok(stream),
-        None => Err(cursor.fail("a stream id below 2^32")),
+        None => Err(cursor.expected("a stream id below 2^32")),
     }
 }
 
@@ -168,13 +168,13 @@ fn leaves(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<Vec<LeafEntry>, 
                 cursor.varint_up_to(1 << 24, "first row")? as u32,
                 cursor.varint_up_to(1 << 24, "rows of the leaf")? as u32,
             ),
-            _ => return Err(cursor.fail("leaf kind 0 or 1")),
+            _ => return Err(cursor.expected("leaf kind 0 or 1")),
         };
         if last < first
             || rows == 0
             || u64::from(row_start) + u64::from(rows) > u64::from(leaf_rows)
         {
-            return Err(cursor.fail("a leaf entry whose rows and times are in order"));
+            return Err(cursor.expected("a leaf entry whose rows and times are in order"));
         }
         out.push(LeafEntry {
             first: Timestamp::from_nanos(first),
@@ -198,7 +198,7 @@ fn block(group_offset: u64, cursor: &mut Cursor<'_>) -> Result<BlockEntry, Decod
     let offset = behind(group_offset, cursor.signed("block offset")?);
     let bytes = cursor.varint_up_to(u64::from(u32::MAX), "block length")? as u32;
     if last_bucket < first_bucket || rows == 0 {
-        return Err(cursor.fail("a block entry whose buckets are in order"));
+        return Err(cursor.expected("a block entry whose buckets are in order"));
     }
     Ok(BlockEntry {
         level,
@@ -313,7 +313,7 @@ impl StreamDelta {
     ) -> Result<StreamDelta, DecodeError> {
         let flags = cursor.u8("stream flags")?;
         if flags & 0x80 != 0 {
-            return Err(cursor.fail("stream flags below 128"));
+            return Err(cursor.expected("stream flags below 128"));
         }
         let mut delta = StreamDelta {
             stream,
@@ -458,6 +458,6 @@ pub(super) fn level(cursor: &mut Cursor<'_>) -> Result<Level, DecodeError> {
     let raw = cursor.signed("level")?;
     match i32::try_from(raw).ok().and_then(Level::new) {
         Some(level) => Ok(level),
-        None => Err(cursor.fail("a level in -20 to 40")),
+        None => Err(cursor.expected("a level in -20 to 40")),
     }
 }

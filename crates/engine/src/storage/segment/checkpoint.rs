@@ -10,7 +10,7 @@
 //! Failure: invalid bytes are refused; the reader folds the footers then.
 
 use super::change::{apart, behind, next_stream, number_of, put_count, skip_varints};
-use super::format::{BlockEntry, CheckpointPlace, Footer, LeafEntry, Parts, StreamDelta};
+use super::format::{BlockEntry, CheckpointLocation, Footer, LeafEntry, Parts, StreamDelta};
 use crate::common::ids::{Sequence, StreamId};
 use crate::metadata::catalog::Table;
 use headwater_codec::checksum::crc32c;
@@ -72,7 +72,7 @@ fn wrong(expected: &'static str) -> DecodeError {
 }
 
 fn narrow(value: u64, cursor: &mut Cursor<'_>) -> Result<u32, DecodeError> {
-    u32::try_from(value).map_err(|_| cursor.fail("a number below 2^32"))
+    u32::try_from(value).map_err(|_| cursor.expected("a number below 2^32"))
 }
 
 impl PageEntries {
@@ -144,7 +144,7 @@ impl PageEntries {
     /// The entries of the page at a location.
     pub(super) fn decode(place: &PageLocation, bytes: &[u8]) -> Result<PageEntries, DecodeError> {
         if crc32c(bytes) != place.crc {
-            return Err(wrong("a page of the index with the right checksum"));
+            return Err(wrong("a page of the index with a valid checksum"));
         }
         let (nobody, sequence) = (StreamId::default(), Sequence::default());
         let mut cursor = Cursor::new(bytes);
@@ -162,7 +162,7 @@ impl PageEntries {
         });
         match found {
             Some(found) if found == *place => Ok(entries),
-            _ => Err(wrong("a page of the index that holds what its root says")),
+            _ => Err(wrong("a page of the index that matches its root")),
         }
     }
 
@@ -200,7 +200,7 @@ impl PageLocation {
             LEAVES => None,
             level => match i32::try_from(level).ok().and_then(Level::new) {
                 Some(level) => Some(level),
-                None => return Err(cursor.fail("a level in -20 to 40, or 41")),
+                None => return Err(cursor.expected("a level in -20 to 40, or 41")),
             },
         };
         let low = before.wrapping_add(cursor.signed("first of a page")?);
@@ -225,7 +225,7 @@ impl PageLocation {
             crc: cursor.u32("checksum of a page")?,
         };
         if place.high < place.low || place.entries == 0 || place.bytes == 0 {
-            return Err(cursor.fail("a page that is not empty"));
+            return Err(cursor.expected("a page that is not empty"));
         }
         Ok(place)
     }
@@ -257,7 +257,7 @@ impl StreamHead {
                 before.list < place.list || (before.list == place.list && before.high <= place.low)
             });
             if !rises {
-                return Err(cursor.fail("pages that rise"));
+                return Err(cursor.expected("pages in ascending order"));
             }
             pages.push(place);
         }
@@ -330,7 +330,7 @@ pub(super) struct CheckpointIndex {
     pub(super) front: RootFront,
     /// Offset and length of the footer that refers to the checkpoint.
     pub(super) footer: (u64, u32),
-    pub(super) place: CheckpointPlace,
+    pub(super) location: CheckpointLocation,
     heads: Box<[HeadLocation]>,
 }
 
@@ -339,7 +339,7 @@ impl CheckpointIndex {
     pub(super) fn root_of(
         footer_offset: u64,
         footer: &Footer,
-        place: CheckpointPlace,
+        place: CheckpointLocation,
     ) -> Result<u64, DecodeError> {
         footer_offset
             .checked_sub(place.bytes())
@@ -353,7 +353,7 @@ impl CheckpointIndex {
         bytes: &[u8],
         footer: &Footer,
         footer_at: (u64, u32),
-        place: CheckpointPlace,
+        location: CheckpointLocation,
     ) -> Result<CheckpointIndex, DecodeError> {
         let (front, heads) = decode_root(bytes)?;
         if (front.group_offset, front.sequence) != (footer.group_offset, footer.sequence) {
@@ -362,7 +362,7 @@ impl CheckpointIndex {
         Ok(CheckpointIndex {
             front,
             footer: footer_at,
-            place,
+            location,
             heads,
         })
     }
@@ -374,7 +374,7 @@ impl CheckpointIndex {
 
     /// Bytes of all footers and checkpoints up to and including this one.
     pub(super) fn index_bytes(&self) -> u64 {
-        let own = self.place.bytes() + u64::from(self.footer.1);
+        let own = self.location.bytes() + u64::from(self.footer.1);
         self.front.index_bytes.saturating_add(own)
     }
 
@@ -385,15 +385,15 @@ impl CheckpointIndex {
     }
 
     /// Location of the heads of these streams in the file; `None` when there are none.
-    pub(super) fn place_of(&self, first: StreamId, last: StreamId) -> Option<(u64, u32)> {
+    pub(super) fn location_of_heads(&self, first: StreamId, last: StreamId) -> Option<(u64, u32)> {
         let heads = self.between(first, last);
         let (one, other) = (heads.first()?, heads.last()?);
-        let root = self.footer.0 - u64::from(self.place.root_bytes);
+        let root = self.footer.0 - u64::from(self.location.root_bytes);
         let end = other.at + other.bytes;
         Some((root + u64::from(one.at), end.checked_sub(one.at)?))
     }
 
-    /// Decodes the heads of these streams from the bytes at [`CheckpointIndex::place_of`].
+    /// Decodes the heads of these streams from the bytes at [`CheckpointIndex::location_of_heads`].
     pub(super) fn heads_in(
         &self,
         first: StreamId,
@@ -407,9 +407,7 @@ impl CheckpointIndex {
             let from = head.at.saturating_sub(start) as usize;
             let part = bytes.get(from..from + head.bytes as usize);
             let part = part.filter(|part| crc32c(part) == head.crc);
-            let part = part.ok_or(wrong(
-                "the part of a root that was there when it was checked",
-            ))?;
+            let part = part.ok_or(wrong("a root that is unchanged since it was checked"))?;
             let mut cursor = Cursor::new(part);
             let found = StreamHead::decode(head.stream, self.front.group_offset, &mut cursor)?;
             cursor.finish()?;
@@ -429,7 +427,7 @@ fn decode_root(bytes: &[u8]) -> Result<(RootFront, Box<[HeadLocation]>), DecodeE
     let at = bytes.len().checked_sub(4).ok_or(wrong("a root"))?;
     let (body, checksum) = bytes.split_at(at);
     if Cursor::new(checksum).u32("checksum of a root")? != crc32c(body) {
-        return Err(wrong("a root with the right checksum"));
+        return Err(wrong("a root with a valid checksum"));
     }
     let mut cursor = Cursor::new(body);
     if cursor.u8("version of a root")? != ROOT_VERSION {
@@ -461,7 +459,7 @@ fn heads(body: &[u8], mut cursor: Cursor<'_>) -> Result<Box<[HeadLocation]>, Dec
     for _ in 0..found {
         let stream = StreamId(next_stream(before, &mut cursor)?);
         if heads.last().is_some_and(|head| head.stream >= stream) {
-            return Err(cursor.fail("streams that rise"));
+            return Err(cursor.expected("streams in ascending order"));
         }
         before = stream.0;
         let from = cursor.offset();
@@ -597,7 +595,7 @@ mod tests {
         let bytes = encode_root(&front, &streams);
         crate::golden::check("checkpoint_root", &bytes);
         let root_bytes = u32::try_from(bytes.len()).unwrap();
-        let place = CheckpointPlace {
+        let place = CheckpointLocation {
             pages_bytes: 50,
             root_bytes,
         };
@@ -612,7 +610,7 @@ mod tests {
             (0, u32::MAX, &streams[..]),
         ] {
             let (first, last) = (StreamId(first), StreamId(last));
-            let part = index.place_of(first, last);
+            let part = index.location_of_heads(first, last);
             assert_eq!(part.is_none(), expected.is_empty());
             let (offset, len) = part.unwrap_or((5050, 0));
             let from = usize::try_from(offset - 5050).unwrap();

@@ -7,7 +7,7 @@
 //! the group is written without a checkpoint.
 
 use super::checkpoint::{CheckpointIndex, RootFront, encode_root};
-use super::format::{CheckpointNote, CheckpointPlace, Footer, StreamDelta};
+use super::format::{CheckpointLocation, CheckpointNote, Footer, StreamDelta};
 use super::group::{FinishedGroup, GroupWriter};
 use super::index::{ChangedPages, PageNumber, SegmentState};
 use super::page::Page;
@@ -43,7 +43,7 @@ pub(crate) struct ClosedGroup {
 
 /// A checkpoint that was written.
 struct WrittenCheckpoint {
-    place: CheckpointPlace,
+    location: CheckpointLocation,
     root: Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ fn finish(
     let since = state.bytes_since_checkpoint() + estimate(&end.streams);
     let last_root = state
         .checkpoint()
-        .map_or(0, |c| u64::from(c.place.root_bytes));
+        .map_or(0, |c| u64::from(c.location.root_bytes));
     let is_due = since >= state.tried_to() && store.paging().is_due(since, last_root);
     let written = match pages {
         Some(pages) if is_due => checkpoint(store, group, (state, pages), &end, since)?,
@@ -134,13 +134,13 @@ fn finish(
         sequence,
         table,
         checkpoint: match &written {
-            Some(written) => CheckpointNote::Written(written.place),
+            Some(written) => CheckpointNote::Written(written.location),
             None => CheckpointNote::Nothing,
         },
         streams,
     };
     let (index, finished) = group.finish(&footer, store.page_shift())?;
-    let Some(WrittenCheckpoint { place, root }) = written else {
+    let Some(WrittenCheckpoint { location, root }) = written else {
         let mut next = state.with_group(index, footer.table.as_ref(), sums);
         if is_due && pages.is_some() {
             next = next.not_before(since.saturating_mul(2));
@@ -148,7 +148,7 @@ fn finish(
         return Ok((next, finished));
     };
     let at = (finished.footer_offset, finished.footer_bytes);
-    let read = CheckpointIndex::read(&root, &footer, at, place);
+    let read = CheckpointIndex::read(&root, &footer, at, location);
     let read = read.map_err(|e| Error::internal(format!("cannot write {}", e.expected)))?;
     let next = SegmentState::of_checkpoint(state.segment(), store.page_shift(), read, sums);
     Ok((next, finished))
@@ -198,13 +198,13 @@ fn checkpoint(
     let length = |bytes: &[u8]| {
         u32::try_from(bytes.len()).map_err(|_| Error::internal("a checkpoint of 4 GiB"))
     };
-    let place = CheckpointPlace {
+    let location = CheckpointLocation {
         pages_bytes: length(&pages.bytes)?,
         root_bytes: length(&root)?,
     };
     group.put_checkpoint(&pages.bytes)?;
     group.put_checkpoint(&root)?;
-    Ok(Some(WrittenCheckpoint { place, root }))
+    Ok(Some(WrittenCheckpoint { location, root }))
 }
 
 /// Adds the streams of a page to a checkpoint.

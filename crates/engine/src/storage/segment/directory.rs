@@ -66,7 +66,7 @@ impl Sectioner {
     /// The sections of a footer's bytes, each with its checksum.
     pub(super) fn finish(mut self, bytes: &[u8]) -> Result<Vec<Section>, DecodeError> {
         if !self.rises {
-            return Err(wrong("a footer whose streams rise"));
+            return Err(wrong("a footer with streams in ascending order"));
         }
         for section in &mut self.sections {
             section.crc = crc32c(section.of(bytes));
@@ -137,7 +137,7 @@ impl Directory {
         let says = (length_of(front)?, crc32c(front), found.finish(body)?);
         match says == (self.front_bytes, self.front_crc, self.sections.clone()) {
             true => Ok(()),
-            false => Err(wrong("a directory that says what the footer says")),
+            false => Err(wrong("a directory that matches the footer")),
         }
     }
 
@@ -170,7 +170,7 @@ impl Directory {
         };
         let mut end = Cursor::new(end);
         if end.u32("checksum of a directory")? != crc32c(said) {
-            return Err(wrong("a directory with the right checksum"));
+            return Err(wrong("a directory with a valid checksum"));
         }
         let mut cursor = Cursor::new(said);
         let narrow = |cursor: &mut Cursor<'_>, most: u32, expected| {
@@ -179,12 +179,12 @@ impl Directory {
         };
         let shift = narrow(&mut cursor, 31, "streams of a page")?;
         let front_bytes = narrow(&mut cursor, before, "bytes before the streams")?;
-        let front_crc = cursor.u32("checksum of what stands before the streams")?;
+        let front_crc = cursor.u32("checksum of the part before the streams")?;
         let count = narrow(&mut cursor, before, "sections of a footer")?;
         let mut sections: Vec<Section> = Vec::new();
         let (mut stream, mut end) = (0u32, front_bytes);
         for _ in 0..count {
-            let more = narrow(&mut cursor, u32::MAX - stream, "a stream that rises")?;
+            let more = narrow(&mut cursor, u32::MAX - stream, "streams in ascending order")?;
             let gap = narrow(&mut cursor, before - end, "a section within the footer")?;
             let most = before - end - gap;
             let bytes = narrow(&mut cursor, most, "a section within the footer")?;
@@ -196,7 +196,7 @@ impl Directory {
             };
             let last = sections.last().map(|last| last.first.0 >> shift);
             if bytes == 0 || last.is_some_and(|last| last >= section.first.0 >> shift) {
-                return Err(cursor.fail("sections that rise and say something"));
+                return Err(cursor.expected("sections in ascending order that are not empty"));
             }
             (stream, end) = (section.first.0, section.at + bytes);
             sections.push(section);

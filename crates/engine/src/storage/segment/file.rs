@@ -25,32 +25,32 @@ pub(crate) struct SegmentFile {
     /// Number of named snapshots that retain the file.
     keepers: AtomicU32,
     /// True when the `.kept` file exists beside it.
-    was_kept: AtomicBool,
+    has_marker: AtomicBool,
 }
 
 /// The name of the file beside a segment that only named snapshots retain, so that metadata that
 /// are rebuilt do not take the segment for a part of the database.
-pub(crate) fn kept_name(id: SegmentId) -> String {
+pub(crate) fn marker_name(id: SegmentId) -> String {
     format!("{}.kept", id.0)
 }
 
 impl SegmentFile {
-    /// The file at a path; `is_kept` = it is not part of the database, but named snapshots are
+    /// The file at a path; `is_retained` = it is not part of the database, but named snapshots are
     /// about to retain it.
     pub(super) fn new(
         id: SegmentId,
         (path, files): (PathBuf, Arc<dyn Files>),
         repeats: &Arc<Repeats>,
-        is_kept: bool,
+        is_retained: bool,
     ) -> SegmentFile {
         SegmentFile {
             id,
             path,
             files,
             repeats: Arc::clone(repeats),
-            replaced: AtomicBool::new(is_kept),
+            replaced: AtomicBool::new(is_retained),
             keepers: AtomicU32::new(0),
-            was_kept: AtomicBool::new(is_kept),
+            has_marker: AtomicBool::new(is_retained),
         }
     }
 
@@ -67,12 +67,12 @@ impl SegmentFile {
     pub(crate) fn set_replaced(&self) {
         self.replaced.store(true, Ordering::Release);
         if self.keepers.load(Ordering::Acquire) > 0 {
-            self.mark_kept();
+            self.write_marker();
         }
     }
 
     /// True when a named snapshot retains the file.
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn is_retained(&self) -> bool {
         self.keepers.load(Ordering::Acquire) > 0
     }
 
@@ -80,7 +80,7 @@ impl SegmentFile {
     pub(crate) fn keep(&self) {
         self.keepers.fetch_add(1, Ordering::AcqRel);
         if self.is_replaced() {
-            self.mark_kept();
+            self.write_marker();
         }
     }
 
@@ -94,15 +94,15 @@ impl SegmentFile {
         );
     }
 
-    fn mark_kept(&self) {
-        if self.was_kept.swap(true, Ordering::AcqRel) {
+    fn write_marker(&self) {
+        if self.has_marker.swap(true, Ordering::AcqRel) {
             return;
         }
-        let path = self.path.with_file_name(kept_name(self.id));
+        let path = self.path.with_file_name(marker_name(self.id));
         match self.files.open(&path, OpenMode::CreateNew) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 // The next opening creates the file.
-                tracing::warn!(path = %path.display(), %error, "cannot mark a segment that only snapshots keep");
+                tracing::warn!(path = %path.display(), %error, "cannot mark a segment that only snapshots retain");
             }
             _ => {}
         }
@@ -121,10 +121,10 @@ impl Drop for SegmentFile {
             // The next opening removes the file: the metadata do not refer to it.
             tracing::warn!(path = %self.path.display(), %error, "cannot remove a replaced segment");
         }
-        if self.was_kept.load(Ordering::Acquire) {
-            let path = self.path.with_file_name(kept_name(self.id));
+        if self.has_marker.load(Ordering::Acquire) {
+            let path = self.path.with_file_name(marker_name(self.id));
             if let Err(error) = self.files.remove(&path) {
-                tracing::debug!(path = %path.display(), %error, "the next opening removes it");
+                tracing::debug!(path = %path.display(), %error, "cannot remove the mark of a replaced segment; the next opening removes it");
             }
         }
     }

@@ -104,7 +104,7 @@ impl SegmentHeader {
         };
         if cursor.u32("header checksum")? != crc32c(covered) {
             return Err(DecodeError {
-                expected: "a segment header with the right checksum",
+                expected: "a segment header with a valid checksum",
                 offset: 60,
             });
         }
@@ -127,14 +127,14 @@ impl SegmentHeader {
 
 /// Length of a group's checkpoint, which directly precedes its footer (see [`super::checkpoint`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CheckpointPlace {
+pub(crate) struct CheckpointLocation {
     /// Bytes of the pages that were written with it.
     pub(crate) pages_bytes: u32,
     /// Bytes of the root, which follows the pages.
     pub(crate) root_bytes: u32,
 }
 
-impl CheckpointPlace {
+impl CheckpointLocation {
     /// Its bytes in this group.
     pub(super) fn bytes(&self) -> u64 {
         u64::from(self.pages_bytes) + u64::from(self.root_bytes)
@@ -149,7 +149,7 @@ pub(crate) enum CheckpointNote {
     Nothing,
     /// The group has a checkpoint. Its contents are the segment's state after the group, so the
     /// fold of the footers is the same without it.
-    Written(CheckpointPlace),
+    Written(CheckpointLocation),
     /// No earlier checkpoint counts: a repair detected a damaged one.
     Revoked,
 }
@@ -365,7 +365,7 @@ impl Footer {
         }
         if crc32c(body) != crc {
             return Err(DecodeError {
-                expected: "a footer with the right checksum",
+                expected: "a footer with a valid checksum",
                 offset: 0,
             });
         }
@@ -391,8 +391,8 @@ impl Footer {
         let previous = match previous {
             (_, 0) => None,
             (offset, len) => {
-                let len =
-                    u32::try_from(len).map_err(|_| cursor.fail("a footer length below 4 GiB"))?;
+                let len = u32::try_from(len)
+                    .map_err(|_| cursor.expected("a footer length below 4 GiB"))?;
                 Some((offset, len))
             }
         };
@@ -410,7 +410,7 @@ impl Footer {
         };
         // The length is checked where the streams are decoded.
         let count = cursor.varint("stream count")?;
-        let count = usize::try_from(count).map_err(|_| cursor.fail("a count of streams"))?;
+        let count = usize::try_from(count).map_err(|_| cursor.expected("a count of streams"))?;
         let footer = Footer {
             previous,
             group_offset,
@@ -426,13 +426,13 @@ impl Footer {
 fn checkpoint_note(cursor: &mut Cursor<'_>) -> Result<CheckpointNote, DecodeError> {
     let mut length = |what| {
         let bytes = cursor.varint(what)?;
-        u32::try_from(bytes).map_err(|_| cursor.fail("a length below 4 GiB"))
+        u32::try_from(bytes).map_err(|_| cursor.expected("a length below 4 GiB"))
     };
     let (pages_bytes, root_bytes) = (length("bytes of pages")?, length("bytes of a root")?);
     match (pages_bytes, root_bytes) {
         (0, 0) => Ok(CheckpointNote::Revoked),
-        (_, 0) => Err(cursor.fail("a checkpoint with a root")),
-        _ => Ok(CheckpointNote::Written(CheckpointPlace {
+        (_, 0) => Err(cursor.expected("a checkpoint with a root")),
+        _ => Ok(CheckpointNote::Written(CheckpointLocation {
             pages_bytes,
             root_bytes,
         })),

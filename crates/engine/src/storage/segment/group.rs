@@ -11,7 +11,7 @@ use crate::memory::expiry::ExpirySpan;
 use crate::metadata::ledger::{self, GroupHasher, GroupHashes, Hash};
 use crate::{Error, Result};
 use headwater_codec::block::BucketBlock;
-use headwater_codec::leaf::{EncodeHints, encode_leaf};
+use headwater_codec::leaf::{EncodingCache, encode_leaf};
 use headwater_io::{Completion, File};
 use headwater_types::{Level, Rows, Timestamp};
 use std::path::PathBuf;
@@ -114,8 +114,12 @@ impl GroupWriter {
     }
 
     /// Writes rows as a leaf; the entry covers all of them.
-    pub(crate) fn put_leaf(&mut self, rows: &Rows, hints: &mut EncodeHints) -> Result<LeafEntry> {
-        let bytes = encode_leaf(rows, hints);
+    pub(crate) fn put_leaf(
+        &mut self,
+        rows: &Rows,
+        encodings: &mut EncodingCache,
+    ) -> Result<LeafEntry> {
+        let bytes = encode_leaf(rows, encodings);
         let offset = self.put(&bytes)?;
         self.expiry.get_or_insert_default().add(rows);
         self.bytes.leaf += bytes.len() as u64;
@@ -146,7 +150,7 @@ impl GroupWriter {
         };
         let offset = self.blocks.take(kind, &bytes);
         if self.blocks.is_full(kind) {
-            self.place_blocks(kind)?;
+            self.assign_locations(kind)?;
             self.is_divided = true;
         }
         self.bytes.index += bytes.len() as u64;
@@ -163,8 +167,8 @@ impl GroupWriter {
         })
     }
 
-    fn place_blocks(&mut self, kind: BlockKind) -> Result<()> {
-        let bytes = self.blocks.place(kind, self.offset());
+    fn assign_locations(&mut self, kind: BlockKind) -> Result<()> {
+        let bytes = self.blocks.set_locations(kind, self.offset());
         self.put(&bytes).map(drop)
     }
 
@@ -175,7 +179,7 @@ impl GroupWriter {
             if kind == BlockKind::Above {
                 self.hasher.upper_from(self.offset());
             }
-            self.place_blocks(kind)?;
+            self.assign_locations(kind)?;
         }
         std::mem::take(&mut self.blocks).resolve(streams)?;
         if !std::mem::take(&mut self.is_divided) {

@@ -75,7 +75,7 @@ impl PendingBlocks {
 
     /// Sets the locations of the blocks of a kind from an offset on; returns the bytes to write
     /// there.
-    pub(super) fn place(&mut self, kind: BlockKind, offset: u64) -> Vec<u8> {
+    pub(super) fn set_locations(&mut self, kind: BlockKind, offset: u64) -> Vec<u8> {
         let Stretch { bytes, starts } = std::mem::take(self.of(kind));
         for (number, start) in starts {
             if let Some(placed) = self.placed.get_mut(number) {
@@ -94,7 +94,7 @@ impl PendingBlocks {
         let placed = number.and_then(|number| self.placed.get(number)?.as_ref());
         placed.copied().ok_or_else(|| {
             Error::internal(format!(
-                "a group refers to block {} of {}, which has no place",
+                "a group refers to block {} of {}, which has no location",
                 offset & !PENDING,
                 self.placed.len()
             ))
@@ -183,10 +183,10 @@ mod tests {
         };
         // No block has a location yet.
         assert!(held.resolve(std::slice::from_mut(&mut delta)).is_err());
-        let base = held.place(BlockKind::Base, 1000);
+        let base = held.set_locations(BlockKind::Base, 1000);
         assert_eq!(base, [[2; 10], [3; 10]].concat());
-        assert_eq!(held.place(BlockKind::Above, 1020), [1; 10]);
-        assert!(held.place(BlockKind::Above, 5).is_empty());
+        assert_eq!(held.set_locations(BlockKind::Above, 1020), [1; 10]);
+        assert!(held.set_locations(BlockKind::Above, 5).is_empty());
         held.resolve(std::slice::from_mut(&mut delta)).unwrap();
         let offsets: Vec<u64> = delta.added_blocks.iter().map(|b| b.offset).collect();
         assert_eq!(offsets, [1020, 1000, 1010]);

@@ -14,11 +14,11 @@ mod directory;
 mod file;
 mod format;
 mod group;
-mod here;
 mod index;
 mod layout;
 mod page;
 mod paging;
+mod present_ranges;
 pub(crate) mod pyramid;
 mod recent;
 mod shown_stretch;
@@ -33,27 +33,28 @@ pub(crate) use checkpoint::decodes_again as checkpoint_decodes_again;
 pub(crate) use close::{ClosedGroup, GroupEnd, close, close_new};
 pub(crate) use columns::LeafColumns;
 pub(crate) use covers::Covers;
-pub(crate) use file::{SegmentFile, kept_name};
+pub(crate) use file::{SegmentFile, marker_name};
 #[cfg(test)]
-pub(crate) use format::CheckpointPlace;
+pub(crate) use format::CheckpointLocation;
 pub(crate) use format::{
     BlockEntry, CheckpointNote, Cover, FOOTER_MAGIC, Footer, GROUP_STREAMS, HEADER_BYTES,
     LeafEntry, Replaces, SegmentHeader, StreamDelta,
 };
 pub(crate) use group::{FinishedGroup, GroupWriter};
-pub(crate) use here::Here;
-pub use here::MissedRange;
 #[cfg(test)]
 pub(crate) use index::encode_divided;
 #[cfg(any(test, fuzzing))]
 pub(crate) use index::index_agrees;
 pub(crate) use index::{ChangedPages, SegmentState};
 pub(crate) use paging::Paging;
+pub use present_ranges::MissedRange;
+pub(crate) use present_ranges::PresentRanges;
 pub(crate) use shown_stretch::ShownStretch;
 pub(crate) use state::{Fold, StreamState, Sums};
+pub use store::ReadCache;
 pub(crate) use store::{
     AheadOfReader, BlockPart, LeafAhead, LeafCaching, PageCursor, Partition, ReadAhead, Store,
-    Totals, TotalsKey, WantedFields, named,
+    StoreCache, Totals, TotalsKey, TypedFields, named,
 };
 pub(crate) use stream_contents::StreamContents;
 pub(crate) use stub::StubHead;

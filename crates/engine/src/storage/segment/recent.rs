@@ -17,12 +17,12 @@ pub(super) struct Recent<V> {
     inner: Mutex<Inner<V>>,
 }
 
-/// A segment and, for pages, the page number.
-type PageKey = (SegmentId, u32);
+/// Number of a store, a segment of it and, for pages, the page number.
+type PageKey = (u64, SegmentId, u32);
 
 #[derive(Debug)]
 struct Inner<V> {
-    places: HashMap<PageKey, Vec<RecentEntry<V>>>,
+    entries: HashMap<PageKey, Vec<RecentEntry<V>>>,
     bytes: usize,
     /// Counts uses.
     clock: u64,
@@ -50,7 +50,7 @@ impl<V> Recent<V> {
             bytes_max,
             least,
             inner: Mutex::new(Inner {
-                places: HashMap::new(),
+                entries: HashMap::new(),
                 bytes: 0,
                 clock: 0,
                 in_vain: 0,
@@ -62,7 +62,7 @@ impl<V> Recent<V> {
         let mut inner = self.inner.lock();
         inner.clock += 1;
         let now = inner.clock;
-        let versions = inner.places.get_mut(&place)?;
+        let versions = inner.entries.get_mut(&place)?;
         let kept = versions.iter_mut().find(|k| k.version == version)?;
         kept.used = now;
         Some(Arc::clone(&kept.value))
@@ -75,7 +75,7 @@ impl<V> Recent<V> {
     /// caching", ISCA 2007).
     pub(super) fn admits(&self) -> bool {
         let mut inner = self.inner.lock();
-        if inner.bytes < self.bytes_kept() {
+        if inner.bytes < self.bytes_after_eviction() {
             return true;
         }
         inner.in_vain += 1;
@@ -83,7 +83,7 @@ impl<V> Recent<V> {
     }
 
     /// The bytes that remain after an eviction.
-    fn bytes_kept(&self) -> usize {
+    fn bytes_after_eviction(&self) -> usize {
         self.bytes_max / 8 * 7
     }
 
@@ -93,7 +93,7 @@ impl<V> Recent<V> {
         let mut inner = self.inner.lock();
         inner.clock += 1;
         let used = inner.clock;
-        let versions = inner.places.entry(place).or_default();
+        let versions = inner.entries.entry(place).or_default();
         let mut before = 0;
         versions.retain_mut(|kept| {
             if kept.version < version {
@@ -114,14 +114,15 @@ impl<V> Recent<V> {
     }
 
     /// Removes all entries of a segment that was replaced.
-    pub(super) fn forget(&self, id: SegmentId) {
+    pub(super) fn forget(&self, store: u64, id: SegmentId) {
         let mut inner = self.inner.lock();
         let mut freed = 0;
-        inner.places.retain(|(segment, _), versions| {
-            if *segment == id {
+        inner.entries.retain(|(of, segment, _), versions| {
+            let is_of = (*of, *segment) == (store, id);
+            if is_of {
                 freed += versions.iter().map(|k| k.bytes).sum::<usize>();
             }
-            *segment != id
+            !is_of
         });
         inner.bytes -= freed;
     }
@@ -133,7 +134,7 @@ impl<V> Recent<V> {
             return;
         }
         let mut all: Vec<(u64, PageKey, u64)> = inner
-            .places
+            .entries
             .iter()
             .flat_map(|(place, versions)| versions.iter().map(|k| (k.used, *place, k.version)))
             .collect();
@@ -141,17 +142,17 @@ impl<V> Recent<V> {
         let old = all.iter().take_while(|(used, ..)| *used == 0).count();
         let keep = self.least.min(all.len() - old);
         for (_, place, version) in all.iter().take(all.len() - keep) {
-            if inner.bytes <= self.bytes_kept() {
+            if inner.bytes <= self.bytes_after_eviction() {
                 break;
             }
-            let Some(versions) = inner.places.get_mut(place) else {
+            let Some(versions) = inner.entries.get_mut(place) else {
                 continue;
             };
             if let Some(at) = versions.iter().position(|k| k.version == *version) {
                 inner.bytes -= versions.swap_remove(at).bytes;
             }
             if versions.is_empty() {
-                inner.places.remove(place);
+                inner.entries.remove(place);
             }
         }
     }
@@ -169,10 +170,15 @@ mod tests {
         let fit = 10;
         let recent = Recent::new(fit * (ONE + OWN_BYTES), 2);
         let put = |segment, page, version| {
-            recent.put((SegmentId(segment), page), version, Arc::new(version), ONE);
+            recent.put(
+                (0, SegmentId(segment), page),
+                version,
+                Arc::new(version),
+                ONE,
+            );
         };
         let is_there = |segment, page, version| {
-            let found = recent.get((SegmentId(segment), page), version);
+            let found = recent.get((0, SegmentId(segment), page), version);
             found.is_some_and(|v| *v == version)
         };
         for page in 0..fit as u32 {
@@ -186,7 +192,7 @@ mod tests {
         put(8, 0, 64);
         assert!(is_there(7, 0, 64) && !is_there(7, 1, 64) && is_there(8, 0, 64));
         assert!(recent.inner.lock().bytes <= recent.bytes_max);
-        recent.forget(SegmentId(7));
+        recent.forget(0, SegmentId(7));
         assert!(!is_there(7, 0, 64) && is_there(8, 0, 64));
         put(8, 0, 64);
         assert_eq!(recent.inner.lock().bytes, ONE + OWN_BYTES);
@@ -200,10 +206,10 @@ mod tests {
         let rounds = 10;
         for _ in 0..rounds {
             for page in 0..2 * fit as u32 {
-                if recent.get((SegmentId(7), page), 64).is_some() {
+                if recent.get((0, SegmentId(7), page), 64).is_some() {
                     found += 1;
                 } else if recent.admits() {
-                    recent.put((SegmentId(7), page), 64, Arc::new(()), ONE);
+                    recent.put((0, SegmentId(7), page), 64, Arc::new(()), ONE);
                 }
             }
         }
@@ -212,9 +218,9 @@ mod tests {
         // A value that is offered repeatedly is inserted at last.
         let asked = (0..).find(|_| {
             if recent.admits() {
-                recent.put((SegmentId(9), 0), 64, Arc::new(()), ONE);
+                recent.put((0, SegmentId(9), 0), 64, Arc::new(()), ONE);
             }
-            recent.get((SegmentId(9), 0), 64).is_some()
+            recent.get((0, SegmentId(9), 0), 64).is_some()
         });
         assert!(asked.is_some_and(|times| times < SELDOM));
         assert!(recent.inner.lock().bytes <= recent.bytes_max);
@@ -224,12 +230,12 @@ mod tests {
     fn a_few_stay_however_large() {
         let tiny = Recent::new(1, 2);
         for segment in 0..5 {
-            tiny.put((SegmentId(segment), 0), 64, Arc::new(()), 1 << 20);
+            tiny.put((0, SegmentId(segment), 0), 64, Arc::new(()), 1 << 20);
         }
-        let left = |s| tiny.get((SegmentId(s), 0), 64).is_some();
+        let left = |s| tiny.get((0, SegmentId(s), 0), 64).is_some();
         assert_eq!([0, 1, 2, 3, 4].map(left), [false, false, false, true, true]);
         let inner = tiny.inner.lock();
-        let kept: usize = inner.places.values().flatten().map(|k| k.bytes).sum();
+        let kept: usize = inner.entries.values().flatten().map(|k| k.bytes).sum();
         assert_eq!(inner.bytes, kept);
     }
 }

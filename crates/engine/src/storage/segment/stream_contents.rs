@@ -35,7 +35,7 @@ pub(crate) trait IndexPages {
 /// The contents of a segment for a stream.
 #[derive(Clone, Debug)]
 pub(crate) enum StreamContents {
-    Whole(Arc<StreamState>),
+    Full(Arc<StreamState>),
     Paged(Arc<PagedStream>),
 }
 
@@ -320,7 +320,7 @@ fn with_buckets(blocks: &[BlockEntry], (first, last): (i64, i64)) -> &[BlockEntr
 
 impl StreamContents {
     /// Answers from the pages or, if one is damaged, from the footers.
-    fn ask<T>(
+    fn with_fallback<T>(
         paged: &PagedStream,
         from: &impl IndexPages,
         of_pages: Result<T>,
@@ -338,7 +338,7 @@ impl StreamContents {
     /// The pyramid's base level, if there is one.
     pub(crate) fn base(&self) -> Option<Level> {
         match self {
-            StreamContents::Whole(state) => state.base,
+            StreamContents::Full(state) => state.base,
             StreamContents::Paged(paged) => paged.base,
         }
     }
@@ -346,7 +346,7 @@ impl StreamContents {
     /// Ranges in which blocks above the base level are not true.
     pub(crate) fn stale(&self) -> &[ClosedRange] {
         match self {
-            StreamContents::Whole(state) => &state.stale,
+            StreamContents::Full(state) => &state.stale,
             StreamContents::Paged(paged) => &paged.stale,
         }
     }
@@ -354,7 +354,7 @@ impl StreamContents {
     /// Late runs, oldest first.
     pub(crate) fn late(&self) -> &[Vec<LeafEntry>] {
         match self {
-            StreamContents::Whole(state) => &state.late,
+            StreamContents::Full(state) => &state.late,
             StreamContents::Paged(paged) => &paged.late,
         }
     }
@@ -362,7 +362,7 @@ impl StreamContents {
     /// The newest row of the main run in its stored form, if it is stored separately.
     pub(crate) fn last_row(&self) -> Option<&[u8]> {
         match self {
-            StreamContents::Whole(state) => state.last_row.as_deref(),
+            StreamContents::Full(state) => state.last_row.as_deref(),
             StreamContents::Paged(paged) => paged.last_row.as_deref(),
         }
     }
@@ -370,7 +370,7 @@ impl StreamContents {
     /// See [`StreamState::is_aged`].
     pub(crate) fn is_aged(&self) -> bool {
         match self {
-            StreamContents::Whole(state) => state.is_aged(),
+            StreamContents::Full(state) => state.is_aged(),
             StreamContents::Paged(paged) => paged.main_end.is_none() && !paged.ends.is_empty(),
         }
     }
@@ -378,7 +378,7 @@ impl StreamContents {
     /// Newest time in the main run.
     pub(crate) fn main_end(&self) -> Option<Timestamp> {
         match self {
-            StreamContents::Whole(state) => state.main_end(),
+            StreamContents::Full(state) => state.main_end(),
             StreamContents::Paged(paged) => paged.main_end,
         }
     }
@@ -393,7 +393,7 @@ impl StreamContents {
     /// leaves.
     pub(crate) fn main_span(&self) -> Option<ClosedRange> {
         let first = match self {
-            StreamContents::Whole(state) => state.main.first().map(|l| l.first),
+            StreamContents::Full(state) => state.main.first().map(|l| l.first),
             StreamContents::Paged(paged) if paged.removed.is_empty() => {
                 let of_pages = paged.pages_of(None).first();
                 let of_pages = of_pages.map(|place| Timestamp::from_nanos(place.low));
@@ -408,7 +408,7 @@ impl StreamContents {
     /// The coarsest level that has blocks.
     pub(crate) fn top(&self) -> Option<Level> {
         match self {
-            StreamContents::Whole(state) => state.blocks.last().map(|b| b.level),
+            StreamContents::Full(state) => state.blocks.last().map(|b| b.level),
             StreamContents::Paged(paged) => paged.ends.last().map(|(level, _)| *level),
         }
     }
@@ -416,7 +416,7 @@ impl StreamContents {
     /// The last bucket of a level that has blocks.
     pub(crate) fn last_bucket(&self, level: Level) -> Option<i64> {
         match self {
-            StreamContents::Whole(state) => state.blocks_of(level).last().map(|b| b.last_bucket),
+            StreamContents::Full(state) => state.blocks_of(level).last().map(|b| b.last_bucket),
             StreamContents::Paged(paged) => {
                 let at = paged.ends.binary_search_by_key(&level, |(level, _)| *level);
                 at.ok()
@@ -434,7 +434,7 @@ impl StreamContents {
         (first, last): (i64, i64),
     ) -> Result<Cow<'_, [BlockEntry]>> {
         match self {
-            StreamContents::Whole(state) => {
+            StreamContents::Full(state) => {
                 let blocks = with_buckets(state.blocks_of(level), (first, last));
                 Ok(Cow::Borrowed(blocks))
             }
@@ -443,7 +443,7 @@ impl StreamContents {
                 let fold = |state: &StreamState| {
                     with_buckets(state.blocks_of(level), (first, last)).to_vec()
                 };
-                StreamContents::ask(paged, from, found, fold).map(Cow::Owned)
+                StreamContents::with_fallback(paged, from, found, fold).map(Cow::Owned)
             }
         }
     }
@@ -455,10 +455,11 @@ impl StreamContents {
         range: &ClosedRange,
     ) -> Result<Cow<'_, [LeafEntry]>> {
         match self {
-            StreamContents::Whole(state) => Ok(Cow::Borrowed(meeting(&state.main, range))),
+            StreamContents::Full(state) => Ok(Cow::Borrowed(meeting(&state.main, range))),
             StreamContents::Paged(paged) => {
                 let fold = |state: &StreamState| meeting(&state.main, range).to_vec();
-                StreamContents::ask(paged, from, paged.leaves_in(from, range), fold).map(Cow::Owned)
+                StreamContents::with_fallback(paged, from, paged.leaves_in(from, range), fold)
+                    .map(Cow::Owned)
             }
         }
     }
@@ -471,10 +472,10 @@ impl StreamContents {
         range: &ClosedRange,
     ) -> Result<(u64, Vec<LeafEntry>)> {
         match self {
-            StreamContents::Whole(state) => Ok(rows_of(meeting(&state.main, range).iter(), range)),
+            StreamContents::Full(state) => Ok(rows_of(meeting(&state.main, range).iter(), range)),
             StreamContents::Paged(paged) => {
                 let fold = |state: &StreamState| rows_of(state.main.iter(), range);
-                StreamContents::ask(paged, from, paged.rows_in(from, range), fold)
+                StreamContents::with_fallback(paged, from, paged.rows_in(from, range), fold)
             }
         }
     }

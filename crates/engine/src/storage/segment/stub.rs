@@ -40,7 +40,7 @@ impl StubHead {
     }
 
     /// Number of remaining bytes.
-    pub(crate) fn kept_bytes(&self) -> u64 {
+    pub(crate) fn remaining_bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.len()).sum()
     }
 
@@ -85,13 +85,13 @@ impl StubHead {
         let (body, trailer) = bytes.split_at(at);
         if Cursor::new(trailer).u32("stub checksum")? != crc32c(body) {
             return Err(DecodeError {
-                expected: "the head of a stub with the right checksum",
+                expected: "the head of a stub with a valid checksum",
                 offset: at,
             });
         }
         if StubHead::head_bytes(body)? != wide(bytes.len()) {
             return Err(DecodeError {
-                expected: "a head as long as it says",
+                expected: "a head of the declared length",
                 offset: STUB_MAGIC.len(),
             });
         }
@@ -109,10 +109,10 @@ impl StubHead {
             let offset = end.checked_add(gap);
             let next = offset.and_then(|offset| offset.checked_add(bytes));
             let (Some(offset), Some(next)) = (offset, next.filter(|next| *next <= base)) else {
-                return Err(cursor.fail("a range within the segment"));
+                return Err(cursor.expected("a range within the segment"));
             };
             if bytes == 0 || (gap == 0 && !ranges.is_empty()) {
-                return Err(cursor.fail("ranges that are apart"));
+                return Err(cursor.expected("ranges that do not touch"));
             }
             ranges.push(ByteRange::new(offset, next));
             end = next;

@@ -5,18 +5,18 @@
 //! later are in `ID.stub`. Opening `ID.seg` of such a segment returns a file with missing ranges;
 //! `ID.seg` itself is removed when its last earlier reader ends.
 //!
-//! Invariants: a read of a missing range fails with its own error ([`Hole`]), and is never the end
-//! of a file; only readers that chose it read zeros. After a segment was recorded as freed,
+//! Invariants: a read of a missing range fails with its own error ([`MissingBytes`]), and is never
+//! the end of a file; only readers that chose it read zeros. After a segment was recorded as freed,
 //! `ID.seg` is not written. Concurrency: one lock, not held while another is taken; heads are read
 //! without it. Failure: a head that cannot be read is damage of its file.
 
-use super::here::Here;
+use super::present_ranges::PresentRanges;
 use super::stub::{STUB_FRONT_BYTES, StubHead, StubLayout};
-use crate::common::error::{Hole, StubDamage};
-use crate::common::ids::SegmentId;
+use crate::common::error::{MissingBytes, StubDamage};
+use crate::common::ids::{SegmentId, ShardIndex, TableId};
 use headwater_io::{File, Files, OpenMode, pass_on_files};
-use headwater_types::ByteRange;
 use headwater_types::invariant::wide;
+use headwater_types::{ByteRange, ClosedRange, Timestamp};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -42,13 +42,13 @@ pub(crate) fn stub_of(name: &str) -> Option<SegmentId> {
 pub(crate) struct StubFiles {
     bare: Arc<dyn Files>,
     dir: PathBuf,
-    state: RwLock<Known>,
+    state: RwLock<StubState>,
     /// For readers that search a file for footers, whatever else is in it.
     shows_zeros: bool,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct StubState {
     /// The contents of their heads; `None` = not read yet.
     freed: BTreeMap<SegmentId, Option<Arc<StubLayout>>>,
     /// Segments that are being freed.
@@ -85,7 +85,7 @@ impl StubFiles {
         self.dir.join(stub_name(id))
     }
 
-    fn whole_path(&self, id: SegmentId) -> PathBuf {
+    fn segment_path(&self, id: SegmentId) -> PathBuf {
         self.dir.join(format!("{}.seg", id.0))
     }
 
@@ -129,12 +129,12 @@ impl StubFiles {
         !self.state.read().freed.is_empty()
     }
 
-    fn known(&self, id: SegmentId) -> Option<Option<Arc<StubLayout>>> {
+    fn freed_layout(&self, id: SegmentId) -> Option<Option<Arc<StubLayout>>> {
         self.state.read().freed.get(&id).cloned()
     }
 
     fn layout(&self, id: SegmentId, file: &dyn File) -> io::Result<Arc<StubLayout>> {
-        if let Some(Some(layout)) = self.known(id) {
+        if let Some(Some(layout)) = self.freed_layout(id) {
             return Ok(layout);
         }
         let head = read_head(file, &self.stub_path(id), id)?;
@@ -161,7 +161,7 @@ impl StubFiles {
         if !self.is_freed(id) {
             return Ok(Vec::new());
         }
-        let file = match self.known(id) {
+        let file = match self.freed_layout(id) {
             Some(Some(layout)) => return Ok(layout.missing(range)),
             _ => self.bare.open(&self.stub_path(id), OpenMode::Read)?,
         };
@@ -179,7 +179,7 @@ impl StubFiles {
 
     /// Removes the file with the rows of a segment that were freed; true if it existed.
     pub(crate) fn remove_rows(&self, id: SegmentId) -> io::Result<bool> {
-        match self.bare.remove(&self.whole_path(id)) {
+        match self.bare.remove(&self.segment_path(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             other => other.map(|()| true),
         }
@@ -207,7 +207,7 @@ fn read_head(file: &dyn File, path: &Path, id: SegmentId) -> io::Result<StubHead
     let bytes = StubHead::head_bytes(&read(STUB_FRONT_BYTES)?)
         .map_err(|error| damaged(wide(error.offset), error.expected))?;
     if bytes > len.min(HEAD_BYTES_MAX) {
-        return Err(damaged(20, "a head that the file holds"));
+        return Err(damaged(20, "a head within the file"));
     }
     let head = StubHead::decode(&read(bytes)?)
         .map_err(|error| damaged(wide(error.offset), error.expected))?;
@@ -259,13 +259,13 @@ impl Files for StubFiles {
     pass_on_files!(bare; list create_dir_all sync_dir lock lock_file);
 }
 
-impl Here for StubFiles {
+impl PresentRanges for StubFiles {
     fn missing(&self, segment: SegmentId, range: ByteRange) -> Vec<ByteRange> {
         match self.freed_of(segment, range) {
             Ok(missing) => missing,
             Err(error) => {
                 // The reader of the segment reports the error.
-                tracing::debug!(%error, segment = segment.0, "what stays of a segment is not known");
+                tracing::debug!(%error, segment = segment.0, "cannot read the stub of a segment");
                 vec![range]
             }
         }
@@ -277,6 +277,10 @@ impl Here for StubFiles {
 
     fn is_older(&self, _: SegmentId) -> bool {
         false
+    }
+
+    fn left_out(&self, _: TableId, _: ShardIndex, _: &ClosedRange) -> Option<Timestamp> {
+        None
     }
 
     fn missed_frame(&self, _: SegmentId) {}
@@ -299,7 +303,7 @@ impl StubFile {
             Some(behind) => Ok(self.layout.tail_at.saturating_add(behind)),
             None => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "bytes of a segment whose rows were freed never change",
+                "a segment whose rows were freed is read-only",
             )),
         }
     }
@@ -323,7 +327,7 @@ impl File for StubFile {
                 return Ok(zeros.count());
             }
             (None, None) => {
-                return Err(io::Error::other(Hole {
+                return Err(io::Error::other(MissingBytes {
                     offset,
                     bytes: wanted,
                 }));
@@ -402,7 +406,11 @@ mod tests {
         let open = stubs.open(&path, OpenMode::Write).unwrap();
         assert_eq!(read(&*open, 10, 14).unwrap(), b"footfootxxlate");
         let hole = read(&*open, 3, 5).unwrap_err();
-        let hole = hole.get_ref().unwrap().downcast_ref::<Hole>().unwrap();
+        let hole = hole
+            .get_ref()
+            .unwrap()
+            .downcast_ref::<MissingBytes>()
+            .unwrap();
         assert_eq!((hole.offset, hole.bytes), (4, 4));
         open.set_len(22).unwrap();
         assert_eq!(open.len().unwrap(), 22);

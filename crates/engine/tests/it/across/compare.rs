@@ -1,11 +1,11 @@
 //! Every way of reading, against one database and against the parts.
 
-use super::world::{PARTS, STEADY, TABLES, World};
+use super::world::{PARTS, STEADY, World};
 use crate::model::same_aggregate;
 use crate::support::{Dice, Fields, collect};
 use headwater_engine::{
-    Across, AggregateSpec, Bins, Comparison, DataVersion, Filter, OutermostSpec, PageStart,
-    RowBlock, ScanSpec, Snapshot, StreamHandle, SummarySpec,
+    Across, AggregateSpec, Bins, Comparison, ConflictBounds, DataVersion, Filter, OutermostSpec,
+    PageStart, RowBlock, ScanSpec, Snapshot, StreamHandle, SummarySpec,
 };
 use headwater_types::{ClosedRange, FieldType, Level, StreamName, Timestamp, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -179,10 +179,9 @@ pub(super) fn stream(
     a: &Snapshot,
     b: &Snapshot,
     name: &StreamName,
-    world: &World,
+    range: ClosedRange,
     dice: &mut Dice,
 ) {
-    let range = some_range(dice, world);
     let fields = b.fields(name.table()).unwrap();
     let spec = ScanSpec {
         range,
@@ -354,16 +353,16 @@ fn summaries(a: &Snapshot, b: &Snapshot, name: &StreamName, range: ClosedRange, 
 
 /// Answers of before, by what says that they are the same.
 #[derive(Default)]
-struct Before {
+pub(super) struct Before {
     versions: HashMap<(StreamName, i64, u64), Vec<(i64, Fields)>>,
     definitions: HashMap<u64, String>,
-    handles: Vec<StreamHandle>,
-    same_versions: u64,
+    pub(super) handles: Vec<StreamHandle>,
+    pub(super) same_versions: u64,
     same_definitions: u64,
 }
 
 impl Before {
-    fn check(&mut self, across: &Snapshot, world: &World, dice: &mut Dice) {
+    pub(super) fn check(&mut self, across: &Snapshot, span: ClosedRange, dice: &mut Dice) {
         let told = |s: &Snapshot| {
             let names = s.table_names();
             let tables = names
@@ -383,7 +382,7 @@ impl Before {
         }
         for table in across.table_names() {
             for name in across.streams(&table, &[]).unwrap() {
-                let cut = world.span().first.as_nanos() + 600_000_000_000 * dice.below(6) as i64;
+                let cut = span.first.as_nanos() + 600_000_000_000 * dice.below(6) as i64;
                 let range = ClosedRange::nanos(i64::MIN, cut);
                 let spec = ScanSpec {
                     range,
@@ -417,14 +416,20 @@ impl Before {
             }
         }
         self.handles.truncate(20);
-        let table = TABLES[dice.below(4) as usize];
+        let tables = across.table_names();
+        let table = &tables[dice.index(tables.len())];
         self.handles.splice(0..0, handles(across, table, 3));
     }
 }
 
 fn conflicts(across: &Snapshot, world: &World) {
     let mut told = BTreeMap::new();
-    for conflict in across.conflicts("moves").unwrap() {
+    let found = across
+        .conflicts("moves", &ConflictBounds::default())
+        .unwrap();
+    assert!(found.is_complete);
+    for conflict in found.list {
+        assert!(conflict.hidden_rows.is_some());
         for span in &conflict.spans {
             assert!(!span.is_empty());
         }
@@ -452,7 +457,7 @@ fn conflicts(across: &Snapshot, world: &World) {
     assert!(told.keys().all(|key| known.contains(key)), "{told:?}");
 }
 
-fn whole(seed: u64, steps: usize) -> (u64, u64) {
+fn run_simulation(seed: u64, steps: usize) -> (u64, u64) {
     let mut world = World::new(seed);
     let mut dice = Dice::new(seed ^ 0xacce55);
     let mut all: Option<Across> = None;
@@ -471,12 +476,13 @@ fn whole(seed: u64, steps: usize) -> (u64, u64) {
         let one = world.one();
         let range = some_range(&mut dice, &world);
         lists(&across, &one, &mut dice, range);
-        before.check(&across, &world, &mut dice);
+        before.check(&across, world.span(), &mut dice);
         conflicts(&across, &world);
         for table in one.table_names() {
             for name in one.streams(&table, &[]).unwrap() {
                 if STEADY.contains(&table.as_str()) {
-                    stream(&across, &one, &name, &world, &mut dice);
+                    let range = some_range(&mut dice, &world);
+                    stream(&across, &one, &name, range, &mut dice);
                 }
             }
         }
@@ -549,7 +555,7 @@ fn as_in_part(
 fn several_databases_answer_as_one_that_was_written_all_of_it() {
     let (mut versions, mut definitions) = (0, 0);
     for seed in 1..=6 {
-        let same = whole(seed, 180);
+        let same = run_simulation(seed, 180);
         versions += same.0;
         definitions += same.1;
     }

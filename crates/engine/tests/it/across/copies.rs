@@ -3,8 +3,8 @@
 use super::world::{PARTS, World};
 use crate::support::{Dice, collect, small_options};
 use headwater_engine::{
-    Across, AggregateSpec, Bins, Coverage, Error, ErrorKind, PinnedState, RemoteCopy, Result,
-    ScanSpec, Snapshot, SnapshotPart, SummarySpec,
+    Across, AddedTags, AggregateSpec, Bins, ConflictBounds, Coverage, Database, Error, ErrorKind,
+    PinnedState, RemoteCopy, Result, ScanSpec, Snapshot, SnapshotPart, SummarySpec,
 };
 use headwater_io::Env;
 use headwater_types::{ClosedRange, Level, StreamName};
@@ -12,25 +12,28 @@ use std::fmt::Debug;
 use std::path::Path;
 
 /// A copy of a part, and what it is a copy of.
-struct Far {
+pub(super) struct PartCopy {
     copy: RemoteCopy,
-    held: PinnedState,
+    pinned: PinnedState,
 }
 
-impl Far {
-    fn of(world: &World, n: usize, level: Level) -> Far {
-        let db = world.part(n);
+impl PartCopy {
+    fn of(world: &World, n: usize, level: Level) -> PartCopy {
+        PartCopy::of_database(world.part(n), level)
+    }
+
+    pub(super) fn of_database(db: &Database, level: Level) -> PartCopy {
         db.flush().unwrap();
-        let held = db.hold_state(None).unwrap();
-        let copy = RemoteCopy::begin(Env::memory(), Path::new("/copy"), held.state(), level);
-        Far {
+        let pinned = db.hold_state(None).unwrap();
+        let copy = RemoteCopy::begin(Env::memory(), Path::new("/copy"), pinned.state(), level);
+        PartCopy {
             copy: copy.unwrap(),
-            held,
+            pinned,
         }
     }
 
     /// Fetches some of what is missing; false when nothing is.
-    fn fetch(&self, bytes: u64) -> bool {
+    pub(super) fn fetch(&self, bytes: u64) -> bool {
         let missing = self.copy.missing(bytes);
         for one in &missing {
             self.bring(one.segment, one.range.offset, one.range.bytes);
@@ -41,20 +44,20 @@ impl Far {
 
     fn bring(&self, segment: u64, offset: u64, bytes: u64) {
         let found = self
-            .held
+            .pinned
             .read(segment, offset, u32::try_from(bytes).unwrap());
         self.copy.put(segment, offset, &found.unwrap()).unwrap();
     }
 
-    fn snapshot(&self) -> Snapshot {
+    pub(super) fn snapshot(&self) -> Snapshot {
         self.copy.reader(small_options()).unwrap().snapshot()
     }
 }
 
 #[derive(Default)]
-struct Answers {
-    here: u64,
-    elsewhere: u64,
+pub(super) struct Answers {
+    pub(super) here: u64,
+    pub(super) elsewhere: u64,
 }
 
 impl Answers {
@@ -77,7 +80,23 @@ fn all_rows(snapshot: &Snapshot, stream: &StreamName) -> Result<Vec<impl Partial
     errors.pop().map_or(Ok(rows), |e: Error| Err(e))
 }
 
-fn compare(databases: &Snapshot, copies: &Snapshot, span: &ClosedRange) -> Answers {
+/// What a copy tells of conflicts is so: it may know less.
+fn conflicts(databases: &Snapshot, copies: &Snapshot, table: &str) {
+    let told = |s: &Snapshot| s.conflicts(table, &ConflictBounds::default()).unwrap();
+    let (databases, copies) = (told(databases), told(copies));
+    assert!(databases.is_complete);
+    assert_eq!(databases.streams, copies.streams);
+    for one in databases.list {
+        let mut of_copies = copies.list.iter();
+        let known = of_copies.find(|c| (&c.stream, &c.part) == (&one.stream, &one.part));
+        match known.and_then(|known| known.hidden_rows) {
+            Some(hidden) => assert_eq!(Some(hidden), one.hidden_rows, "{one:?}"),
+            None => assert!(known.is_some() || !copies.is_complete, "{one:?}"),
+        }
+    }
+}
+
+pub(super) fn compare(databases: &Snapshot, copies: &Snapshot, span: &ClosedRange) -> Answers {
     let mut answers = Answers::default();
     assert_eq!(copies.table_names(), databases.table_names());
     for table in databases.table_names() {
@@ -89,8 +108,7 @@ fn compare(databases: &Snapshot, copies: &Snapshot, span: &ClosedRange) -> Answe
         assert_eq!(copies.streams(&table, &[]).unwrap(), names);
         let count = |s: &Snapshot| s.row_count(&table, ClosedRange::ALL, &mut || true);
         answers.same(&table, count(databases), count(copies));
-        let told = |s: &Snapshot| s.conflicts(&table);
-        answers.same(&table, told(databases), told(copies));
+        conflicts(databases, copies, &table);
         for name in &names {
             let what = name.to_string();
             let (d, c) = (databases, copies);
@@ -133,9 +151,15 @@ fn compare(databases: &Snapshot, copies: &Snapshot, span: &ClosedRange) -> Answe
 fn across(world: &World, parts: impl Iterator<Item = Snapshot>) -> Snapshot {
     let all = Across::default();
     all.set_owners(Some(world.owners()));
-    for (name, snapshot) in PARTS.into_iter().zip(parts) {
+    for ((rank, name), snapshot) in (0..).zip(PARTS).zip(parts) {
         let name = name.into();
-        all.replace(SnapshotPart { name, snapshot }).unwrap();
+        let part = SnapshotPart {
+            name,
+            rank,
+            snapshot,
+            tags: AddedTags::default(),
+        };
+        all.replace(part).unwrap();
     }
     all.snapshot().unwrap()
 }
@@ -154,7 +178,10 @@ fn copies_with_holes_answer_as_the_databases_or_say_that_it_is_elsewhere() {
         } else {
             Level::MIN
         };
-        let far = [Far::of(&world, 1, level), Far::of(&world, 2, level)];
+        let far = [
+            PartCopy::of(&world, 1, level),
+            PartCopy::of(&world, 2, level),
+        ];
         let own = world.part(0);
         let databases = across(&world, (0..3).map(|n| world.part(n).snapshot().unwrap()));
         let mut elsewhere = 0;
@@ -207,7 +234,12 @@ fn read(
 }
 
 /// What is said to be here of a stretch is read: how much of it that was.
-fn check_told(copies: &Snapshot, name: &StreamName, told: &Coverage, level: Option<Level>) -> bool {
+fn check_coverage(
+    copies: &Snapshot,
+    name: &StreamName,
+    told: &Coverage,
+    level: Option<Level>,
+) -> bool {
     assert_eq!(
         told.is_here,
         told.until == Some(told.range.last) && told.missing.is_empty()
@@ -235,7 +267,7 @@ fn what_coverage_says_is_here_can_be_read() {
         for _ in 0..120 {
             world.step(&mut None);
         }
-        let far = [1, 2].map(|n| Far::of(&world, n, Level::MIN));
+        let far = [1, 2].map(|n| PartCopy::of(&world, n, Level::MIN));
         loop {
             let own = world.part(0).snapshot().unwrap();
             let copies = [own, far[0].snapshot(), far[1].snapshot()].into_iter();
@@ -249,7 +281,7 @@ fn what_coverage_says_is_here_can_be_read() {
                     let level = [None, Some(4), Some(6), Some(9)][dice.below(4) as usize];
                     let level = level.map(Level::clamped);
                     for one in copies.coverage(&name, range, level).unwrap() {
-                        if check_told(&copies, &name, &one, level) {
+                        if check_coverage(&copies, &name, &one, level) {
                             whole += u64::from(one.is_here);
                             cut += u64::from(!one.is_here);
                         }
@@ -276,7 +308,7 @@ fn what_coverage_misses_suffices_once_it_is_fetched() {
             world.step(&mut None);
         }
         for level in [None, Some(Level::clamped(5))] {
-            let far = Far::of(&world, 1, Level::MIN);
+            let far = PartCopy::of(&world, 1, Level::MIN);
             let name = first_stream(&world);
             let mut rounds = 0;
             loop {
@@ -312,7 +344,7 @@ fn what_readers_missed_is_told_and_once_it_is_fetched_they_find_it() {
     for _ in 0..120 {
         world.step(&mut None);
     }
-    let far = Far::of(&world, 1, Level::MIN);
+    let far = PartCopy::of(&world, 1, Level::MIN);
     let name = first_stream(&world);
     assert_eq!(far.copy.take_missed(), []);
     let mut rounds = 0;
@@ -344,7 +376,7 @@ fn versions_of_a_copy_stay_when_it_is_looked_at_anew_and_are_never_closed() {
     for _ in 0..150 {
         world.step(&mut None);
     }
-    let far = Far::of(&world, 1, Level::MIN);
+    let far = PartCopy::of(&world, 1, Level::MIN);
     while far.fetch(u64::MAX) {}
     let (a, b) = (far.snapshot(), far.snapshot());
     let range = ClosedRange::new(ClosedRange::ALL.first, world.span().first);

@@ -3,19 +3,17 @@
 //! Each stream belongs to one part; some move from one part to another at an instant. Of these,
 //! parts are also written what is not theirs, which the one database never gets.
 
-use crate::support::{Dice, small_options};
+use super::part_database::{MINUTE, PartDatabase, SECOND, some_delete, span_until, table_spec};
+use crate::support::Dice;
 use headwater_engine::{
-    Across, Database, DeleteSpec, Duplicates, FieldSpec, Options, Owned, Owners, Snapshot,
-    SnapshotPart, TableSpec,
+    Across, AddedTags, Database, Owned, Owners, Snapshot, SnapshotPart, TableSpec,
 };
-use headwater_io::{Env, ManualClock, MemoryFiles, NoThreads, SeededChance};
+use headwater_io::{Env, ManualClock};
 use headwater_types::{Batch, ClosedRange, FieldType, StreamName, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(super) const SECOND: i64 = 1_000_000_000;
-const MINUTE: i64 = 60 * SECOND;
 pub(super) const PARTS: [&str; 3] = ["own", "edge-b", "edge-c"];
 /// Tables that all parts have, with what of their streams lies where.
 pub(super) const TABLES: [&str; 4] = ["plain", "keeps", "ages", "forgets"];
@@ -28,47 +26,10 @@ const C: [(FieldType, &str); 3] = [
     (FieldType::I64, "c@edge-c"),
 ];
 
-struct Place {
-    env: Env,
-    options: Options,
-    /// Always there but for a moment.
-    db: Option<Database>,
-}
-
-impl Place {
-    fn new(seed: u64, clock: &Arc<ManualClock>) -> Place {
-        let env = Env {
-            files: Arc::new(MemoryFiles::new()),
-            clock: Arc::clone(clock) as _,
-            chance: Arc::new(SeededChance::new(seed)),
-            threads: Arc::new(NoThreads),
-            ..Env::memory()
-        };
-        let options = Options {
-            bucket_events: 4,
-            partition_target_bytes: 12 << 10,
-            partition_bytes_max: 24 << 10,
-            ..small_options()
-        };
-        let db = Some(Database::open_in(env.clone(), options.clone()).unwrap());
-        Place { env, options, db }
-    }
-
-    fn db(&self) -> &Database {
-        self.db.as_ref().unwrap()
-    }
-
-    fn reopen(&mut self) {
-        self.db.take().unwrap().close().unwrap();
-        let db = Database::open_in(self.env.clone(), self.options.clone());
-        self.db = Some(db.unwrap());
-    }
-}
-
 pub(super) struct World {
     pub(super) dice: Dice,
-    parts: Vec<Place>,
-    one: Place,
+    parts: Vec<PartDatabase>,
+    one: PartDatabase,
     clock: Arc<ManualClock>,
     newest: i64,
     /// Streams of `moves` belong to the first part before, and to the second from then on.
@@ -77,32 +38,21 @@ pub(super) struct World {
     pub(super) strays: BTreeMap<(StreamName, &'static str), (i64, i64)>,
 }
 
-fn spec(table: &str, c: &[(FieldType, &str)], fields: &[&str]) -> TableSpec {
+/// Tables of which rows age or go after an hour, among the others.
+fn spec(table: &str, c: &[(FieldType, &str)], more: &[&str]) -> TableSpec {
     let hour = Some(Duration::from_secs(3600));
-    let mut all = vec![("v", FieldType::F64), ("n", FieldType::I64)];
-    all.extend(c.iter().map(|(of, name)| (*name, *of)));
-    all.extend(fields.iter().map(|name| (*name, FieldType::F64)));
-    let fields = all.into_iter().map(|(name, field_type)| FieldSpec {
-        name: name.to_owned(),
-        field_type,
-    });
     TableSpec {
-        duplicates: match table {
-            "keeps" => Duplicates::Keep,
-            _ => Duplicates::Last,
-        },
-        fields: fields.collect(),
         raw_for: hour.filter(|_| table == "ages"),
         retention: hour.filter(|_| table == "forgets"),
-        ..TableSpec::new(table)
+        ..table_spec(table, c, more)
     }
 }
 
 impl World {
     pub(super) fn new(seed: u64) -> World {
         let clock = Arc::new(ManualClock::new(Env::MEMORY_START));
-        let places = (0..4).map(|n| Place::new(seed * 10 + n, &clock));
-        let mut parts: Vec<Place> = places.collect();
+        let all = (0..4).map(|n| PartDatabase::new(seed * 10 + n, &clock));
+        let mut parts: Vec<PartDatabase> = all.collect();
         let one = parts.pop().unwrap();
         for table in TABLES.into_iter().chain(["moves"]) {
             for (n, part) in parts.iter().enumerate() {
@@ -158,14 +108,10 @@ impl World {
 
     pub(super) fn owners(&self) -> Owners {
         let at = self.moved_at;
-        Owners::new(move |stream| {
-            let owned = |range, part: &str| Owned {
-                range,
-                part: part.into(),
-            };
+        Owners::new(move |stream, _| {
             match stream.table() {
                 // Nothing is said of the time before: it belongs to the first part that has it.
-                "moves" => vec![owned(ClosedRange::nanos(at, i64::MAX), PARTS[1])],
+                "moves" => vec![Owned::by(PARTS[1], ClosedRange::nanos(at, i64::MAX))],
                 _ => Vec::new(),
             }
         })
@@ -251,13 +197,7 @@ impl World {
 
     fn delete(&mut self) {
         let (stream, _) = self.stream();
-        let last = self.newest - self.dice.below(30 * MINUTE as u64) as i64;
-        let first = last - self.dice.below(5 * MINUTE as u64) as i64;
-        let spec = DeleteSpec {
-            table: stream.table().to_owned(),
-            tags: stream.tags().to_vec(),
-            range: ClosedRange::nanos(first, last),
-        };
+        let spec = some_delete(&mut self.dice, &stream, self.newest);
         for place in self.parts.iter().chain([&self.one]) {
             // Not every part has the table.
             let known = place.db().tables();
@@ -269,16 +209,8 @@ impl World {
 
     fn drop(&mut self) {
         let (stream, part) = self.stream();
-        for place in [&self.parts[part], &self.one] {
-            let known = place.db().snapshot().unwrap();
-            if known.handle(&stream).is_ok() {
-                let names = [stream.clone()];
-                place
-                    .db()
-                    .drop_named_streams(stream.table(), &names)
-                    .unwrap();
-            }
-        }
+        self.parts[part].drop_stream(&stream);
+        self.one.drop_stream(&stream);
     }
 
     /// Does one thing; true when databases may not be the same open ones as before.
@@ -307,10 +239,16 @@ impl World {
             all.set_owners(Some(self.owners()));
             all
         });
-        for (name, place) in PARTS.into_iter().zip(&self.parts) {
+        for ((rank, name), place) in (0..).zip(PARTS).zip(&self.parts) {
             let snapshot = place.db().snapshot().unwrap();
             let name = name.into();
-            all.replace(SnapshotPart { name, snapshot }).unwrap();
+            let part = SnapshotPart {
+                name,
+                rank,
+                snapshot,
+                tags: AddedTags::default(),
+            };
+            all.replace(part).unwrap();
         }
         all.snapshot().unwrap()
     }
@@ -321,8 +259,7 @@ impl World {
 
     /// Instants of everything that was written.
     pub(super) fn span(&self) -> ClosedRange {
-        let first = Env::MEMORY_START.as_nanos() - 30 * MINUTE;
-        ClosedRange::nanos(first, self.newest + MINUTE)
+        span_until(self.newest)
     }
 
     pub(super) fn moved_at(&self) -> i64 {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Places in pages of the metadata that hold something.
-fn used_places(victim: &Victim, dice: &mut Dice, per_page: u64) -> Vec<u64> {
+fn used_offsets(victim: &Victim, dice: &mut Dice, per_page: u64) -> Vec<u64> {
     let content = victim.disk.read_file(META).unwrap();
     let mut places: Vec<u64> = (0..64).step_by(3).collect();
     for (page, bytes) in (0..).zip(content.chunks(4096)) {
@@ -22,7 +22,7 @@ const META: &str = "/db/meta.redb";
 fn metadata_flips(victim: &Victim, per_page: u64) -> BTreeMap<String, usize> {
     let mut dice = Dice::new(per_page);
     let mut outcomes = BTreeMap::new();
-    for offset in used_places(victim, &mut dice, per_page) {
+    for offset in used_offsets(victim, &mut dice, per_page) {
         let bit = dice.below(8) as u8;
         let what = format!("{META} bit {bit} of byte {offset}");
         let outcome = examine(

@@ -179,7 +179,7 @@ fn a_damaged_head_makes_one_partition_unreadable_and_a_repair_says_what_is_lost(
     let report = repair(&world.env(), &world.options, RepairMode::Act).unwrap();
     assert!(report.after.is_sound(), "{:?}", report.after.damages);
     assert!(
-        report.lost.iter().any(|l| l.contains("at the cloud")),
+        report.lost.iter().any(|l| l.contains("on the cloud")),
         "{:?}",
         report.lost
     );

@@ -57,7 +57,7 @@ impl FarCopy {
         let complete = self.copy.progress().complete;
         let state = self.copy.state();
         let all = state.segments().map(|s| (s.id, s.bytes));
-        all.filter(|(id, _)| complete.contains(id) && self.copy.is_whole(*id))
+        all.filter(|(id, _)| complete.contains(id) && self.copy.is_complete(*id))
             .collect()
     }
 

@@ -11,7 +11,7 @@ use headwater_types::{Batch, ClosedRange, Level, StreamName, Timestamp, Value};
 
 const SECOND: i64 = 1_000_000_000;
 
-struct Life {
+struct Simulated {
     dice: Dice,
     world: World,
     twin_world: World,
@@ -66,8 +66,8 @@ fn bins(snapshot: &Snapshot, name: &StreamName, level: i32) -> Result<Vec<(i64, 
         .collect())
 }
 
-impl Life {
-    fn new(seed: u64) -> Life {
+impl Simulated {
+    fn new(seed: u64) -> Simulated {
         let (world, twin_world) = (World::new(seed), World::new(seed + 1000));
         let (db, twin) = (world.open(), twin_world.open());
         for db in [&db, &twin] {
@@ -75,7 +75,7 @@ impl Life {
             db.flush().unwrap();
         }
         let far = far(&db);
-        Life {
+        Simulated {
             dice: Dice::new(seed),
             world,
             twin_world,
@@ -222,7 +222,7 @@ impl Life {
 }
 
 fn live(seed: u64) -> (Found, u64) {
-    let mut life = Life::new(seed);
+    let mut life = Simulated::new(seed);
     let (mut found, mut freed) = (Found::default(), 0);
     for _ in 0..60 {
         match life.dice.below(100) {

@@ -32,7 +32,7 @@ impl Plain {
     }
 
     /// The rows of which something lives, with their living values of some fields.
-    fn seen(&self, now: i64, fields: &[String]) -> Vec<(i64, Fields)> {
+    fn visible(&self, now: i64, fields: &[String]) -> Vec<(i64, Fields)> {
         let lives = |(_, expires): &(f64, Option<i64>)| expires.is_none_or(|at| at > now);
         let mut out = Vec::new();
         for (at, rows) in &self.rows {
@@ -88,7 +88,7 @@ fn compare(db: &Database, plain: &[Plain], now: i64, what: &str) -> usize {
         for choice in 1..1u32 << FIELDS.len() {
             let chosen = (0..FIELDS.len()).filter(|at| choice >> at & 1 == 1);
             let mut fields: Vec<String> = chosen.map(|at| FIELDS[at].to_owned()).collect();
-            let expected = plain.seen(now, &fields);
+            let expected = plain.visible(now, &fields);
             bare += expected
                 .iter()
                 .filter(|(_, values)| values.is_empty())
@@ -160,10 +160,10 @@ fn a_scan_of_some_fields_shows_the_rows_that_a_scan_of_all_shows() {
                 2 => world.db().compact().unwrap(),
                 3 => world.reopen(),
                 _ => {
-                    let before = plain[0].seen(now, &[]).len();
+                    let before = plain[0].visible(now, &[]).len();
                     world.clock.advance(Duration::from_secs(30));
                     now += 30;
-                    gone += before - plain[0].seen(now, &[]).len();
+                    gone += before - plain[0].visible(now, &[]).len();
                 }
             }
             bare += compare(world.db(), &plain, now, &what);

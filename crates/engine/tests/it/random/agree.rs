@@ -13,22 +13,22 @@ use std::collections::BTreeMap;
 
 /// What a stream has: its rows, and of each field how many values aggregates know.
 #[derive(Default)]
-struct SeenStream {
+struct StreamContents {
     rows: Vec<(i64, Fields)>,
     counts: Vec<(String, u64)>,
 }
 
 /// The limits of a table, and its streams.
-type SeenTable = ((i64, i64), BTreeMap<StreamName, SeenStream>);
-type Seen = BTreeMap<String, SeenTable>;
+type TableContents = ((i64, i64), BTreeMap<StreamName, StreamContents>);
+type Contents = BTreeMap<String, TableContents>;
 
-fn all_of(tables: &[TableInfo], snapshot: &Snapshot) -> Result<Seen, String> {
+fn all_of(tables: &[TableInfo], snapshot: &Snapshot) -> Result<Contents, String> {
     let whole = AggregateSpec {
         range: ClosedRange::ALL,
         bins: Bins::Whole,
         first_last: false,
     };
-    let mut all = Seen::new();
+    let mut all = Contents::new();
     for table in tables {
         let mut streams = BTreeMap::new();
         for name in snapshot
@@ -43,7 +43,7 @@ fn all_of(tables: &[TableInfo], snapshot: &Snapshot) -> Result<Seen, String> {
                 let count = bins.iter().map(|bin| bin.aggregate.count).sum();
                 counts.push((field.name.clone(), count));
             }
-            streams.insert(name, SeenStream { rows, counts });
+            streams.insert(name, StreamContents { rows, counts });
         }
         let limit = |at: Option<Timestamp>| at.map_or(i64::MIN, Timestamp::as_nanos);
         let limits = (limit(table.cut), limit(table.aged_to));
@@ -53,8 +53,8 @@ fn all_of(tables: &[TableInfo], snapshot: &Snapshot) -> Result<Seen, String> {
 }
 
 /// Where both know the same limits; at an opening they may go back. How many tables that were.
-fn assert_same(own: &Seen, other: &Seen, what: &str) -> u64 {
-    let names = |seen: &Seen| seen.keys().cloned().collect::<Vec<String>>();
+fn assert_same(own: &Contents, other: &Contents, what: &str) -> u64 {
+    let names = |seen: &Contents| seen.keys().cloned().collect::<Vec<String>>();
     assert_eq!(names(own), names(other), "{what}");
     let mut compared = 0;
     for (table, (limits, streams)) in own {
@@ -63,7 +63,7 @@ fn assert_same(own: &Seen, other: &Seen, what: &str) -> u64 {
             continue;
         }
         compared += 1;
-        let none = SeenStream::default();
+        let none = StreamContents::default();
         for name in streams.keys().chain(found.keys()) {
             let (own, other) = (
                 streams.get(name).unwrap_or(&none),
@@ -118,7 +118,7 @@ impl World {
         let next = next.unwrap_or_else(|e| panic!("after {what}: {e}"));
         let seen = all_of(&next.tables(), &next.snapshot().unwrap()).unwrap();
         compared += assert_same(&own, &seen, &format!("after {what}"));
-        self.told.add("tables agreed upon", compared);
+        self.transcript.add("tables agreed upon", compared);
     }
 
     /// Has other parts lie in a fast tier, or in another one, or nothing any more.
@@ -136,10 +136,10 @@ impl World {
             parts,
         };
         let wanted = (!parts.is_empty()).then_some(tier);
-        self.tell(format!("move to {wanted:?}"));
+        self.log(format!("move to {wanted:?}"));
         match self.db().move_tier(wanted.as_ref()) {
             Ok(()) => {
-                self.told.count("layouts changed");
+                self.transcript.count("layouts changed");
                 self.options.fast_dir = wanted.map(|tier| tier.folder);
                 self.options.fast_parts = parts;
             }

@@ -5,7 +5,7 @@
 
 use super::aggregates::{check_aggregates, check_tiles};
 use super::plain::{Table, as_type};
-use super::view::{Presence, Seen, View, seen};
+use super::view::{Presence, View, VisibleRow, visible_rows};
 use crate::model::{Random, compare, random_value};
 use crate::support::Fields;
 use headwater_engine::{
@@ -45,7 +45,7 @@ pub(super) const COMPARISONS: [Comparison; 12] = [
 pub(super) struct Expected<'a> {
     pub(super) name: &'a StreamName,
     pub(super) table: &'a Table,
-    pub(super) rows: Vec<Seen>,
+    pub(super) rows: Vec<VisibleRow>,
     /// From here on nothing is in doubt but expiry.
     pub(super) floor: i64,
 }
@@ -138,8 +138,8 @@ pub(super) fn each_stream(
         let none = Vec::new();
         let straddling = view.straddling.get(table_name).unwrap_or(&none);
         for (name, rows) in &table.streams {
-            let rows = seen(table, rows, view.now, straddling);
-            let must = |row: &Seen| {
+            let rows = visible_rows(table, rows, view.now, straddling);
+            let must = |row: &VisibleRow| {
                 let mut values = row.values.values();
                 values.any(|(_, s, c)| *s.max(c) == Presence::Must)
             };
@@ -165,7 +165,7 @@ pub(super) fn each_stream(
     Ok(())
 }
 
-fn some_range(random: &mut Random, rows: &[Seen]) -> ClosedRange {
+fn some_range(random: &mut Random, rows: &[VisibleRow]) -> ClosedRange {
     if rows.is_empty() {
         return ClosedRange::ALL;
     }
@@ -225,7 +225,7 @@ pub(super) fn same_value(found: &Value, expected: &Value) -> bool {
 }
 
 /// True when the row that was found can be this one.
-fn is_row(found: &Fields, row: &Seen, fields: Option<&[&str]>) -> bool {
+fn is_row(found: &Fields, row: &VisibleRow, fields: Option<&[&str]>) -> bool {
     let wanted = |field: &str| fields.is_none_or(|f| f.contains(&field));
     let expected = row.values.iter().filter(|(f, _)| wanted(f));
     let mut known = 0;
@@ -245,7 +245,7 @@ fn is_row(found: &Fields, row: &Seen, fields: Option<&[&str]>) -> bool {
 /// apart, so that one that may be missing never stands for one that must be there.
 pub(super) fn same_rows(
     found: &[(i64, Fields)],
-    expected: &[(&Seen, Presence)],
+    expected: &[(&VisibleRow, Presence)],
     fields: Option<&[&str]>,
     what: &str,
 ) -> Compared {
@@ -265,7 +265,7 @@ pub(super) fn same_rows(
     Ok(())
 }
 
-fn next_time(found: &[(i64, Fields)], expected: &[(&Seen, Presence)]) -> Option<i64> {
+fn next_time(found: &[(i64, Fields)], expected: &[(&VisibleRow, Presence)]) -> Option<i64> {
     let found = found.first().map(|(time, _)| *time);
     let expected = expected.first().map(|(row, _)| row.time);
     found.into_iter().chain(expected).min()
@@ -279,7 +279,11 @@ fn split_at_time<T>(rows: &[T], time: i64, of: impl Fn(&T) -> i64) -> (&[T], &[T
 
 /// True when the rows found at one time are rows that are expected there, in their order, and none
 /// is missing that must be there.
-fn fit(found: &[(i64, Fields)], expected: &[(&Seen, Presence)], fields: Option<&[&str]>) -> bool {
+fn fit(
+    found: &[(i64, Fields)],
+    expected: &[(&VisibleRow, Presence)],
+    fields: Option<&[&str]>,
+) -> bool {
     // At each place: whether so many of the rows found can be the expected ones looked at so far.
     let mut possible = vec![false; found.len() + 1];
     possible[0] = true;
@@ -294,7 +298,7 @@ fn fit(found: &[(i64, Fields)], expected: &[(&Seen, Presence)], fields: Option<&
     possible[found.len()]
 }
 
-fn inside(row: &Seen, range: ClosedRange) -> bool {
+fn inside(row: &VisibleRow, range: ClosedRange) -> bool {
     range.contains(Timestamp::from_nanos(row.time))
 }
 
@@ -305,7 +309,7 @@ fn check_scan(snapshot: &Snapshot, stream: &Expected<'_>, range: ClosedRange) ->
         ..ScanSpec::default()
     };
     let rows = stream.rows.iter().filter(|r| inside(r, range));
-    let expected: Vec<(&Seen, Presence)> = rows
+    let expected: Vec<(&VisibleRow, Presence)> = rows
         .map(|r| (r, r.presence()))
         .filter(|(_, p)| *p > Presence::No)
         .collect();
@@ -391,7 +395,7 @@ fn check_filter(
             any_of: any_of.clone(),
             ..ScanSpec::default()
         };
-        let passes = |row: &Seen, filter: &Filter| {
+        let passes = |row: &VisibleRow, filter: &Filter| {
             let (found, scan, _) = row.values.get(&filter.field)?;
             let found = as_type(found, filter.value.as_ref().field_type());
             let passes = compare(filter.comparison, found.as_ref(), filter.value.as_ref());
@@ -407,7 +411,7 @@ fn check_filter(
                 let lists: Option<Vec<Presence>> = any_of.iter().map(one_of).collect();
                 Some((row, all?.into_iter().chain(lists?).min()?))
             });
-        let expected: Vec<(&Seen, Presence)> = passing.collect();
+        let expected: Vec<(&VisibleRow, Presence)> = passing.collect();
         let found = rows_of(snapshot, stream.name, &spec)?;
         let what = format!("{} {filters:?} {any_of:?}", stream.name);
         same_rows(&found, &expected, None, &what)?;
@@ -498,7 +502,7 @@ fn check_counts(snapshot: &Snapshot, stream: &Expected<'_>) -> Compared {
 #[test]
 fn a_row_that_may_be_missing_never_stands_for_one_that_must_be_there() {
     use Presence::{May, Must};
-    let row = |values: &[(&str, i64)], presence| Seen {
+    let row = |values: &[(&str, i64)], presence| VisibleRow {
         time: 7,
         values: values
             .iter()

@@ -11,7 +11,7 @@ use headwater_types::Level;
 use std::path::Path;
 
 /// What the newest backup holds.
-pub(super) struct Kept {
+pub(super) struct BackupContents {
     view: View,
     /// The instant that its metadata remember at least: from there on a restored database goes on
     /// where the clock is too far ahead to be believed.
@@ -33,12 +33,12 @@ impl World {
             let (_, view) = self.view();
             match self.db().backup(Path::new(FOLDER)) {
                 Ok(report) => {
-                    self.tell(format!("backup {report:?}"));
-                    self.told.count("backups taken");
-                    self.told
+                    self.log(format!("backup {report:?}"));
+                    self.transcript.count("backups taken");
+                    self.transcript
                         .add("backups onto older ones", u64::from(report.number > 1));
                     let instant = self.time.remembered();
-                    self.backup = Some(Kept { view, instant });
+                    self.backup = Some(BackupContents { view, instant });
                 }
                 Err(error) => self.failed("a backup", &error),
             }
@@ -62,7 +62,7 @@ impl World {
             Ok(held) => held,
             Err(error) => return self.failed("taking a state", &error),
         };
-        self.tell("fetch a copy".into());
+        self.log("fetch a copy".into());
         let env = headwater_io::Env {
             files: std::sync::Arc::new(headwater_io::MemoryFiles::new()),
             ..self.env_on(&self.disk)
@@ -83,18 +83,18 @@ impl World {
             copy.commit().unwrap();
             missing = copy.missing(u64::MAX);
         }
-        self.told.count("copies fetched");
+        self.transcript.count("copies fetched");
         // The ledger names what the source's files hold, wherever it knows them.
         for segment in known.segments() {
             if let Some(mut proof) = known.proof(segment.id) {
-                while let Some((offset, bytes)) = proof.wants() {
+                while let Some((offset, bytes)) = proof.next_range() {
                     match held.read(segment.id, offset, bytes) {
                         Ok(bytes) => proof.take(&bytes),
                         Err(error) => return self.failed("proving a segment", &error),
                     }
                 }
                 assert!(proof.is_equal(), "segment {} is another", segment.id);
-                self.told.count("segments proven");
+                self.transcript.count("segments proven");
             }
         }
         if self.random.chance(30)
@@ -116,8 +116,8 @@ impl World {
         let Some(kept) = self.backup.take() else {
             return;
         };
-        self.tell("restore".into());
-        self.told.count("backups restored");
+        self.log("restore".into());
+        self.transcript.count("backups restored");
         // On a disk of its own, so that nothing of it is left.
         let disk = self.disk.after_crash(1);
         let env = self.env_on(&disk);
@@ -154,7 +154,7 @@ impl World {
         let Some(damage) = self.damage(&disk, &[FOLDER]) else {
             return;
         };
-        self.told.count("backups that decayed");
+        self.transcript.count("backups that decayed");
         let env = self.env_on(&disk);
         let folder = Path::new(FOLDER);
         let options = Options {

@@ -5,7 +5,7 @@
 //! The damage is done to a copy of the disk, so that the life goes on unharmed.
 
 use super::compare::{Compared, Expected, each_stream, ensure, same_rows};
-use super::view::{Presence, Seen, View, straddling};
+use super::view::{Presence, View, VisibleRow, straddling};
 use super::world::World;
 use crate::support::collect;
 use headwater_engine::{AggregateSpec, Bins, Database, Error, ErrorKind, ScanSpec, Snapshot};
@@ -65,11 +65,11 @@ impl World {
             return None;
         }
         let what = ["gone", "a bit", "a bit", "zeros", "zeros", "garbled"][kind as usize];
-        self.tell(format!(
+        self.log(format!(
             "decay of {} at {offset} of {len}: {what}, {block}",
             path.display()
         ));
-        self.told.count(match kind {
+        self.transcript.count(match kind {
             0 => "vanished files",
             1 | 2 => "flipped bits",
             3 | 4 => "zeroed blocks",
@@ -125,7 +125,7 @@ impl World {
             .into_owned();
         let tail = self.is_log_tail(&disk, &before, &damage);
         let of_meta = damage.path.starts_with("/db/meta.redb");
-        self.told.add("damaged metadata", u64::from(of_meta));
+        self.transcript.add("damaged metadata", u64::from(of_meta));
         if self.random.chance(50) {
             self.mend(&damaged, &damage, tail);
         }
@@ -136,7 +136,7 @@ impl World {
                     error.kind() == ErrorKind::Corrupt,
                     "a damaged file is reported as {error:?}"
                 );
-                self.told.count("damages that refuse to open");
+                self.transcript.count("damages that refuse to open");
                 let is_segment = damage.path.starts_with("/db/segment");
                 assert!(
                     !is_segment,
@@ -168,9 +168,9 @@ impl World {
             }
         }
         match found {
-            Some(0) => self.told.count("damages that nobody met"),
-            Some(_) => self.told.count("damages that readers met"),
-            None if tail && torn => self.told.count("damages taken for a torn tail"),
+            Some(0) => self.transcript.count("damages that nobody met"),
+            Some(_) => self.transcript.count("damages that readers met"),
+            None if tail && torn => self.transcript.count("damages taken for a torn tail"),
             None => panic!("{name} is damaged, and less is found without a word: {differences:?}"),
         }
         drop(snapshot);
@@ -207,7 +207,7 @@ fn check_rows(snapshot: &Snapshot, stream: &Expected<'_>) -> Compared<bool> {
     let (rows, errors) = collect(scan);
     ensure!(errors.iter().all(is_report), "{name}: {errors:?}");
     let met = !errors.is_empty();
-    let expected: Vec<(&Seen, Presence)> = stream
+    let expected: Vec<(&VisibleRow, Presence)> = stream
         .rows
         .iter()
         .map(|r| {

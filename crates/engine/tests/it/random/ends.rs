@@ -42,12 +42,12 @@ impl World {
         match self.random.below(5) {
             0 => self.must_reopen = true,
             1 => {
-                self.tell(format!("the power will fail after {after} operations"));
+                self.log(format!("the power will fail after {after} operations"));
                 self.trouble = Trouble::Cut;
                 self.disk.crash_at(self.disk.operations() + after);
             }
             2 => {
-                self.tell(format!(
+                self.log(format!(
                     "the process will be killed after {after} operations"
                 ));
                 self.trouble = Trouble::Kill;
@@ -56,7 +56,7 @@ impl World {
             3 => {
                 let kind = self.random.pick(&FAULTS);
                 let after = after / 4;
-                self.tell(format!("{kind:?} after {after} operations"));
+                self.log(format!("{kind:?} after {after} operations"));
                 self.trouble = Trouble::Fault(kind);
                 self.disk.fail_next(kind, after);
             }
@@ -64,7 +64,7 @@ impl World {
                 let used: u64 = self.disk.files().iter().map(|(_, len)| len).sum();
                 let most = self.random.pick(&[100, 5_000, 60_000]);
                 let room = self.random.below(most);
-                self.tell(format!("the disk has room for {room} bytes"));
+                self.log(format!("the disk has room for {room} bytes"));
                 self.trouble = Trouble::Full;
                 self.was_full = true;
                 self.disk.capacity(used + room);
@@ -77,15 +77,15 @@ impl World {
         match self.trouble {
             Trouble::Full => {
                 self.disk.capacity(u64::MAX);
-                self.told.count("full disks");
-                self.tell("the disk has room again".into());
+                self.transcript.count("full disks");
+                self.log("the disk has room again".into());
                 // The database looks for room now and then.
                 self.time.pass(super::time::SECOND);
                 self.must_reopen = self.db().flush().is_err();
                 if !self.must_reopen {
                     self.all_is_durable();
                     self.trouble = Trouble::None;
-                    self.told.count("full disks outlived");
+                    self.transcript.count("full disks outlived");
                 }
             }
             Trouble::Fault(_) | Trouble::Cut | Trouble::Kill => self.must_reopen = true,
@@ -116,18 +116,18 @@ impl World {
             end
         };
         let fault = self.trouble;
-        // The next process may put horizons back, also those that nobody has seen. Where an
+        // The next process may put cutoffs back, also those that nobody has seen. Where an
         // operation is in doubt they may be those of a table that it has altered.
         if self.acknowledged == self.ops.len() {
             self.see();
         }
-        self.tell(format!("the process ends: {end:?}"));
+        self.log(format!("the process ends: {end:?}"));
         let db = self.db.take().unwrap();
         let closed = match end {
             End::Closed => {
                 let closed = db.close();
-                for index in 0..self.held.len() {
-                    self.compare_held(index);
+                for index in 0..self.open_snapshots.len() {
+                    self.compare_open_snapshot(index);
                 }
                 closed.is_ok()
             }
@@ -141,11 +141,11 @@ impl World {
                 false
             }
         };
-        self.held.clear();
+        self.open_snapshots.clear();
         drop(db);
         let end = if self.disk.crashed() { End::Cut } else { end };
         assert!(closed || end != End::Closed, "closing failed");
-        self.told.count(match end {
+        self.transcript.count(match end {
             End::Closed => "ends by close",
             End::Killed => "ends by kill",
             End::Cut => "ends by power cut",
@@ -160,7 +160,7 @@ impl World {
         self.trouble = Trouble::None;
         let mut cut = end == End::Cut;
         if cut {
-            self.power_comes_back();
+            self.restore_power();
         }
         if fault == Trouble::None && self.random.chance(25) {
             self.decay();
@@ -176,8 +176,8 @@ impl World {
         self.must_reopen = false;
         let recovery = self.db().recovery();
         let (records, torn) = (recovery.log_records, recovery.torn_tail);
-        self.told.add("records replayed", records);
-        self.told.add("torn tails", u64::from(torn));
+        self.transcript.add("records replayed", records);
+        self.transcript.add("torn tails", u64::from(torn));
         let lost_syncs = matches!(
             fault,
             Trouble::Fault(
@@ -192,14 +192,14 @@ impl World {
         self.resolve(least, cut);
     }
 
-    fn power_comes_back(&mut self) {
+    fn restore_power(&mut self) {
         let seed = match self.random.below(6) {
             0 => 0,
             1 => 1,
             _ => self.random.next(),
         };
         let at = self.disk.interrupted().unwrap_or_default();
-        self.tell(format!(
+        self.log(format!(
             "the power comes back, seed {seed}, it failed at {at:?}"
         ));
         self.disk = self.disk.after_crash(seed);
@@ -219,7 +219,8 @@ impl World {
             } else {
                 self.time.offset()
             };
-            self.told.count("restarts under a clock that may be wrong");
+            self.transcript
+                .count("restarts under a clock that may be wrong");
         }
         (away, offset)
     }
@@ -234,10 +235,10 @@ impl World {
             let most = self.random.pick(&[8, 40, 200]);
             let after = self.random.below(most);
             let what = self.random.below(3);
-            self.tell(format!(
+            self.log(format!(
                 "opening is hindered ({what}) after {after} operations"
             ));
-            self.told.count("openings that were hindered");
+            self.transcript.count("openings that were hindered");
             match what {
                 0 => {
                     self.trouble = Trouble::Cut;
@@ -245,7 +246,7 @@ impl World {
                     drop(self.open());
                     self.disk.crash_now();
                     *cut = true;
-                    self.power_comes_back();
+                    self.restore_power();
                 }
                 1 => drop(self.open_mortal(after)),
                 _ => {
@@ -269,10 +270,10 @@ impl World {
             self.must_reopen = true;
             self.reopen();
         }
-        for index in 0..self.held.len() {
-            self.compare_held(index);
+        for index in 0..self.open_snapshots.len() {
+            self.compare_open_snapshot(index);
         }
-        self.held.clear();
+        self.open_snapshots.clear();
         self.compare();
         if let Err(error) = self.db.take().unwrap().close() {
             panic!("closing failed: {error}");
@@ -280,8 +281,8 @@ impl World {
         let report =
             headwater_engine::check(self.env_on(&self.disk), self.options.clone()).unwrap();
         assert!(report.is_sound(), "{:#?}", report.damages);
-        self.told.count("lives");
-        self.told
+        self.transcript.count("lives");
+        self.transcript
             .add("operations of the disk", self.disk.operations());
     }
 }

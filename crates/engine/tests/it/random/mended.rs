@@ -39,7 +39,7 @@ impl World {
         let before = self.readable(disk);
         let report = repair(&self.env_on(disk), &self.options, RepairMode::Act)
             .unwrap_or_else(|error| panic!("{path} cannot be repaired: {error}"));
-        self.told.count("repairs");
+        self.transcript.count("repairs");
         assert!(report.after.is_sound(), "{path}: {report:#?}");
         let again = repair(&self.env_on(disk), &self.options, RepairMode::DryRun).unwrap();
         assert!(again.findings.is_empty(), "{path}: {again:#?}");
@@ -84,7 +84,7 @@ impl World {
                 found || tail,
                 "{path}: a repair lost something without a word: {differences:?} {report:#?}"
             );
-            self.told.count("repairs that lost nothing");
+            self.transcript.count("repairs that lost nothing");
         } else if of_meta {
             let view = View {
                 plain: self.base.clone(),
@@ -112,7 +112,7 @@ impl World {
                 listed.is_ok() || !report.lost.is_empty() || !self.ops.is_empty(),
                 "{path}: {listed:?} {report:#?}"
             );
-            self.told.count("repairs of metadata");
+            self.transcript.count("repairs of metadata");
         }
         drop(snapshot);
         db.close().unwrap();

@@ -17,7 +17,7 @@ pub(super) struct Cell {
     pub(super) expires_at: Option<i64>,
     /// It lay before the cut, or in an aged stretch, at some time, and may have been removed or
     /// have left its aggregates only: for ever, also where the clock or a setting has put the
-    /// horizon back since.
+    /// cutoff back since.
     pub(super) was_cut: bool,
     pub(super) was_aged: bool,
 }
@@ -43,7 +43,7 @@ pub(super) struct Table {
     /// The shortest lives that the table ever had: what they have ended stays so.
     pub(super) retention_least: Option<i64>,
     pub(super) raw_least: Option<i64>,
-    /// Horizons as they were when last seen.
+    /// Cutoffs as they were when last seen.
     pub(super) cut: i64,
     pub(super) aged_to: i64,
     /// The furthest that they ever were.
@@ -84,7 +84,7 @@ impl Table {
         }
     }
 
-    fn lives(&mut self, retention: Option<i64>, raw_for: Option<i64>) {
+    fn set_lifetimes(&mut self, retention: Option<i64>, raw_for: Option<i64>) {
         let shorter = |a: Option<i64>, b: Option<i64>| match (a, b) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -94,7 +94,7 @@ impl Table {
         self.raw_least = shorter(self.raw_least, raw_for);
     }
 
-    fn move_horizons(&mut self, cut: i64, aged_to: i64) {
+    fn move_cutoffs(&mut self, cut: i64, aged_to: i64) {
         (self.cut, self.aged_to) = (cut, aged_to);
         self.cut_most = self.cut_most.max(cut);
         self.aged_most = self.aged_most.max(aged_to);
@@ -205,7 +205,7 @@ impl Plain {
                 for field in &spec.fields {
                     table.field(&field.name, field.field_type);
                 }
-                table.lives(spec.retention.map(nanos), spec.raw_for.map(nanos));
+                table.set_lifetimes(spec.retention.map(nanos), spec.raw_for.map(nanos));
                 self.tables.insert(spec.name.clone(), table);
             }
             Op::Alter(name, change) => {
@@ -215,7 +215,7 @@ impl Plain {
                 }
                 let retention = change.retention.map_or(table.retention, |r| r.map(nanos));
                 let raw_for = change.raw_for.map_or(table.raw_for, |r| r.map(nanos));
-                table.lives(retention, raw_for);
+                table.set_lifetimes(retention, raw_for);
             }
             Op::Delete(spec) => self.delete(spec),
             Op::DropStreams(name, tags) => {
@@ -253,21 +253,21 @@ impl Plain {
         }
     }
 
-    /// Takes the horizons over that the database tells of.
+    /// Takes the cutoffs over that the database tells of.
     pub(super) fn see(&mut self, infos: &[TableInfo]) {
         for info in infos {
             if let Some(table) = self.tables.get_mut(&info.name) {
                 let cut = info.cut.map_or(i64::MIN, Timestamp::as_nanos);
                 let aged_to = info.aged_to.map_or(i64::MIN, Timestamp::as_nanos);
                 if (cut, aged_to) != (table.cut, table.aged_to) {
-                    table.move_horizons(cut, aged_to);
+                    table.move_cutoffs(cut, aged_to);
                 }
             }
         }
     }
 
     /// What a database that believes this instant may have ended, though nobody saw it: its
-    /// horizons may go back before it is looked at again.
+    /// cutoffs may go back before it is looked at again.
     pub(super) fn may_have_ended(&mut self, newest: i64) {
         for table in self.tables.values_mut() {
             let at = |least: Option<i64>| least.map_or(i64::MIN, |l| newest.saturating_sub(l));
@@ -276,20 +276,20 @@ impl Plain {
         }
     }
 
-    /// Takes over how far the horizons ever were: what a power cut takes back may have ended
+    /// Takes over how far the cutoffs ever were: what a power cut takes back may have ended
     /// something before.
     pub(super) fn remember(&mut self, other: &Plain) {
         for (name, table) in &mut self.tables {
             if let Some(other) = other.tables.get(name) {
                 let (cut, aged_to) = (table.cut, table.aged_to);
-                table.move_horizons(other.cut_most, other.aged_most);
-                table.move_horizons(cut, aged_to);
+                table.move_cutoffs(other.cut_most, other.aged_most);
+                table.move_cutoffs(cut, aged_to);
             }
         }
     }
 
     /// Cut and "aged to" of each table.
-    pub(super) fn clone_horizons(&self) -> BTreeMap<String, (i64, i64)> {
+    pub(super) fn clone_cutoffs(&self) -> BTreeMap<String, (i64, i64)> {
         let tables = self.tables.iter();
         tables
             .map(|(name, t)| (name.clone(), (t.cut, t.aged_to)))

@@ -137,14 +137,14 @@ impl World {
             (name, number)
         });
         let (count, first) = (rows.len(), rows[0].clone());
-        self.tell(format!(
+        self.log(format!(
             "write {count} rows from {} at {}, expire {expires_at:?}, number {producer:?}",
             first.stream, first.time
         ));
-        self.told.count("writes");
-        self.told
+        self.transcript.count("writes");
+        self.transcript
             .add("expiring writes", u64::from(expires_at.is_some()));
-        self.told
+        self.transcript
             .add("numbered writes", u64::from(producer.is_some()));
         let flying = self.submit(rows, expires_at, producer);
         self.land(flying.into_iter().collect());
@@ -156,10 +156,10 @@ impl World {
         let rounds = 3 + self.random.below(4);
         let first = self.event_time(&stream).min(i64::MAX - HOUR);
         let count = 20 + self.random.below(60) as i64;
-        self.tell(format!(
+        self.log(format!(
             "write {count} rows of {stream} from {first} on, {rounds} times"
         ));
-        self.told.count("rows written again");
+        self.transcript.count("rows written again");
         for _ in 0..rounds {
             let mut rows: Vec<Event> = (0..count)
                 .map(|number| Event {
@@ -177,7 +177,7 @@ impl World {
             // Who asks leaves what it merged to those who ask after it.
             if self.random.chance(60) {
                 let last = self.db().snapshot().and_then(|s| s.last(&stream));
-                self.told.count("questions between");
+                self.transcript.count("questions between");
                 assert!(
                     last.is_ok() || self.trouble != Trouble::None,
                     "{stream}: {last:?}"
@@ -188,8 +188,8 @@ impl World {
 
     /// Several batches in flight at once.
     fn burst(&mut self) {
-        self.tell("burst".into());
-        self.told.count("bursts");
+        self.log("burst".into());
+        self.transcript.count("bursts");
         let mut flying = Vec::new();
         for _ in 0..2 + self.random.below(4) {
             let rows = self.rows();
@@ -208,8 +208,8 @@ impl World {
         let days = self.random.pick(&[2, 20, 60]);
         let count = 40 + self.random.below(160) as i64;
         let (from, width) = (self.time.truly - days * DAY, days * DAY / count);
-        self.tell(format!("import {count} rows of {days} days into {stream}"));
-        self.told.count("imports");
+        self.log(format!("import {count} rows of {days} days into {stream}"));
+        self.transcript.count("imports");
         let mut rows = Vec::new();
         for i in 0..count {
             let fields = self.fields(&stream);
@@ -235,8 +235,8 @@ impl World {
     fn heavy(&mut self) {
         let stream = self.stream();
         let count = 2 + self.random.below(6);
-        self.tell(format!("{count} heavy writes to {stream}"));
-        self.told.count("heavy writes");
+        self.log(format!("{count} heavy writes to {stream}"));
+        self.transcript.count("heavy writes");
         for _ in 0..count {
             let mut rows: Vec<Event> = (0..4).map(|_| self.event(&stream)).collect();
             for row in &mut rows {
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    fn lives(&mut self) -> (Option<Duration>, Option<Duration>) {
+    fn random_lifetimes(&mut self) -> (Option<Duration>, Option<Duration>) {
         let spans = [HOUR, 2 * DAY, 10 * DAY, 40 * DAY];
         let random = &mut self.random;
         let mut span = |percent| {
@@ -274,7 +274,7 @@ impl World {
             name: name.to_owned(),
             field_type,
         };
-        let (retention, raw_for) = self.lives();
+        let (retention, raw_for) = self.random_lifetimes();
         let duplicates = self.random.pick(&[Duplicates::Last, Duplicates::Keep]);
         let fields = if self.random.chance(50) {
             FIELDS.to_vec()
@@ -289,10 +289,10 @@ impl World {
             fields: fields.into_iter().map(field).collect(),
             ..TableSpec::new(*name)
         };
-        self.tell(format!(
+        self.log(format!(
             "create {name} {duplicates:?}, retention {retention:?}, raw for {raw_for:?}"
         ));
-        self.told.count("tables made");
+        self.transcript.count("tables made");
         self.operate(Op::Create(spec.clone()), |db| {
             db.create_table(&spec).map(drop)
         });
@@ -306,8 +306,8 @@ impl World {
         let mut change = TableChange::default();
         let widens = table.fields.get("w") == Some(&FieldType::I64);
         match self.random.below(4) {
-            0 => change.retention = Some(self.lives().0),
-            1 => change.raw_for = Some(self.lives().1),
+            0 => change.retention = Some(self.random_lifetimes().0),
+            1 => change.raw_for = Some(self.random_lifetimes().1),
             2 if widens => change.add_fields.push(FieldSpec {
                 name: "w".into(),
                 field_type: FieldType::F64,
@@ -317,8 +317,8 @@ impl World {
                 field_type: FieldType::F64,
             }),
         }
-        self.tell(format!("alter {name} {change:?}"));
-        self.told.count("tables altered");
+        self.log(format!("alter {name} {change:?}"));
+        self.transcript.count("tables altered");
         self.operate(Op::Alter(name.into(), change.clone()), |db| {
             db.alter_table(name, &change).map(drop)
         });
@@ -333,8 +333,8 @@ impl World {
         let (table, tags) = (name.table().to_owned(), name.tags().to_vec());
         match self.random.below(12) {
             0 => {
-                self.tell(format!("drop table {table}"));
-                self.told.count("tables dropped");
+                self.log(format!("drop table {table}"));
+                self.transcript.count("tables dropped");
                 self.newest.retain(|n, _| n.table() != table);
                 self.operate(Op::DropTable(table.clone()), |db| db.drop_table(&table));
                 if !self.must_reopen && self.random.chance(50) {
@@ -347,8 +347,8 @@ impl World {
                 } else {
                     tags
                 };
-                self.tell(format!("drop streams of {table} {tags:?}"));
-                self.told.count("streams dropped");
+                self.log(format!("drop streams of {table} {tags:?}"));
+                self.transcript.count("streams dropped");
                 let op = Op::DropStreams(table.clone(), tags.clone());
                 self.operate(op, |db| db.drop_streams(&table, &tags).map(drop));
             }
@@ -372,8 +372,8 @@ impl World {
                     tags: if all { Vec::new() } else { tags },
                     range,
                 };
-                self.tell(format!("delete {spec:?}"));
-                self.told.count("deletes");
+                self.log(format!("delete {spec:?}"));
+                self.transcript.count("deletes");
                 self.operate(Op::Delete(spec.clone()), |db| db.delete(&spec).map(drop));
             }
         }
@@ -382,12 +382,12 @@ impl World {
     /// Calls something that stores what is in memory.
     pub(super) fn store(&mut self, compacts: bool) {
         let done = if compacts {
-            self.tell("compact".into());
-            self.told.count("compactions");
+            self.log("compact".into());
+            self.transcript.count("compactions");
             self.db().compact()
         } else {
-            self.tell("flush".into());
-            self.told.count("flushes");
+            self.log("flush".into());
+            self.transcript.count("flushes");
             self.db().flush()
         };
         match done {
@@ -407,13 +407,13 @@ impl World {
         let long = if self.wild { 5 * DAY } else { 8 * HOUR };
         let most = self.random.pick(&[10 * SECOND, HOUR, 8 * HOUR, long]);
         let span = self.random.below(most as u64) as i64;
-        self.tell(format!("{} s pass", span / SECOND));
-        self.told.count("times that passed");
+        self.log(format!("{} s pass", span / SECOND));
+        self.transcript.count("times that passed");
         self.pass(span);
     }
 
     /// Time goes by. What was ended until now is taken over first: where the clock is wrong, the
-    /// horizons may lie elsewhere when somebody looks next.
+    /// cutoffs may lie elsewhere when somebody looks next.
     fn pass(&mut self, span: i64) {
         if !self.must_reopen {
             self.see();
@@ -434,8 +434,8 @@ impl World {
 
     fn set_clock(&mut self) {
         let offset = self.wrong_by();
-        self.tell(format!("the clock is set wrong by {} s", offset / SECOND));
-        self.told.count("clocks set");
+        self.log(format!("the clock is set wrong by {} s", offset / SECOND));
+        self.transcript.count("clocks set");
         self.see();
         self.time.set(offset);
         if self.random.chance(40) {
@@ -453,8 +453,8 @@ impl World {
         } else {
             self.random.pick(&all).into()
         };
-        self.tell(format!("policy {policy}"));
-        self.told.count("policies set");
+        self.log(format!("policy {policy}"));
+        self.transcript.count("policies set");
         if let Err(error) = self.db().set_late_policy(policy) {
             self.failed("setting a policy", &error);
         }
@@ -466,8 +466,8 @@ impl World {
         let name = names.get(self.random.below(names.len().max(1) as u64) as usize);
         match (self.random.below(10), name) {
             (0, Some(name)) => {
-                self.tell(format!("drop index {name}"));
-                self.told.count("indexes dropped");
+                self.log(format!("drop index {name}"));
+                self.transcript.count("indexes dropped");
                 if let Err(error) = self.db().drop_index(name) {
                     self.failed("dropping an index", &error);
                 }
@@ -499,8 +499,8 @@ impl World {
             table: table.name.clone(),
             fields,
         };
-        self.tell(format!("create {spec:?}"));
-        self.told.count("indexes created");
+        self.log(format!("create {spec:?}"));
+        self.transcript.count("indexes created");
         match self.db().create_index(&spec) {
             Ok(()) if self.random.chance(60) => self.build_index(&spec.name),
             Ok(()) => {}
@@ -512,8 +512,8 @@ impl World {
     fn build_index(&mut self, name: &str) {
         // It is asked once more than there are pieces.
         let mut pieces = self.random.pick(&[1, 2, 1000, 1000]);
-        self.tell(format!("{pieces} pieces of index {name}"));
-        self.told.count("indexes made");
+        self.log(format!("{pieces} pieces of index {name}"));
+        self.transcript.count("indexes made");
         let mut go_on = |_: &IndexProgress| match pieces {
             0 => ControlFlow::Break(()),
             _ => {
@@ -528,8 +528,8 @@ impl World {
 
     /// Does what is due, and ends.
     fn maintain(&mut self) {
-        self.tell("maintain".into());
-        self.told.count("maintenances");
+        self.log("maintain".into());
+        self.transcript.count("maintenances");
         if let Err(error) = self.db().maintain() {
             self.failed("maintaining", &error);
             self.must_reopen = error.kind() != headwater_engine::ErrorKind::Full;
@@ -539,8 +539,8 @@ impl World {
     /// An idle database comes to rest: after it has settled nothing is written to segments any
     /// more.
     fn settle(&mut self) {
-        self.tell("settle".into());
-        self.told.count("databases left to settle");
+        self.log("settle".into());
+        self.transcript.count("databases left to settle");
         let mut before = None;
         for round in 0..6 {
             self.store(true);
@@ -558,7 +558,7 @@ impl World {
     }
 
     /// What is due has been done, when the clock says the truth.
-    fn check_life(&mut self) {
+    fn check_lifetimes(&mut self) {
         if self.trouble != Trouble::None || !self.time.always_right {
             return;
         }
@@ -572,7 +572,7 @@ impl World {
             return;
         }
         self.see();
-        self.told.count("lives checked");
+        self.transcript.count("lives checked");
         let now = self.time.wall();
         for (name, table) in &self.now.tables {
             if let Some(retention) = table.retention {
@@ -590,7 +590,7 @@ impl World {
                     !due || partition.is_aged,
                     "{partition:?} is not aged at {now}"
                 );
-                self.told
+                self.transcript
                     .add("aged partitions seen", u64::from(partition.is_aged));
                 assert!(
                     last >= table.cut,
@@ -605,30 +605,30 @@ impl World {
         if !matches!(self.trouble, Trouble::None | Trouble::Full) {
             return;
         }
-        if self.held.len() < 3 && self.random.chance(50) {
+        if self.open_snapshots.len() < 3 && self.random.chance(50) {
             self.hold();
-        } else if !self.held.is_empty() {
-            let index = self.random.below(self.held.len() as u64) as usize;
-            self.compare_held(index);
+        } else if !self.open_snapshots.is_empty() {
+            let index = self.random.below(self.open_snapshots.len() as u64) as usize;
+            self.compare_open_snapshot(index);
             if self.random.chance(50) {
-                self.tell(format!("release snapshot {index}"));
-                drop(self.held.remove(index));
+                self.log(format!("release snapshot {index}"));
+                drop(self.open_snapshots.remove(index));
             }
         }
     }
 
     /// Held snapshots keep at most what was in memory when they were taken.
     fn check_memory(&mut self) {
-        if self.held.is_empty() {
+        if self.open_snapshots.is_empty() {
             return;
         }
         let memory = self.db().stats().unwrap().memory_bytes;
-        let pinned: u64 = self.held.iter().map(|h| h.memory).sum();
+        let pinned: u64 = self.open_snapshots.iter().map(|h| h.memory).sum();
         let most = pinned + self.options.memory_budget_bytes as u64;
         assert!(
             memory <= most,
             "{memory} bytes in memory, {pinned} when {} snapshots were taken",
-            self.held.len()
+            self.open_snapshots.len()
         );
     }
 
@@ -651,7 +651,7 @@ impl World {
             71..=80 => self.let_time_pass(),
             81..=83 if self.wild => self.set_clock(),
             84 => self.settle(),
-            85 => self.check_life(),
+            85 => self.check_lifetimes(),
             86..=93 => self.hold_or_release(),
             94..=95 => self.copy(),
             96..=97 => self.write_again(),

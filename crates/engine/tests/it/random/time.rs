@@ -30,8 +30,8 @@ pub(super) struct Time {
     pub(super) newest_believed: i64,
     /// What time it was when the database last committed it, and by how much it has jumped since as
     /// far as the database knows: time without a process counts as a jump.
-    kept: i64,
-    kept_jumped: i64,
+    persisted: i64,
+    persisted_jumped: i64,
     jumped: i64,
     /// The clock was never wrong, and never left without a process for long.
     pub(super) always_right: bool,
@@ -53,8 +53,8 @@ impl Time {
             followed: start,
             furthest: start,
             newest_believed: start,
-            kept: start,
-            kept_jumped: 0,
+            persisted: start,
+            persisted_jumped: 0,
             jumped: 0,
             always_right: true,
         }
@@ -94,7 +94,9 @@ impl Time {
     pub(super) fn restart(&mut self, away: i64, offset: i64) {
         self.truly += away;
         self.offset = offset;
-        self.jumped = self.kept_jumped.saturating_add(self.truly - self.kept);
+        self.jumped = self
+            .persisted_jumped
+            .saturating_add(self.truly - self.persisted);
         self.always_right &= offset == 0 && self.jumped < self.jump_max;
         self.clock = Arc::new(ManualClock::new(Timestamp::from_nanos(self.wall())));
         self.look();
@@ -102,19 +104,21 @@ impl Time {
 
     /// The database has committed what time it is.
     pub(super) fn keep(&mut self) {
-        self.kept = self.truly;
-        self.kept_jumped = self.jumped;
+        self.persisted = self.truly;
+        self.persisted_jumped = self.jumped;
     }
 
     /// The next opening would believe the clock as this process does.
     pub(super) fn is_agreed(&self) -> bool {
-        let jumped = self.kept_jumped.saturating_add(self.truly - self.kept);
+        let jumped = self
+            .persisted_jumped
+            .saturating_add(self.truly - self.persisted);
         self.always_right && jumped < self.jump_max
     }
 
     /// What time it was when the database last committed it.
     pub(super) fn remembered(&self) -> i64 {
-        self.kept
+        self.persisted
     }
 
     fn look(&mut self) {

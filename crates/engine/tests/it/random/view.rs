@@ -19,13 +19,13 @@ pub(super) enum Presence {
 
 /// A row as a snapshot may show it.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct VisibleRow {
     pub(super) time: i64,
     /// By field: the value, whether scans find it, and whether aggregates count it.
     pub(super) values: BTreeMap<String, (Value, Presence, Presence)>,
 }
 
-impl Seen {
+impl VisibleRow {
     /// Whether scans find the row: as long as they find one of its values.
     pub(super) fn presence(&self) -> Presence {
         let scans = self.values.values().map(|(_, scan, _)| *scan);
@@ -72,7 +72,12 @@ pub(super) fn straddling(
 }
 
 /// The rows of a stream as a snapshot may show them.
-pub(super) fn seen(table: &Table, rows: &[Row], now: Now, straddling: &[ClosedRange]) -> Vec<Seen> {
+pub(super) fn visible_rows(
+    table: &Table,
+    rows: &[Row],
+    now: Now,
+    straddling: &[ClosedRange],
+) -> Vec<VisibleRow> {
     use Presence::{May, Must, No};
     let of = |row: &Row, cell: &Cell| {
         let aged = cell.was_aged || row.time < table.aged_to;
@@ -117,7 +122,7 @@ pub(super) fn seen(table: &Table, rows: &[Row], now: Now, straddling: &[ClosedRa
                     (cell.value.clone(), scan.min(most), counted.min(most)),
                 )
             });
-            Seen {
+            VisibleRow {
                 time: row.time,
                 values: values.collect(),
             }

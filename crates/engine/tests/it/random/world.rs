@@ -7,7 +7,7 @@
 use super::compare::{full, quick};
 use super::plain::{Op, Plain};
 use super::time::Time;
-use super::told::Told;
+use super::transcript::Transcript;
 use super::view::{Now, View, straddling};
 use crate::model::Random;
 use crate::support::{Event, Mortal, START};
@@ -35,7 +35,7 @@ pub(super) enum Trouble {
 }
 
 /// A snapshot that is held over many steps, and what it showed at first.
-pub(super) struct Held {
+pub(super) struct OpenSnapshot {
     pub(super) snapshot: Snapshot,
     infos: Vec<TableInfo>,
     view: View,
@@ -51,12 +51,12 @@ pub(super) struct World {
     pub(super) options: Options,
     pub(super) time: Time,
     pub(super) random: Random,
-    pub(super) told: Told,
+    pub(super) transcript: Transcript,
     pub(super) step: u64,
     pub(super) trouble: Trouble,
     /// An operation failed, or the database will take no more: it must be opened again.
     pub(super) must_reopen: bool,
-    pub(super) held: Vec<Held>,
+    pub(super) open_snapshots: Vec<OpenSnapshot>,
     /// What is on the medium whatever happens, what came after it, and how much of that was
     /// acknowledged.
     pub(super) base: Plain,
@@ -69,7 +69,7 @@ pub(super) struct World {
     /// The newest time of each stream.
     pub(super) newest: BTreeMap<StreamName, i64>,
     pub(super) written: u64,
-    pub(super) backup: Option<super::copies::Kept>,
+    pub(super) backup: Option<super::copies::BackupContents>,
     /// Values expire in this world.
     pub(super) expires: bool,
     /// The clock may be wrong in this world.
@@ -148,11 +148,11 @@ impl World {
             expires: random.chance(50),
             wild: random.chance(50),
             random,
-            told: Told::default(),
+            transcript: Transcript::default(),
             step: 0,
             trouble: Trouble::None,
             must_reopen: false,
-            held: Vec::new(),
+            open_snapshots: Vec::new(),
             base: Plain::default(),
             ops: Vec::new(),
             acknowledged: 0,
@@ -163,7 +163,7 @@ impl World {
             backup: None,
         };
         let (expires, wild) = (world.expires, world.wild);
-        world.tell(format!(
+        world.log(format!(
             "expires {expires}, wild {wild}, {:?}",
             world.options
         ));
@@ -171,11 +171,11 @@ impl World {
         world
     }
 
-    pub(super) fn tell(&mut self, text: String) {
+    pub(super) fn log(&mut self, text: String) {
         let (step, at) = (self.step, self.disk.operations());
         let truly = (self.time.truly - START) / super::time::SECOND;
         let offset = self.time.offset() / super::time::SECOND;
-        self.told
+        self.transcript
             .line(format!("{step} @{at} {truly}{offset:+} s: {text}"));
     }
 
@@ -253,8 +253,8 @@ impl World {
     /// An operation failed: was that to be expected?
     pub(super) fn failed(&mut self, what: &str, error: &Error) {
         let kind = error.kind();
-        self.tell(format!("{what} failed: {error}"));
-        self.told.count("operations that failed");
+        self.log(format!("{what} failed: {error}"));
+        self.transcript.count("operations that failed");
         let expected = match self.trouble {
             Trouble::None => false,
             Trouble::Cut => self.disk.crashed(),
@@ -288,7 +288,7 @@ impl World {
     /// Takes over how far retention and aging have come, and checks that it is not too far.
     pub(super) fn see(&mut self) -> Vec<TableInfo> {
         let infos = self.db().tables();
-        let before = self.now.clone_horizons();
+        let before = self.now.clone_cutoffs();
         self.now.see(&infos);
         self.base.see(&infos);
         let newest = self.time.newest_believed;
@@ -304,8 +304,8 @@ impl World {
                     (i128::from(at) - i128::from(most)) / i128::from(super::time::SECOND)
                 );
             }
-            self.told.add(
-                "moved horizons",
+            self.transcript.add(
+                "moved cutoffs",
                 u64::from(
                     before
                         .get(name)
@@ -340,7 +340,7 @@ impl World {
         let usage = self.random.pick(&usages);
         self.db().use_indexes(usage);
         let snapshot = self.db().snapshot().unwrap();
-        self.told.count("comparisons");
+        self.transcript.count("comparisons");
         if let Err(difference) = full(&snapshot, &infos, &view, &mut self.random) {
             panic!("{difference}\n{:?}", view.now);
         }
@@ -351,9 +351,9 @@ impl World {
         let (infos, view) = self.view();
         let snapshot = self.db().snapshot().unwrap();
         let since = self.step;
-        self.tell(format!("hold a snapshot, {memory} bytes of memory"));
-        self.told.count("snapshots held");
-        self.held.push(Held {
+        self.log(format!("hold a snapshot, {memory} bytes of memory"));
+        self.transcript.count("snapshots held");
+        self.open_snapshots.push(OpenSnapshot {
             snapshot,
             infos,
             view,
@@ -363,9 +363,9 @@ impl World {
     }
 
     /// Whatever happened since, a snapshot shows what it showed.
-    pub(super) fn compare_held(&mut self, index: usize) {
-        let held = &self.held[index];
-        self.told.count("comparisons of held snapshots");
+    pub(super) fn compare_open_snapshot(&mut self, index: usize) {
+        let held = &self.open_snapshots[index];
+        self.transcript.count("comparisons of held snapshots");
         let same = full(&held.snapshot, &held.infos, &held.view, &mut self.random);
         if let Err(difference) = same {
             panic!("a snapshot held since step {}: {difference}", held.since);
@@ -409,16 +409,16 @@ impl World {
                 self.db().recovery()
             );
         };
-        self.tell(format!("{count} of {least} to {all} operations are there"));
-        self.told.add(
+        self.log(format!("{count} of {least} to {all} operations are there"));
+        self.transcript.add(
             "operations in doubt that stayed",
             count.saturating_sub(self.acknowledged) as u64,
         );
-        self.told.add(
+        self.transcript.add(
             "operations in doubt that went",
             (all - count.max(self.acknowledged)) as u64,
         );
-        self.told.add(
+        self.transcript.add(
             "acknowledged and lost as promised",
             self.acknowledged.saturating_sub(count) as u64,
         );
@@ -490,13 +490,13 @@ impl World {
         }
         let ticket = match self.db().write(batch) {
             Ok(ticket) => ticket,
-            // Making room for it moved a horizon beyond its rows: next time they are refused.
+            // Making room for it moved a cutoff beyond its rows: next time they are refused.
             Err(error)
                 if error.kind() == ErrorKind::Busy
                     && error.to_string().ends_with("write it again") =>
             {
-                self.tell(format!("a write failed: {error}"));
-                self.told.count("writes that are to be made again");
+                self.log(format!("a write failed: {error}"));
+                self.transcript.count("writes that are to be made again");
                 return None;
             }
             Err(error) => {
@@ -523,20 +523,20 @@ impl World {
             refused[index] = true;
         }
         let count = ticket.refused().len() as u64;
-        self.told.add("rows refused", count);
+        self.transcript.add("rows refused", count);
         let mut refused = refused.into_iter();
         let rows: Vec<Event> = rows
             .into_iter()
             .filter(|_| !refused.next().unwrap())
             .collect();
         if repeated || rows.is_empty() {
-            self.told.add("batches repeated", u64::from(repeated));
+            self.transcript.add("batches repeated", u64::from(repeated));
             if let Err(error) = ticket.wait() {
                 self.failed("a repeated write", &error);
             }
             return None;
         }
-        self.told.add("rows written", rows.len() as u64);
+        self.transcript.add("rows written", rows.len() as u64);
         let op = Op::Write {
             rows,
             expires_at,

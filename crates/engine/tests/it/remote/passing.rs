@@ -2,7 +2,8 @@
 
 use super::edge::options;
 use headwater_engine::{
-    Database, ErrorKind, PinnedState, Reason, RemoteCopy, Rule, Rules, State, StreamShare,
+    Database, ErrorKind, PinnedState, Reason, RemoteCopy, ReplicationRule, ReplicationRules, State,
+    StreamShare,
 };
 use headwater_io::{Env, NoThreads};
 use headwater_types::{Batch, ByteRange, Level, StreamName};
@@ -34,7 +35,7 @@ fn write(db: &Database, rows: std::ops::Range<i64>) {
     db.flush().unwrap();
 }
 
-fn copy(state: &State, rules: impl Into<Rules>) -> RemoteCopy {
+fn copy(state: &State, rules: impl Into<ReplicationRules>) -> RemoteCopy {
     RemoteCopy::begin(Env::memory(), Path::new("/copy"), state, rules).unwrap()
 }
 
@@ -66,7 +67,7 @@ fn what_a_copy_passes_on_is_what_it_has_under_the_name_that_its_source_gave_it()
     let held = db.hold_state(None).unwrap();
     let copy = copy(held.state(), Level::clamped(5));
     fetch(&copy, &held, SUMMARIES);
-    let passed = copy.hold_state_of(&Rules::default());
+    let passed = copy.hold_state_of(&ReplicationRules::default());
     assert!(passed.is_passed_on() && passed.is_there() && !held.is_passed_on());
     assert_eq!(passed.state(), held.state());
     let mut lacking = 0;
@@ -105,20 +106,20 @@ fn who_passes_on_may_keep_back_more_than_the_source() {
     let db = database();
     write(&db, 0..300);
     let held = db.hold_state(None).unwrap();
-    let copy = copy(held.state(), Rules::default());
-    let none = Rule {
+    let copy = copy(held.state(), ReplicationRules::default());
+    let none = ReplicationRule {
         table: Some("other".into()),
         tags: Vec::new(),
         want: StreamShare::Nothing,
         priority: 0,
     };
-    let rules = Rules::new(vec![none], StreamShare::Full).unwrap();
+    let rules = ReplicationRules::new(vec![none], StreamShare::Full).unwrap();
     let passed = copy.hold_state_of(&rules);
     let (all, some) = (held.state(), passed.state());
     assert!(some.segments().count() > 0);
     assert!(some.segments().count() < all.segments().count());
     assert_ne!(some.name().view, all.name().view);
-    assert!(some.goes_on_from(&all.name()) && all.goes_on_from(&some.name()));
+    assert!(some.descends_from(&all.name()) && all.descends_from(&some.name()));
     let bytes = some.encode();
     assert_eq!(State::decode(&bytes, None).unwrap(), *some);
     assert!(!bytes.windows(5).any(|word| word == b"other"));
@@ -141,7 +142,7 @@ fn what_is_added_is_shown_without_rows_that_cannot_be_had() {
     let db = database();
     write(&db, 0..200);
     let held = db.hold_state(None).unwrap();
-    let copy = copy(held.state(), Rules::default());
+    let copy = copy(held.state(), ReplicationRules::default());
     fetch(&copy, &held, SUMMARIES);
     write(&db, 200..400);
     let held = db.hold_state(None).unwrap();
@@ -168,7 +169,7 @@ fn rows_that_are_here_do_not_go_for_a_version_without_rows() {
         write(&db, rows * 40..(rows + 1) * 40);
     }
     let held = db.hold_state(None).unwrap();
-    let copy = copy(held.state(), Rules::default());
+    let copy = copy(held.state(), ReplicationRules::default());
     fetch(&copy, &held, ALL);
     assert_eq!(copy.progress().missing_bytes, 0);
     // Late rows have what is stored be written anew.

@@ -41,8 +41,8 @@ fn a_state_has_a_name_that_rises_and_goes_on_from_those_before() {
     assert_eq!(edge.db().history().unwrap(), history);
     assert_ne!(third.name().opening, first.name().opening);
     for (later, earlier) in [(&second, &first), (&third, &first), (&third, &second)] {
-        assert!(later.goes_on_from(&earlier.name()));
-        assert!(!earlier.goes_on_from(&later.name()));
+        assert!(later.descends_from(&earlier.name()));
+        assert!(!earlier.descends_from(&later.name()));
         assert!(edge.db().was_in(&earlier.name()).unwrap());
         let bytes = later.encode_after(earlier);
         assert_eq!(State::decode(&bytes, Some(earlier)).unwrap(), *later);
@@ -64,7 +64,7 @@ fn a_database_of_an_earlier_version_gets_a_name_and_goes_on() {
     let db = run.open().unwrap();
     let again = state(&db);
     assert_eq!(again.name().incarnation, first.name().incarnation);
-    assert!(again.goes_on_from(&first.name()));
+    assert!(again.descends_from(&first.name()));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_clone_a_restored_and_a_repaired_database_go_on_from_nothing_that_came_after
     backup(&edge.env, &edge.options, to).unwrap();
     write_some(&mut edge);
     let after = state(edge.db());
-    assert!(after.goes_on_from(&before.name()));
+    assert!(after.descends_from(&before.name()));
 
     let mut env = edge.env.clone();
     env.files = Arc::new(cloned);
@@ -94,8 +94,8 @@ fn a_clone_a_restored_and_a_repaired_database_go_on_from_nothing_that_came_after
     clone.flush().unwrap();
     clone.compact().unwrap();
     let other = state(&clone);
-    assert!(other.goes_on_from(&before.name()));
-    assert!(!other.goes_on_from(&after.name()) && !clone.was_in(&after.name()).unwrap());
+    assert!(other.descends_from(&before.name()));
+    assert!(!other.descends_from(&after.name()) && !clone.was_in(&after.name()).unwrap());
 
     let options = Options {
         dir: "/restored".into(),
@@ -109,7 +109,7 @@ fn a_clone_a_restored_and_a_repaired_database_go_on_from_nothing_that_came_after
     assert_eq!(history, named);
     assert_eq!(restored.name().identity, before.name().identity);
     assert_ne!(restored.name().incarnation, before.name().incarnation);
-    assert!(!restored.goes_on_from(&before.name()));
+    assert!(!restored.descends_from(&before.name()));
 
     edge.close();
     let segment = after.segments().next().unwrap();
@@ -120,7 +120,7 @@ fn a_clone_a_restored_and_a_repaired_database_go_on_from_nothing_that_came_after
     edge.open();
     let repaired = state(edge.db());
     assert_ne!(repaired.name().incarnation, after.name().incarnation);
-    assert!(!repaired.goes_on_from(&after.name()));
+    assert!(!repaired.descends_from(&after.name()));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn proven(held: &PinnedState) -> (usize, usize) {
             unknown += 1;
             continue;
         };
-        while let Some((offset, bytes)) = proof.wants() {
+        while let Some((offset, bytes)) = proof.next_range() {
             proof.take(&held.read(segment.id, offset, bytes).unwrap());
         }
         assert!(proof.is_equal(), "segment {}", segment.id);
@@ -248,7 +248,7 @@ fn what_an_earlier_version_wrote_is_hashed_a_part_at_a_time_and_goes_on() {
     assert_eq!(proven(&done), (known + unknown, 0));
     // What it says is another state: whoever has the one before is told.
     let (before, after) = (first.state().name(), done.state().name());
-    assert!(after.number > before.number && done.state().goes_on_from(&before));
+    assert!(after.number > before.number && done.state().descends_from(&before));
     // With nothing left to hash nothing is written.
     assert!(db.complete_ledger(u64::MAX).unwrap());
     assert_eq!(db.state_number().unwrap(), after.number);

@@ -3,11 +3,11 @@
 
 use super::copies::{Answers, DIR, Far, compare_rows_of, stored};
 use super::edge::{Edge, FIELDS, options, streams, tiles};
-use super::kept::plain;
+use super::retained::plain;
 use crate::support::Dice;
 use headwater_engine::{
-    Database, LogLocation, PinnedStates, RemoteCopy, Rule, Rules, ScanSpec, Snapshot, StreamShare,
-    Tail, TailRequest,
+    Database, LogLocation, PinnedStates, RemoteCopy, ReplicationRule, ReplicationRules, ScanSpec,
+    Snapshot, StreamShare, Tail, TailRequest,
 };
 use headwater_io::{Env, NoThreads, SeededChance};
 use headwater_types::{Batch, ClosedRange, Level, StreamName, Value};
@@ -15,20 +15,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Asks for what a copy does not know of the newest events, as much as `change` makes of it.
-fn ask(
+fn request_tail(
     db: &Database,
     copy: &RemoteCopy,
     place: &mut Option<LogLocation>,
     change: impl Fn(&mut TailRequest),
 ) -> Tail {
     let mut ask = TailRequest {
-        known: copy.tail_point(),
+        last_point: copy.tail_point(),
         state: copy.state().name().sequence,
         bytes_max: usize::MAX,
         backlog_max: usize::MAX,
     };
     change(&mut ask);
-    let tail = db.tail(&ask, &Rules::default(), place).unwrap();
+    let tail = db.tail(&ask, &ReplicationRules::default(), place).unwrap();
     // As it would come over a wire.
     Tail::decode(&tail.encode()).unwrap()
 }
@@ -129,7 +129,7 @@ fn live(seed: u64) -> Answers {
             50..=61 => {
                 let state = far.copy.state();
                 let held = edge.db().hold_state(Some(&state)).unwrap();
-                far.tell(holds.hold(held).state(), &mut dice);
+                far.receive_state(holds.hold(held).state(), &mut dice);
             }
             62..=65 => {
                 far.cut(dice.next());
@@ -137,18 +137,19 @@ fn live(seed: u64) -> Answers {
             }
             66..=85 => {
                 let most = 1 + dice.below(4000) as usize;
-                let tail = ask(edge.db(), &far.copy, &mut place, |ask| ask.bytes_max = most);
+                let tail =
+                    request_tail(edge.db(), &far.copy, &mut place, |ask| ask.bytes_max = most);
                 assert!(far.copy.take_tail(tail));
             }
             _ => {
                 let newest = edge.db().snapshot().unwrap();
                 // Definitions come first where they are in no record that is sent.
                 let held = edge.db().hold_state(None).unwrap();
-                far.tell(holds.hold(held).state(), &mut dice);
+                far.receive_state(holds.hold(held).state(), &mut dice);
                 while !far.copy.progress().tail.is_whole
                     || far.copy.progress().tail.until < newest.sequence()
                 {
-                    let tail = ask(edge.db(), &far.copy, &mut place, |_| {});
+                    let tail = request_tail(edge.db(), &far.copy, &mut place, |_| {});
                     assert!(tail.is_newest());
                     assert!(far.copy.take_tail(tail));
                     if !far.copy.progress().tail.is_whole {
@@ -223,7 +224,7 @@ fn write(db: &Database, table: &str, second: i64, value: Value) {
 }
 
 /// A copy of what a database has stored.
-fn copy_of(db: &Database, rules: &Rules) -> RemoteCopy {
+fn copy_of(db: &Database, rules: &ReplicationRules) -> RemoteCopy {
     let held = db.hold_state_of(None, rules).unwrap();
     let to = Path::new(DIR);
     let copy = RemoteCopy::begin(Env::memory(), to, held.state(), Level::MIN).unwrap();
@@ -250,13 +251,13 @@ fn rows(copy: &RemoteCopy, table: &str) -> usize {
 fn nothing_of_a_withheld_table_is_sent_along() {
     let db = database(&env());
     write(&db, "m", 0, Value::F64(1.0));
-    let secret = Rule {
+    let secret = ReplicationRule {
         table: Some("s3cret".into()),
         tags: Vec::new(),
         want: StreamShare::Nothing,
         priority: 0,
     };
-    let rules = Rules::new(vec![secret], StreamShare::Full).unwrap();
+    let rules = ReplicationRules::new(vec![secret], StreamShare::Full).unwrap();
     let copy = copy_of(&db, &rules);
     write(&db, "s3cret", 1, Value::F64(2.0));
     let mut both = Batch::new();
@@ -267,7 +268,7 @@ fn nothing_of_a_withheld_table_is_sent_along() {
     }
     db.commit(both).unwrap();
     let ask = TailRequest {
-        known: None,
+        last_point: None,
         state: copy.state().name().sequence,
         bytes_max: usize::MAX,
         backlog_max: usize::MAX,
@@ -286,11 +287,11 @@ fn where_too_much_waits_the_oldest_events_are_left_out() {
     let db = database(&env());
     write(&db, "m", 0, Value::F64(1.0));
     db.flush().unwrap();
-    let copy = copy_of(&db, &Rules::default());
+    let copy = copy_of(&db, &ReplicationRules::default());
     for second in 1..=100 {
         write(&db, "m", second, Value::F64(1.0));
     }
-    let tail = ask(&db, &copy, &mut None, |ask| ask.backlog_max = 2_000);
+    let tail = request_tail(&db, &copy, &mut None, |ask| ask.backlog_max = 2_000);
     assert!(tail.has_skipped() && tail.is_newest());
     assert!(copy.take_tail(tail));
     let newest = copy.reader(options()).unwrap().snapshot();
@@ -311,7 +312,7 @@ fn where_too_much_waits_the_oldest_events_are_left_out() {
         copy.put(missing.segment, range.offset, &found).unwrap();
         copy.commit().unwrap();
     }
-    let tail = ask(&db, &copy, &mut None, |_| {});
+    let tail = request_tail(&db, &copy, &mut None, |_| {});
     assert!(copy.take_tail(tail));
     assert_eq!(rows(&copy, "m"), 101);
     assert!(copy.progress().tail.is_whole);
@@ -323,23 +324,26 @@ fn a_log_with_another_record_of_the_same_number_begins_anew() {
     let db = database(&env);
     write(&db, "m", 0, Value::F64(1.0));
     db.flush().unwrap();
-    let copy = copy_of(&db, &Rules::default());
+    let copy = copy_of(&db, &ReplicationRules::default());
     write(&db, "m", 1, Value::F64(1.0));
-    assert!(copy.take_tail(ask(&db, &copy, &mut None, |_| {})));
+    assert!(copy.take_tail(request_tail(&db, &copy, &mut None, |_| {})));
     let known = copy.tail_point().unwrap();
     write(&db, "m", 2, Value::F64(1.0));
-    let goes_on = ask(&db, &copy, &mut None, |_| {});
-    assert!(goes_on.goes_on_from(&known));
-    let other = ask(&db, &copy, &mut None, |ask| {
-        let last = ask.known.as_mut().and_then(|known| known.last.as_mut());
+    let goes_on = request_tail(&db, &copy, &mut None, |_| {});
+    assert!(goes_on.continues_from(&known));
+    let other = request_tail(&db, &copy, &mut None, |ask| {
+        let last = ask
+            .last_point
+            .as_mut()
+            .and_then(|known| known.last.as_mut());
         last.unwrap().crc ^= 1;
     });
-    assert!(!other.goes_on_from(&known));
+    assert!(!other.continues_from(&known));
     assert!(copy.take_tail(other));
     assert_eq!(rows(&copy, "m"), 3);
     // Records that are not there yet are of a log that was longer once.
-    let longer = ask(&db, &copy, &mut None, |ask| {
-        ask.known.as_mut().unwrap().until += 1_000;
+    let longer = request_tail(&db, &copy, &mut None, |ask| {
+        ask.last_point.as_mut().unwrap().until += 1_000;
     });
     assert!(longer.until() < 1_000 && copy.take_tail(longer));
     assert_eq!(rows(&copy, "m"), 3);
@@ -353,19 +357,19 @@ fn a_tail_of_another_history_or_of_fields_that_there_are_not_is_not_shown() {
         write(&db, "m", 0, Value::F64(1.0));
     }
     db.flush().unwrap();
-    let copy = copy_of(&db, &Rules::default());
+    let copy = copy_of(&db, &ReplicationRules::default());
     let other = database(&Env {
         chance: Arc::new(SeededChance::new(99)),
         ..env()
     });
     write(&other, "m", 0, Value::F64(1.0));
     write(&other, "m", 1, Value::F64(1.0));
-    let stranger = ask(&other, &copy, &mut None, |_| {});
+    let stranger = request_tail(&other, &copy, &mut None, |_| {});
     assert!(!copy.take_tail(stranger));
     assert_eq!(copy.tail_point(), None);
     // The same bytes with a row of text where the table has numbers.
     write(&db, "m", 1, Value::F64(1.0));
-    let honest = ask(&db, &copy, &mut None, |_| {});
+    let honest = request_tail(&db, &copy, &mut None, |_| {});
     let text = database(&env());
     write(&text, "m", 0, Value::F64(1.0));
     let at = Env::MEMORY_START.as_nanos() + 1_000_000_000;
@@ -373,7 +377,7 @@ fn a_tail_of_another_history_or_of_fields_that_there_are_not_is_not_shown() {
     let stream = batch.stream(&StreamName::new("m", [("id", "1")]));
     stream.row(at, [("w", Value::I64(7))]).unwrap();
     text.commit(batch).unwrap();
-    let bytes = ask(&text, &copy, &mut None, |ask| ask.state = u64::MAX).encode();
+    let bytes = request_tail(&text, &copy, &mut None, |ask| ask.state = u64::MAX).encode();
     // Under the name of the copy's database: identity and incarnation stand behind the flags.
     let mut lie = honest.encode()[..24].to_vec();
     lie.extend_from_slice(&bytes[24..bytes.len() - 4]);
@@ -385,4 +389,142 @@ fn a_tail_of_another_history_or_of_fields_that_there_are_not_is_not_shown() {
     copy.drop_tail();
     assert!(copy.take_tail(honest));
     assert_eq!(rows(&copy, "m"), 2);
+}
+
+/// Fetches everything that is missing.
+fn fetch(db: &Database, copy: &RemoteCopy) {
+    let held = db.hold_state(Some(&copy.state())).unwrap();
+    while let Some(missing) = copy.missing(1).first() {
+        let range = missing.range;
+        let bytes = u32::try_from(range.bytes).unwrap();
+        let found = held.read(missing.segment, range.offset, bytes).unwrap();
+        copy.put(missing.segment, range.offset, &found).unwrap();
+        copy.commit().unwrap();
+    }
+}
+
+/// Stores everything, and tells the copy of the state, without its bytes.
+fn tell_stored(db: &Database, copy: &RemoteCopy) {
+    db.flush().unwrap();
+    let held = db.hold_state(Some(&copy.state())).unwrap();
+    copy.take_state(held.state().clone()).unwrap();
+}
+
+/// Answers about all streams and about one: rows, the newest instant, values, a count; and whether
+/// there are newer ones that are not shown.
+fn answers(copy: &RemoteCopy) -> headwater_engine::Result<(usize, i64, u64, u64, bool)> {
+    let snapshot = copy.reader(options()).unwrap().snapshot();
+    let stream = StreamName::new("m", [("id", "1")]);
+    let mut rows = 0;
+    for chunk in snapshot.scan(&stream, &ScanSpec::default())? {
+        rows += chunk?.times.len();
+    }
+    let newest = snapshot.last(&stream)?;
+    let spec = headwater_engine::AggregateSpec {
+        range: ClosedRange::ALL,
+        bins: headwater_engine::Bins::Whole,
+        first_last: true,
+    };
+    let bins = snapshot.aggregate(&stream, "v", &spec)?;
+    let count = snapshot.row_count("m", ClosedRange::ALL, &mut || true)?;
+    let coverage = snapshot.coverage(&stream, ClosedRange::ALL, None)?;
+    assert!(coverage.iter().all(|part| part.is_here));
+    Ok((
+        rows,
+        newest.first().map_or(0, |value| value.time.as_nanos()),
+        bins.iter().map(|bin| bin.aggregate.count).sum(),
+        count.unwrap(),
+        coverage.iter().any(|part| part.is_older),
+    ))
+}
+
+fn instant(second: i64) -> i64 {
+    Env::MEMORY_START.as_nanos() + second * 1_000_000_000
+}
+
+/// Seconds between rows that are in partitions of their own.
+const APART: i64 = 1 << 29;
+
+#[test]
+fn a_state_takes_away_nothing_that_newest_events_show() {
+    let db = database(&env());
+    write(&db, "m", 0, Value::F64(1.0));
+    let copy = copy_of(&db, &ReplicationRules::default());
+    assert!(copy.take_tail(request_tail(&db, &copy, &mut None, |_| {})));
+    let mut shown = (1, instant(0), 1, 1, false);
+    assert_eq!(answers(&copy).unwrap(), shown);
+    for round in 1..4 {
+        // Written after the tail was sent, and stored before it is sent again.
+        write(&db, "m", round * APART, Value::F64(1.0));
+        tell_stored(&db, &copy);
+        assert!(copy.progress().shown_older > 0);
+        shown.4 = true;
+        assert_eq!(answers(&copy).unwrap(), shown, "round {round}");
+        // The tail goes on meanwhile.
+        write(&db, "m", round * APART + 1, Value::F64(1.0));
+        let goes_on = request_tail(&db, &copy, &mut None, |_| {});
+        assert!(copy.take_tail(goes_on));
+        let (more, now) = (2 * round as u64 + 1, instant(round * APART + 1));
+        shown = (more as usize, now, more, more, true);
+        assert_eq!(answers(&copy).unwrap(), shown, "round {round}");
+        // And with its bytes the copy has all of it, as before.
+        fetch(&db, &copy);
+        shown.4 = false;
+        assert_eq!(answers(&copy).unwrap(), shown, "round {round}");
+        let progress = copy.progress();
+        assert_eq!((progress.shown_older, progress.missing_bytes), (0, 0));
+    }
+}
+
+#[test]
+fn what_newest_events_do_not_reach_to_is_elsewhere_and_not_missing_silently() {
+    let elsewhere = |copy: &RemoteCopy| {
+        let error = answers(copy).unwrap_err();
+        assert_eq!(error.kind(), headwater_engine::ErrorKind::Elsewhere);
+        assert_eq!(copy.progress().shown_older, 0);
+    };
+    let begun = |db: &Database| {
+        write(db, "m", 0, Value::F64(1.0));
+        let copy = copy_of(db, &ReplicationRules::default());
+        assert!(copy.take_tail(request_tail(db, &copy, &mut None, |_| {})));
+        copy
+    };
+    // Without newest events.
+    let db = database(&env());
+    write(&db, "m", 0, Value::F64(1.0));
+    let copy = copy_of(&db, &ReplicationRules::default());
+    tell_stored(&db, &copy);
+    elsewhere(&copy);
+    // They are dropped later, or begin anew behind what is not here.
+    let db = database(&env());
+    let copy = begun(&db);
+    tell_stored(&db, &copy);
+    assert_eq!(answers(&copy).unwrap().0, 1);
+    copy.drop_tail();
+    elsewhere(&copy);
+    let db = database(&env());
+    let copy = begun(&db);
+    write(&db, "m", APART, Value::F64(1.0));
+    tell_stored(&db, &copy);
+    write(&db, "m", 2 * APART, Value::F64(1.0));
+    let anew = request_tail(&db, &copy, &mut None, |ask| ask.last_point = None);
+    assert!(!anew.continues_from(&copy.tail_point().unwrap()));
+    assert_eq!(answers(&copy).unwrap().0, 1);
+    assert!(copy.take_tail(anew));
+    elsewhere(&copy);
+    // A delete that they do not have yet.
+    let db = database(&env());
+    let copy = begun(&db);
+    write(&db, "m", APART, Value::F64(1.0));
+    let stream = StreamName::new("m", [("id", "1")]);
+    let deleted = ClosedRange::nanos(instant(APART), instant(APART));
+    db.delete_streams("m", &[stream], deleted).unwrap();
+    tell_stored(&db, &copy);
+    elsewhere(&copy);
+    // What is shown as elsewhere stays so until it is here.
+    let tail = request_tail(&db, &copy, &mut None, |_| {});
+    assert!(copy.take_tail(tail));
+    elsewhere(&copy);
+    fetch(&db, &copy);
+    assert_eq!(answers(&copy).unwrap().0, 1);
 }

@@ -10,16 +10,16 @@ use std::time::Duration;
 const TABLES: [&str; 3] = ["a", "b", "c"];
 
 /// What was seen of a table, and in which state.
-struct Seen {
+struct TableState {
     sequence: u64,
     rows: Rows,
 }
 
-fn rows_of(db: &Database, table: &str) -> Seen {
+fn rows_of(db: &Database, table: &str) -> TableState {
     let snapshot = db.snapshot().unwrap();
     let mut rows = all_rows(&snapshot);
     rows.retain(|(stream, _), _| stream.table() == table);
-    Seen {
+    TableState {
         sequence: snapshot.sequence(),
         rows,
     }
@@ -94,7 +94,7 @@ fn a_table_that_is_not_said_to_have_changed_is_the_same() {
         let world = World::new(seed);
         let dice = SeededChance::new(seed);
         let mut db = world.open();
-        let mut seen: BTreeMap<&str, Seen> = TABLES.map(|t| (t, rows_of(&db, t))).into();
+        let mut seen: BTreeMap<&str, TableState> = TABLES.map(|t| (t, rows_of(&db, t))).into();
         for _ in 0..90 {
             let table = TABLES[(dice.next_u64() % 3) as usize];
             let done = if dice.next_u64().is_multiple_of(25) {

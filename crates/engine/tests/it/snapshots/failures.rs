@@ -16,7 +16,7 @@ use std::time::Duration;
 /// What was done with a snapshot, in the order in which it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Done {
-    Made(&'static str),
+    Created(&'static str),
     Dropped(&'static str),
     Deleted,
 }
@@ -26,11 +26,11 @@ fn work(db: &Database, done: &mut Vec<Done>) -> Result<(), Error> {
     db.commit(rows("k", 0, 0, 120, 0.5))?;
     db.commit(rows("k", 1, 0, 120, 0.5))?;
     db.create_snapshot("a")?;
-    done.push(Done::Made("a"));
+    done.push(Done::Created("a"));
     db.commit(rows("k", 0, 0, 120, 5.5))?;
     db.compact()?;
     db.create_snapshot("b")?;
-    done.push(Done::Made("b"));
+    done.push(Done::Created("b"));
     let spec = DeleteSpec {
         table: "k".into(),
         tags: vec![("id".into(), "1".into())],
@@ -44,7 +44,7 @@ fn work(db: &Database, done: &mut Vec<Done>) -> Result<(), Error> {
     db.drop_snapshot("a")?;
     done.push(Done::Dropped("a"));
     db.create_snapshot("a")?;
-    done.push(Done::Made("a"));
+    done.push(Done::Created("a"));
     db.drop_snapshot("b")?;
     done.push(Done::Dropped("b"));
     db.close()
@@ -94,13 +94,13 @@ fn a_power_cut_leaves_each_snapshot_whole_or_not_there() {
             let names = names(&db);
             let doubt = all.get(done.len());
             let is_there = |name: &'static str| {
-                let made = done.iter().filter(|d| **d == Done::Made(name)).count();
+                let made = done.iter().filter(|d| **d == Done::Created(name)).count();
                 let dropped = done.iter().filter(|d| **d == Done::Dropped(name)).count();
                 made > dropped
             };
             for name in ["a", "b"] {
                 let may_differ =
-                    doubt == Some(&Done::Made(name)) || doubt == Some(&Done::Dropped(name));
+                    doubt == Some(&Done::Created(name)) || doubt == Some(&Done::Dropped(name));
                 let found = names.iter().any(|n| n == name);
                 assert!(found == is_there(name) || may_differ, "{what}: {names:?}");
             }

@@ -7,7 +7,7 @@ use crate::support::Dice;
 #[test]
 fn one_that_is_missing_or_behind_is_made_up_for() {
     let disks = filled(4);
-    for path in kept(&disks) {
+    for path in index_files(&disks) {
         disks.fast.vanish(&path).unwrap();
     }
     answers_as_ever(&disks, 0, "missing");
@@ -20,7 +20,7 @@ fn one_that_is_missing_or_behind_is_made_up_for() {
         write(&db, from..from + 200).unwrap();
         db.flush().unwrap();
         if from == 800 {
-            let files = kept(&disks).into_iter();
+            let files = index_files(&disks).into_iter();
             older = files
                 .map(|path| (path.clone(), disks.fast.read_file(&path).unwrap()))
                 .collect();
@@ -45,7 +45,7 @@ fn one_that_is_missing_or_behind_is_made_up_for() {
 fn one_that_is_damaged_or_not_its_own_is_dropped_and_made_anew() {
     // Each line of 64 bytes of a file in turn, as a medium loses them.
     let disks = filled(6);
-    let path = kept(&disks).remove(0);
+    let path = index_files(&disks).remove(0);
     let bytes = disks.fast.read_file(&path).unwrap();
     for at in cuts(bytes.len() as u64 / 64, 9) {
         disks.fast.write_file(&path, &bytes).unwrap();
@@ -62,7 +62,7 @@ fn one_that_is_damaged_or_not_its_own_is_dropped_and_made_anew() {
     disks.fast.write_file(&path, &longer).unwrap();
     answers_as_ever(&disks, 1, "longer");
     // That of another segment.
-    let paths = kept(&disks);
+    let paths = index_files(&disks);
     let (one, other) = (&paths[0], &paths[1]);
     let (first, second) = (disks.fast.read_file(one), disks.fast.read_file(other));
     disks.fast.write_file(one, second.unwrap()).unwrap();
@@ -73,11 +73,15 @@ fn one_that_is_damaged_or_not_its_own_is_dropped_and_made_anew() {
     // Its numbers are drawn by what was done to the medium.
     strange.fast.create_dir_all(Path::new("/other")).unwrap();
     let strange = filled_on(strange);
-    for path in kept(&disks) {
+    for path in index_files(&disks) {
         let bytes = strange.fast.read_file(&path).unwrap();
         disks.fast.write_file(&path, bytes).unwrap();
     }
-    answers_as_ever(&disks, kept(&disks).len() as u64, "of another database");
+    answers_as_ever(
+        &disks,
+        index_files(&disks).len() as u64,
+        "of another database",
+    );
 }
 
 #[test]
@@ -173,7 +177,11 @@ fn a_repair_makes_it_anew() {
     let disks = filled(15);
     let segment = Path::new("/db/segment").join(format!(
         "{}.seg",
-        kept(&disks)[0].file_stem().unwrap().to_str().unwrap()
+        index_files(&disks)[0]
+            .file_stem()
+            .unwrap()
+            .to_str()
+            .unwrap()
     ));
     // The last footer is damaged, which the tier still has.
     let len = disks.bulk.read_file(&segment).unwrap().len() as u64;
@@ -184,10 +192,10 @@ fn a_repair_makes_it_anew() {
     let db = open(&disks);
     db.maintain().unwrap();
     assert_eq!(db.stats().unwrap().fast_index_dropped, 0);
-    assert_eq!(kept(&disks).len(), disks.segments());
+    assert_eq!(index_files(&disks).len(), disks.segments());
     let found = (outlines(&db, -2), rows(&db));
     drop(db);
-    for path in kept(&disks) {
+    for path in index_files(&disks) {
         disks.fast.vanish(&path).unwrap();
     }
     let db = open(&disks);
@@ -195,7 +203,7 @@ fn a_repair_makes_it_anew() {
 }
 
 /// Steps, merges, deletes and rewritings, with restarts. Gives how many seconds were acknowledged.
-fn life(disks: &Disks) -> (i64, Result<(), Error>) {
+fn run_workload(disks: &Disks) -> (i64, Result<(), Error>) {
     let mut written = 0;
     let mut live = || {
         let mut dice = Dice::new(3);
@@ -225,7 +233,7 @@ fn life(disks: &Disks) -> (i64, Result<(), Error>) {
 #[test]
 fn wherever_a_power_cut_falls_answers_are_those_of_the_rows() {
     let disks = Disks::new(16);
-    let (written, ended) = life(&disks);
+    let (written, ended) = run_workload(&disks);
     ended.unwrap();
     assert_eq!(written, 720);
     let operations = disks.fast.operations();
@@ -233,7 +241,7 @@ fn wherever_a_power_cut_falls_answers_are_those_of_the_rows() {
     for cut in cuts(operations, 5) {
         let disks = Disks::new(16);
         disks.fast.crash_at(cut);
-        let (written, ended) = life(&disks);
+        let (written, ended) = run_workload(&disks);
         cut_off += usize::from(ended.is_err());
         disks.bulk.crash_now();
         for seed in seeds(2) {
@@ -260,7 +268,7 @@ fn wherever_a_power_cut_falls_answers_are_those_of_the_rows() {
             drop(snapshot);
             db.close().unwrap();
             drop(db);
-            for path in kept(&after) {
+            for path in index_files(&after) {
                 after.fast.vanish(&path).unwrap();
             }
             let db = open(&after);

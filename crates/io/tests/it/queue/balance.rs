@@ -1,26 +1,26 @@
 //! How far the least load is from the best division, found by trying all of them.
 
-use headwater_io::queue::{Placements, Rule};
+use headwater_io::queue::{PlacementRule, Placements};
 use proptest::prelude::*;
 use std::time::Duration;
 
 /// The smallest greatest load of a set over all divisions.
 fn best(rates: &[u128], sets: usize) -> u128 {
-    fn place(rates: &[u128], loads: &mut [u128]) -> u128 {
+    fn assign(rates: &[u128], loads: &mut [u128]) -> u128 {
         let Some((rate, rest)) = rates.split_first() else {
             return loads.iter().copied().max().unwrap_or(0);
         };
         (0..loads.len())
             .map(|set| {
                 loads[set] += rate;
-                let found = place(rest, loads);
+                let found = assign(rest, loads);
                 loads[set] -= rate;
                 found
             })
             .min()
             .unwrap_or(0)
     }
-    place(rates, &mut vec![0; sets])
+    assign(rates, &mut vec![0; sets])
 }
 
 proptest! {
@@ -33,11 +33,11 @@ proptest! {
         micros in prop::collection::vec(1_u64..50_000, 0..8),
         sets in 1_usize..4,
     ) {
-        let mut placements = Placements::new(sets, Rule::LeastLoad);
+        let mut placements = Placements::new(sets, PlacementRule::LeastLoad);
         let mut rates = Vec::new();
         for (stream, micros) in (0..).zip(&micros) {
             let interval = Duration::from_micros(*micros);
-            placements.place(stream, Some(interval));
+            placements.set_of(stream, Some(interval));
             rates.push(1_000_000_000_000_000_000 / interval.as_nanos());
         }
         let fullest = placements.loads().iter().map(|load| load.rate).max().unwrap();
@@ -56,10 +56,10 @@ proptest! {
         seconds in prop::collection::vec(1_u64..1000, 0..12),
         sets in 1_usize..6,
     ) {
-        for rule in [Rule::LeastLoad, Rule::LargestMeanInterval] {
+        for rule in [PlacementRule::LeastLoad, PlacementRule::LargestMeanInterval] {
             let mut placements = Placements::new(sets, rule);
             for (stream, seconds) in (0..).zip(&seconds) {
-                placements.place(stream, Some(Duration::from_secs(*seconds)));
+                placements.set_of(stream, Some(Duration::from_secs(*seconds)));
             }
             let streams: Vec<u64> = placements.loads().iter().map(|load| load.streams).collect();
             prop_assert!(!(streams.contains(&0) && streams.iter().any(|n| *n > 1)), "{streams:?}");
@@ -74,13 +74,13 @@ fn the_largest_mean_interval_leaves_sets_nearly_idle() {
         let mut placements = Placements::new(4, rule);
         // Streams of 1, 2, 3 and 4 seconds, again and again.
         for stream in 0..400 {
-            placements.place(stream, Some(Duration::from_secs(1 + stream % 4)));
+            placements.set_of(stream, Some(Duration::from_secs(1 + stream % 4)));
         }
         let rates = placements.loads().iter().map(|load| load.rate);
         (rates.clone().max().unwrap(), rates.sum::<u128>())
     };
-    let (paper, total) = of(Rule::LargestMeanInterval);
-    let (ours, _) = of(Rule::LeastLoad);
+    let (paper, total) = of(PlacementRule::LargestMeanInterval);
+    let (ours, _) = of(PlacementRule::LeastLoad);
     assert!(paper * 2 > total, "{paper} of {total}");
     assert!(ours * 4 < total + total / 50, "{ours} of {total}");
 }

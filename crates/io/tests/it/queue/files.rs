@@ -2,10 +2,11 @@
 //! for.
 
 use headwater_io::queue::{
-    Direction, Order, Purpose, QueuedFiles, Request, Rule, SetOptions, Sets, Transfer,
+    Direction, Order, PlacementRule, Purpose, QueuedFiles, Request, SetOptions, Sets, Transfer,
 };
 use headwater_io::{
-    Env, File, Files, MemoryFiles, NoThreads, OpenMode, SystemThreads, Threads, laws, pass_on_files,
+    Env, File, Files, MemoryFiles, NoThreads, OpenMode, SystemThreads, Threads, conformance,
+    pass_on_files,
 };
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -21,7 +22,7 @@ fn options(sets: usize) -> SetOptions {
     SetOptions {
         sets,
         order: Order::ReadsFirst,
-        rule: Rule::LeastLoad,
+        rule: PlacementRule::LeastLoad,
         passes_max: MANY,
         capacity: 64,
         small_bytes_max: 0,
@@ -92,13 +93,13 @@ impl Medium {
 
 /// Files that have nothing in memory, so that the medium is asked for everything.
 #[derive(Debug)]
-struct Asked {
+struct UncachedFiles {
     files: Arc<dyn Files>,
     medium: Arc<Medium>,
 }
 
 #[derive(Debug)]
-struct AskedFile {
+struct UncachedFile {
     file: Arc<dyn File>,
     medium: Arc<Medium>,
     set: usize,
@@ -108,9 +109,9 @@ fn set_of(path: &Path) -> usize {
     usize::from(path.ends_with("other"))
 }
 
-impl Files for Asked {
+impl Files for UncachedFiles {
     fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(AskedFile {
+        Ok(Arc::new(UncachedFile {
             file: self.files.open(path, mode)?,
             medium: Arc::clone(&self.medium),
             set: set_of(path),
@@ -120,7 +121,7 @@ impl Files for Asked {
     pass_on_files!(files; remove list create_dir_all sync_dir exists lock lock_file);
 }
 
-impl File for AskedFile {
+impl File for UncachedFile {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         self.medium.pass(self.set, "read", offset)?;
         self.file.read_at(offset, buf)
@@ -153,7 +154,7 @@ struct World {
 impl World {
     fn new(sets: usize, threads: Arc<dyn Threads>) -> World {
         let medium = Arc::new(Medium::default());
-        let files: Arc<dyn Files> = Arc::new(Asked {
+        let files: Arc<dyn Files> = Arc::new(UncachedFiles {
             files: Arc::new(MemoryFiles::new()),
             medium: Arc::clone(&medium),
         });
@@ -186,11 +187,11 @@ fn system() -> Arc<dyn Threads> {
 }
 
 #[test]
-fn files_behind_sets_obey_the_laws_of_files() {
+fn files_behind_sets_pass_the_conformance_tests() {
     for threads in [system(), Arc::new(NoThreads)] {
         let (sets, threads_of) = (options(3), Arc::clone(&threads));
         let make = move || -> Arc<dyn Files> {
-            let files: Arc<dyn Files> = Arc::new(Asked {
+            let files: Arc<dyn Files> = Arc::new(UncachedFiles {
                 files: Arc::new(MemoryFiles::new()),
                 medium: Arc::default(),
             });
@@ -198,9 +199,9 @@ fn files_behind_sets_obey_the_laws_of_files() {
             let queued = QueuedFiles::new(&files, &sets, &threads_of, Arc::new(set_of));
             Arc::new(queued)
         };
-        // One file system for all handles of a law, as on a machine.
+        // One file system for all handles of a test, as on a machine.
         let one = make();
-        laws::check_files(move || Arc::clone(&one), Path::new("/laws")).unwrap();
+        conformance::check_files(move || Arc::clone(&one), Path::new("/conformance")).unwrap();
     }
 }
 
@@ -324,7 +325,7 @@ fn a_set_whose_medium_does_not_answer_keeps_only_its_own() {
 
 #[test]
 fn who_has_waited_long_enough_goes_on_without_a_turn_and_takes_nobodys() {
-    let medium: Arc<dyn Files> = Arc::new(Asked {
+    let medium: Arc<dyn Files> = Arc::new(UncachedFiles {
         files: Arc::new(MemoryFiles::new()),
         medium: Arc::default(),
     });

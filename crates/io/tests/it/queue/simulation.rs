@@ -12,7 +12,7 @@ struct Waiting {
     passed: u64,
 }
 
-struct Life {
+struct Simulated {
     chance: SeededChance,
     order: Order,
     passes_max: u64,
@@ -23,14 +23,14 @@ struct Life {
     started: Vec<u64>,
 }
 
-impl Life {
-    fn new(seed: u64) -> Life {
+impl Simulated {
+    fn new(seed: u64) -> Simulated {
         let chance = SeededChance::new(seed);
         let order = [Order::ReadsFirst, Order::WritesFirst, Order::Arrival]
             [(chance.next_u64() % 3) as usize];
         let passes_max = chance.next_u64() % 12;
         let capacity = 1 + (chance.next_u64() % 40) as usize;
-        Life {
+        Simulated {
             schedule: Schedule::new(order, passes_max, capacity),
             chance,
             order,
@@ -119,7 +119,7 @@ impl Life {
 #[test]
 fn no_life_breaks_a_law_of_the_schedule() {
     for seed in 0..400 {
-        let mut life = Life::new(seed);
+        let mut life = Simulated::new(seed);
         for _ in 0..500 {
             life.step();
         }

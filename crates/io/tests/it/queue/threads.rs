@@ -1,6 +1,8 @@
 //! Owners with threads: every request is answered once, whatever happens to the sets.
 
-use headwater_io::queue::{Direction, Order, Purpose, Request, Rule, SetOptions, Sets, Work};
+use headwater_io::queue::{
+    Direction, Order, PlacementRule, Purpose, Request, SetOptions, Sets, Work,
+};
 use headwater_io::{NoThreads, SystemThreads};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -10,13 +12,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What became of each request.
 #[derive(Default)]
-struct Told {
+struct Outcomes {
     answers: Mutex<BTreeMap<u64, Vec<&'static str>>>,
     changed: Condvar,
 }
 
-impl Told {
-    fn tell(&self, number: u64, what: &'static str) {
+impl Outcomes {
+    fn record(&self, number: u64, what: &'static str) {
         self.answers.lock().entry(number).or_default().push(what);
         self.changed.notify_all();
     }
@@ -61,17 +63,17 @@ impl Gate {
 
 struct Job {
     number: u64,
-    told: Arc<Told>,
+    outcomes: Arc<Outcomes>,
     gate: Option<Arc<Gate>>,
     panics: bool,
     is_answered: bool,
 }
 
 impl Job {
-    fn new(number: u64, told: &Arc<Told>) -> Job {
+    fn new(number: u64, told: &Arc<Outcomes>) -> Job {
         Job {
             number,
-            told: Arc::clone(told),
+            outcomes: Arc::clone(told),
             gate: None,
             panics: false,
             is_answered: false,
@@ -99,19 +101,19 @@ impl Work for Job {
             std::panic::resume_unwind(Box::new("a defect of the medium"));
         }
         self.is_answered = true;
-        self.told.tell(self.number, "done");
+        self.outcomes.record(self.number, "done");
     }
 
     fn refuse(mut self, _: io::Error) {
         self.is_answered = true;
-        self.told.tell(self.number, "refused");
+        self.outcomes.record(self.number, "refused");
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
         if !self.is_answered {
-            self.told.tell(self.number, "dropped");
+            self.outcomes.record(self.number, "dropped");
         }
     }
 }
@@ -120,7 +122,7 @@ fn options(sets: usize) -> SetOptions {
     SetOptions {
         sets,
         order: Order::ReadsFirst,
-        rule: Rule::LeastLoad,
+        rule: PlacementRule::LeastLoad,
         passes_max: 4,
         capacity: 8,
         // Everything is handed over.
@@ -135,7 +137,7 @@ fn read(stream: u64) -> Request {
 #[test]
 fn many_callers_are_all_answered_once() {
     let sets = Arc::new(Sets::start(&options(3), &SystemThreads).unwrap());
-    let told = Arc::new(Told::default());
+    let told = Arc::new(Outcomes::default());
     std::thread::scope(|scope| {
         for caller in 0..8_u64 {
             let (sets, told) = (&sets, &told);
@@ -155,7 +157,7 @@ fn many_callers_are_all_answered_once() {
 #[test]
 fn shutting_down_carries_out_what_waits_and_refuses_what_comes_later() {
     let sets = Arc::new(Sets::start(&options(1), &SystemThreads).unwrap());
-    let (told, gate) = (Arc::new(Told::default()), Arc::new(Gate::default()));
+    let (told, gate) = (Arc::new(Outcomes::default()), Arc::new(Gate::default()));
     sets.submit(&read(0), Job::new(0, &told).behind(&gate));
     gate.wait_for(1);
     for n in 1..=8 {
@@ -191,7 +193,7 @@ fn shutting_down_carries_out_what_waits_and_refuses_what_comes_later() {
 #[test]
 fn a_full_set_takes_more_when_there_is_room_again() {
     let sets = Arc::new(Sets::start(&options(1), &SystemThreads).unwrap());
-    let (told, gate) = (Arc::new(Told::default()), Arc::new(Gate::default()));
+    let (told, gate) = (Arc::new(Outcomes::default()), Arc::new(Gate::default()));
     sets.submit(&read(0), Job::new(0, &told).behind(&gate));
     gate.wait_for(1);
     std::thread::scope(|scope| {
@@ -209,7 +211,7 @@ fn a_full_set_takes_more_when_there_is_room_again() {
 #[test]
 fn work_that_panics_leaves_no_request_without_an_answer() {
     let sets = Sets::start(&options(2), &SystemThreads).unwrap();
-    let (told, gate) = (Arc::new(Told::default()), Arc::new(Gate::default()));
+    let (told, gate) = (Arc::new(Outcomes::default()), Arc::new(Gate::default()));
     sets.submit_to(0, &read(0), Job::new(0, &told).behind(&gate).panicking());
     gate.wait_for(1);
     for n in 1..5 {
@@ -265,7 +267,7 @@ fn a_small_request_of_an_idle_set_is_done_by_its_caller() {
 #[test]
 fn without_threads_everything_is_called_directly() {
     let sets = Sets::start(&options(4), &NoThreads).unwrap();
-    let told = Arc::new(Told::default());
+    let told = Arc::new(Outcomes::default());
     for n in 0..100 {
         sets.submit(&read(n), Job::new(n, &told));
         assert_eq!(told.answers.lock()[&n], ["done"]);
@@ -279,7 +281,7 @@ fn without_threads_everything_is_called_directly() {
 #[test]
 fn a_flush_is_carried_out_beside_readers_without_end() {
     let sets = Arc::new(Sets::start(&options(1), &SystemThreads).unwrap());
-    let told = Arc::new(Told::default());
+    let told = Arc::new(Outcomes::default());
     let running = AtomicUsize::new(1);
     std::thread::scope(|scope| {
         for reader in 0..3_u64 {

@@ -255,7 +255,7 @@ fn row(results: &Results) -> Vec<String> {
     ]
 }
 
-struct OneRun {
+struct ImportRun {
     rows_per_second: f64,
     cpu_seconds: f64,
     values: u64,
@@ -325,7 +325,12 @@ fn measure(source: &Source, path: &Path, scratch: &Path, runs: usize) -> Result<
     })
 }
 
-fn one_run(source: &Source, csv: &[u8], dir: &Path, with_parquet: bool) -> Result<OneRun, Failure> {
+fn one_run(
+    source: &Source,
+    csv: &[u8],
+    dir: &Path,
+    with_parquet: bool,
+) -> Result<ImportRun, Failure> {
     let db = Database::open(Options::new(dir))?;
     db.create_table(&TableSpec {
         duplicates: Duplicates::Keep,
@@ -384,7 +389,7 @@ fn one_run(source: &Source, csv: &[u8], dir: &Path, with_parquet: bool) -> Resul
         return Err(format!("{}: {:?}", source.file, report.damages.first()).into());
     }
     std::fs::remove_dir_all(dir)?;
-    Ok(OneRun {
+    Ok(ImportRun {
         rows_per_second,
         cpu_seconds,
         values,

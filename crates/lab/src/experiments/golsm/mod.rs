@@ -1,4 +1,4 @@
-//! The GOLSM paper's measurements (EXPERIMENTS.md, G-1 to G-8): ours, SQLite tuned, redb, and
+//! The GOLSM paper's measurements (rows G-1 to G-8): ours, SQLite tuned, redb, and
 //! SQLite as in the paper.
 //!
 //! Ten tags with a point a second. A write stores all tags over a window; the next window starts
@@ -9,9 +9,9 @@
 mod read;
 mod write;
 
+use crate::baselines::Survival;
 use crate::harness::{Bench, Bound, Common, Failure, Random, Targets};
 use crate::machine::SyncProbe;
-use crate::rivals::Survives;
 use serde::Serialize;
 
 /// Tags of the paper.
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut targets = Targets::default();
     let wants = |part: &str| arguments.only.as_deref().is_none_or(|only| only == part);
     if wants("write") {
-        for survives in [Survives::PowerCut, Survives::Process] {
+        for survives in [Survival::PowerCut, Survival::Process] {
             for width in &arguments.widths {
                 write::linear(
                     &bench,

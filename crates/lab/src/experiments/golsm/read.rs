@@ -1,8 +1,10 @@
 //! G-1 to G-3 and G-8: windows read, and bytes per point.
 
 use super::{Arguments, BEGIN, READ_TAGS, Results, TAGS, beat, sensor_values};
-use crate::harness::{Bench, Bound, Contestant, Failure, Random, Rounds, Targets, taken, turns};
-use crate::rivals::{Open, Points, STORES, Store, Survives, Window, bytes_in};
+use crate::baselines::{Open, Points, STORES, Store, Survival, Window, bytes_in};
+use crate::harness::{
+    Bench, Bound, Candidate, Failure, Random, Rounds, Targets, time_round, turns,
+};
 use crate::table;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -12,7 +14,7 @@ pub(super) struct Measurement {
     reads: String,
     rounds: Rounds,
     microseconds_per_read: f64,
-    /// Time of a read by that of our fastest contestant.
+    /// Time of a read by that of our fastest candidate.
     times_of_first: f64,
 }
 
@@ -24,7 +26,7 @@ const WIDE: i64 = 8_100;
 const LATEST: i64 = 90;
 
 /// A store with the points in it.
-struct Filled {
+struct LoadedStore {
     name: String,
     open: Open,
     dir: PathBuf,
@@ -33,10 +35,10 @@ struct Filled {
     cold: bool,
 }
 
-impl Filled {
+impl LoadedStore {
     fn store(&mut self) -> Result<&mut dyn Store, Failure> {
         if self.store.is_none() {
-            self.store = Some((self.open)(&self.dir, TAGS, Survives::Process)?);
+            self.store = Some((self.open)(&self.dir, TAGS, Survival::Process)?);
         }
         match &mut self.store {
             Some(store) => Ok(store.as_mut()),
@@ -67,7 +69,7 @@ pub(super) fn run(
         }
         for (way, cold, drained) in ways {
             let dir = bench.path("store");
-            let mut store = open(&dir, TAGS, Survives::Process)?;
+            let mut store = open(&dir, TAGS, Survival::Process)?;
             fill(store.as_mut(), &values)?;
             if drained {
                 store.drain()?;
@@ -79,7 +81,7 @@ pub(super) fn run(
                     .bytes_per_point
                     .push((name.to_owned(), bytes / points));
             }
-            stores.push(Filled {
+            stores.push(LoadedStore {
                 name: format!("{name}{way}"),
                 open,
                 dir,
@@ -169,7 +171,7 @@ fn cold_places(
     reads: u64,
 ) -> (Vec<([usize; READ_TAGS], i64)>, bool) {
     if width > LEAF || to - from < 4 * LEAF {
-        let places = (0..reads.div_ceil(10)).map(|_| place(dice, width, (from, to)));
+        let places = (0..reads.div_ceil(10)).map(|_| random_read(dice, width, (from, to)));
         return (places.collect(), false);
     }
     let mut out = Vec::new();
@@ -187,7 +189,7 @@ fn cold_places(
 }
 
 /// One read: three tags and its start.
-fn place(dice: &mut Random, width: i64, (from, to): (i64, i64)) -> ([usize; READ_TAGS], i64) {
+fn random_read(dice: &mut Random, width: i64, (from, to): (i64, i64)) -> ([usize; READ_TAGS], i64) {
     let mut tags: [usize; TAGS] = std::array::from_fn(|t| t);
     dice.shuffle(&mut tags);
     let room = (to - from - width).max(0) as u64;
@@ -198,15 +200,15 @@ fn place(dice: &mut Random, width: i64, (from, to): (i64, i64)) -> ([usize; READ
 
 fn measure(
     bench: &Bench,
-    stores: &mut [Filled],
+    stores: &mut [LoadedStore],
     width: i64,
     span: (i64, i64),
     reads: u64,
 ) -> Result<Vec<Rounds>, Failure> {
-    let contestants = stores
+    let candidates = stores
         .iter_mut()
         .map(|filled| {
-            Contestant::new(filled.name.clone(), move |round| {
+            Candidate::new(filled.name.clone(), move |round| {
                 // Everybody reads the same places in one round.
                 let mut dice = Random::new(round as u64);
                 let mut found = Points::default();
@@ -220,9 +222,9 @@ fn measure(
                 };
                 if !filled.cold {
                     let store = filled.store()?;
-                    return taken(|| {
+                    return time_round(|| {
                         for _ in 0..reads {
-                            let (tags, begin) = place(&mut dice, width, span);
+                            let (tags, begin) = random_read(&mut dice, width, span);
                             found.clear();
                             store.read(&tags, begin, begin + width - 1, &mut found)?;
                             check(&found)?;
@@ -230,7 +232,7 @@ fn measure(
                         Ok(reads)
                     });
                 }
-                let mut all = crate::harness::Taken::default();
+                let mut all = crate::harness::RoundResult::default();
                 let (places, apart) = cold_places(&mut dice, width, span, reads);
                 for (at, (tags, begin)) in places.into_iter().enumerate() {
                     if at % COLD_READS == 0 || !apart {
@@ -241,7 +243,7 @@ fn measure(
                     }
                     let store = filled.store()?;
                     found.clear();
-                    let one = taken(|| {
+                    let one = time_round(|| {
                         store.read(&tags, begin, begin + width - 1, &mut found)?;
                         Ok(1)
                     })?;
@@ -254,16 +256,16 @@ fn measure(
             })
         })
         .collect();
-    let rounds = turns(bench.rounds(), contestants)?;
+    let rounds = turns(bench.rounds(), candidates)?;
     same_points(stores, width, span)?;
     Ok(rounds)
 }
 
 /// Verifies that all stores return the same points, bit for bit.
-fn same_points(stores: &mut [Filled], width: i64, span: (i64, i64)) -> Result<(), Failure> {
+fn same_points(stores: &mut [LoadedStore], width: i64, span: (i64, i64)) -> Result<(), Failure> {
     let mut dice = Random::new(99);
     for _ in 0..5 {
-        let (tags, begin) = place(&mut dice, width, span);
+        let (tags, begin) = random_read(&mut dice, width, span);
         let mut first: Option<Points> = None;
         for filled in stores.iter_mut() {
             let mut found = Points::default();

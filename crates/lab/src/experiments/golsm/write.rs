@@ -1,11 +1,12 @@
 //! G-4 to G-7: windows written in order and in random order.
 
 use super::{Arguments, BEGIN, Results, TAGS, beat, sensor_values};
+use crate::baselines::{Points, STORES, Store, Survival, Window};
 use crate::harness::{
-    Bench, Bound, Contestant, Failure, Random, Rounds, Targets, taken, taken_and_drained, turns,
+    Bench, Bound, Candidate, Failure, Random, Rounds, Targets, time_round, time_round_with_drain,
+    turns,
 };
 use crate::machine::SyncProbe;
-use crate::rivals::{Points, STORES, Store, Survives, Window};
 use crate::table;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -73,7 +74,7 @@ impl Windows {
 pub(super) fn linear(
     bench: &Bench,
     arguments: &Arguments,
-    survives: Survives,
+    survives: Survival,
     width: u32,
     probe: &mut SyncProbe,
     results: &mut Results,
@@ -88,7 +89,7 @@ pub(super) fn linear(
         let dir = bench.path("store");
         stores.push((name, open(&dir, TAGS, survives)?, BEGIN));
     }
-    let contestants = stores
+    let candidates = stores
         .iter_mut()
         .map(|(name, store, next)| {
             // The slowest store must not use most of the time.
@@ -98,9 +99,9 @@ pub(super) fn linear(
                 calls
             };
             let (windows, probe) = (&windows, &probe);
-            Contestant::new(*name, move |_| {
+            Candidate::new(*name, move |_| {
                 let before = store.syncs()?;
-                let mut one = taken(|| {
+                let mut one = time_round(|| {
                     for _ in 0..calls {
                         windows.write(store.as_mut(), *next)?;
                         *next += step;
@@ -108,14 +109,14 @@ pub(super) fn linear(
                     Ok(calls)
                 })?;
                 one.syncs = before.zip(store.syncs()?).map(|(a, b)| b - a);
-                if survives == Survives::PowerCut {
+                if survives == Survival::PowerCut {
                     probe.borrow_mut().sample(8)?;
                 }
                 Ok(one)
             })
         })
         .collect();
-    let rounds = turns(bench.rounds(), contestants)?;
+    let rounds = turns(bench.rounds(), candidates)?;
     check_equal(&windows, step, &mut stores)?;
     let sync = probe.borrow().median_us();
     let [ours, tuned, redb, ..] = rounds.as_slice() else {
@@ -125,12 +126,12 @@ pub(super) fn linear(
         ("SQLite", tuned.times_of(ours)),
         ("redb", redb.times_of(ours)),
     ];
-    let synced = (survives == Survives::PowerCut).then_some(sync);
+    let synced = (survives == Survival::PowerCut).then_some(sync);
     let what = format!("linear write 10 × {width} s, {}", survives.name());
     match (width, survives) {
-        (1500, Survives::PowerCut) => beat(targets, &what, &ratios, 8.0, synced),
-        (1500, Survives::Process) => beat(targets, &what, &ratios, 10.0, None),
-        (5, Survives::PowerCut) => {
+        (1500, Survival::PowerCut) => beat(targets, &what, &ratios, 8.0, synced),
+        (1500, Survival::Process) => beat(targets, &what, &ratios, 10.0, None),
+        (5, Survival::PowerCut) => {
             beat(targets, &what, &ratios, 1.5, synced);
             targets.add(
                 format!("{what}: syncs a call"),
@@ -194,7 +195,7 @@ pub(super) fn print(results: &[Measurement]) {
                 f.rounds
                     .syncs_per_operation()
                     .map_or("—".to_owned(), |s| format!("{s:.2}")),
-                if f.durability == Survives::PowerCut.name() {
+                if f.durability == Survival::PowerCut.name() {
                     format!("{:.0} µs", f.sync_median_us)
                 } else {
                     "—".to_owned()
@@ -236,17 +237,17 @@ pub(super) fn random(
         .map(|_| BEGIN + dice.below(calls * step as u64) as i64)
         .collect();
     println!();
-    let mut contestants = Vec::new();
+    let mut candidates = Vec::new();
     for (name, open) in STORES.iter().take(3) {
         for begins in [&in_order, &anywhere] {
             // Rivals are slow: a tenth of the calls suffices.
             let share = if *name == "headwater" { 1 } else { 10 };
             let windows = &windows;
-            contestants.push(Contestant::new(*name, move |_| {
+            candidates.push(Candidate::new(*name, move |_| {
                 let dir = bench.path("store");
-                let mut store = open(&dir, TAGS, Survives::PowerCut)?;
+                let mut store = open(&dir, TAGS, Survival::PowerCut)?;
                 let calls = begins.len().div_ceil(share);
-                let one = taken_and_drained(
+                let one = time_round_with_drain(
                     &mut store,
                     |store| {
                         for begin in begins.iter().take(calls) {
@@ -262,7 +263,7 @@ pub(super) fn random(
             }));
         }
     }
-    let rounds = turns(bench.rounds(), contestants)?;
+    let rounds = turns(bench.rounds(), candidates)?;
     probe.sample(8)?;
     compare(&rounds, results, targets);
     print_random(&results.random, probe);

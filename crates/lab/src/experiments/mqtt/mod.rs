@@ -8,7 +8,7 @@
 mod broker;
 mod publisher;
 
-use crate::experiments::server::{Server, Used, used_of};
+use crate::experiments::server::{ResourceUsage, Server, used_of};
 use crate::harness::{Bench, Bound, Common, Failure, Targets};
 use crate::machine::SyncProbe;
 use crate::table;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// Longest time of a round.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-const DONE: &str = "headwater_mqtt_messages_done_total ";
+const MESSAGES_DONE: &str = "headwater_mqtt_messages_done_total ";
 const RECEIVED: &str = "headwater_mqtt_messages_received_total ";
 
 /// Options of the experiment.
@@ -61,7 +61,7 @@ struct Results {
 struct Round {
     seconds: f64,
     published_seconds: f64,
-    server: Used,
+    server: ResourceUsage,
     broker_cpu_seconds: f64,
 }
 
@@ -115,7 +115,7 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
     // Before the subscription exists, the broker does not retain messages: the number of first
     // messages that arrive is unknown.
     let start = Instant::now();
-    while metric(server.addr, DONE)? < 1 {
+    while metric(server.addr, MESSAGES_DONE)? < 1 {
         publisher::publish(broker.port, "plant/lab/first/temp", 1, 1)?;
         patient(start, "the first message")?;
     }
@@ -123,11 +123,11 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
     publisher::publish(broker.port, "plant/lab/last/temp", 1, 1)?;
     let last = "/api/v1/last?stream=machines,device=last,site=lab";
     while !get(server.addr, last)?.contains("\"temp\"")
-        || metric(server.addr, DONE)? < metric(server.addr, RECEIVED)?
+        || metric(server.addr, MESSAGES_DONE)? < metric(server.addr, RECEIVED)?
     {
         patient(start, "the last message before")?;
     }
-    let first = metric(server.addr, DONE)?;
+    let first = metric(server.addr, MESSAGES_DONE)?;
     let wanted = (each * clients) as u64;
     let (server_before, broker_before) = (server.used()?, used_of(broker.id())?);
     let start = Instant::now();
@@ -158,7 +158,7 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
     Ok(Round {
         seconds,
         published_seconds,
-        server: Used {
+        server: ResourceUsage {
             cpu_seconds: used.cpu_seconds - server_before.cpu_seconds,
             ..used
         },
@@ -169,7 +169,7 @@ fn measure(bench: &Bench, arguments: &Arguments) -> Result<Round, Failure> {
 /// Waits until `messages` messages are stored.
 fn settled(addr: SocketAddr, messages: u64) -> Result<(), Failure> {
     let start = Instant::now();
-    while metric(addr, DONE)? < messages {
+    while metric(addr, MESSAGES_DONE)? < messages {
         patient(start, "the messages")?;
         // Frequent enough for the precision of a round of some seconds, and rare enough to be free.
         std::thread::sleep(Duration::from_millis(5));
@@ -184,7 +184,7 @@ fn patient(start: Instant, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The whole answer to a question.
+/// The whole answer to a query.
 fn get(addr: SocketAddr, path: &str) -> Result<String, Failure> {
     let mut stream = TcpStream::connect(addr)?;
     write!(stream, "GET {path} HTTP/1.0\r\nhost: 127.0.0.1\r\n\r\n")?;

@@ -16,9 +16,9 @@ const LINES: usize = 5_000;
 const DEVICES: usize = 100;
 const FIELDS: usize = 10;
 
-/// Measurements of one contestant over all values.
+/// Measurements of one candidate over all values.
 #[derive(Clone, Serialize)]
-struct Taken {
+struct CopyResult {
     what: &'static str,
     seconds: Vec<f64>,
     cloud_cpu_seconds: Vec<f64>,
@@ -30,7 +30,7 @@ struct Taken {
 #[derive(Serialize)]
 pub(super) struct Results {
     values: usize,
-    ways: Vec<Taken>,
+    ways: Vec<CopyResult>,
 }
 
 pub(super) fn measure(
@@ -53,9 +53,9 @@ pub(super) fn measure(
         ("tiles from level 10 on", Some(json!({"summaries": 10}))),
         ("tiles from level 7 on", Some(json!({"summaries": 7}))),
     ];
-    let mut taken: Vec<Taken> = ways
+    let mut taken: Vec<CopyResult> = ways
         .iter()
-        .map(|(what, _)| Taken {
+        .map(|(what, _)| CopyResult {
             what,
             seconds: Vec::new(),
             cloud_cpu_seconds: Vec::new(),
@@ -98,7 +98,7 @@ fn load(dir: &Path, requests: &[Vec<u8>]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn write(bench: &Bench, requests: &[Vec<u8>], taken: &mut Taken) -> Result<(), Failure> {
+fn write(bench: &Bench, requests: &[Vec<u8>], taken: &mut CopyResult) -> Result<(), Failure> {
     let server = Server::start(&bench.path("written"))?;
     let before = server.used()?.cpu_seconds;
     let begun = Instant::now();
@@ -124,13 +124,13 @@ fn invited(cloud: &Server, want: &Value) -> Result<String, Failure> {
     Ok(invitation.to_owned())
 }
 
-fn copy(bench: &Bench, dir: &Path, want: &Value, taken: &mut Taken) -> Result<(), Failure> {
+fn copy(bench: &Bench, dir: &Path, want: &Value, taken: &mut CopyResult) -> Result<(), Failure> {
     let cloud = Server::start_with(&bench.path("cloud"), &["--role", "cloud"])?;
     let invitation = invited(&cloud, want)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let joined = headwater_fleet::join(dir, &invitation, None, None, true);
+    let joined = headwater_cluster::join(dir, &invitation, None, None, true);
     runtime.block_on(joined)?;
     drop(std::fs::remove_file(dir.join("uplink.spent")));
     let before = cloud.used()?.cpu_seconds;
@@ -170,8 +170,8 @@ fn median(results: &[f64]) -> f64 {
     table::median(results.to_vec()).0
 }
 
-fn print(ways: &[Taken], values: usize) {
-    let line = |taken: &Taken| {
+fn print(ways: &[CopyResult], values: usize) {
+    let line = |taken: &CopyResult| {
         let (seconds, low, high) = table::median(taken.seconds.clone());
         let millions = real(values) / 1e6;
         vec![
@@ -201,7 +201,7 @@ fn print(ways: &[Taken], values: usize) {
     );
 }
 
-fn judge(ways: &[Taken], values: usize, targets: &mut Targets) {
+fn judge(ways: &[CopyResult], values: usize, targets: &mut Targets) {
     let [written, full, summaries, ..] = ways else {
         return;
     };

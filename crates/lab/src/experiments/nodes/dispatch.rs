@@ -3,7 +3,7 @@
 
 use super::Arguments;
 use super::requests::{json, number, until};
-use crate::experiments::server::{Connection, Server, Used, by_threads, get, post};
+use crate::experiments::server::{Connection, ResourceUsage, Server, by_threads, get, post};
 use crate::harness::{Bench, Bound, Failure, Targets, real};
 use crate::table;
 use serde::Serialize;
@@ -12,13 +12,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const ASKING: usize = 16;
+const CLIENTS: usize = 16;
 const SECONDS: i64 = 200_000;
 const BEGIN: i64 = 1_700_000_000;
 /// Streams of a request that loads them.
 const STREAMS: usize = 5_000;
 
-/// Measurements of one route of a question, over all rounds.
+/// Measurements of one route of a query, over all rounds.
 #[derive(Serialize)]
 struct RouteStats {
     what: &'static str,
@@ -84,7 +84,7 @@ fn channel() -> Vec<Vec<u8>> {
 }
 
 /// A dispatcher before a node, after it has received the node's inventory.
-fn desk(dir: &Path, node: &Server) -> Result<Server, Failure> {
+pub(crate) fn desk(dir: &Path, node: &Server) -> Result<Server, Failure> {
     let url = format!("http://{}", node.addr);
     let desk = Server::start_with(dir, &["--role", "dispatcher", "--node", &url])?;
     until("the dispatcher is ready", || {
@@ -94,12 +94,12 @@ fn desk(dir: &Path, node: &Server) -> Result<Server, Failure> {
     Ok(desk)
 }
 
-/// A question, the server it is sent to, and the expected answer.
-struct Question<'a> {
-    what: &'static str,
-    server: &'a Server,
-    request: Vec<u8>,
-    status: u16,
+/// A query, the server it is sent to, and the expected answer.
+pub(crate) struct QueryCase<'a> {
+    pub(crate) name: &'static str,
+    pub(crate) server: &'a Server,
+    pub(crate) request: Vec<u8>,
+    pub(crate) status: u16,
 }
 
 fn tile(more: &str) -> Vec<u8> {
@@ -116,20 +116,20 @@ fn ask_all(
     desk: &Server,
 ) -> Result<Vec<RouteStats>, Failure> {
     let questions = [
-        Question {
-            what: "the node itself (central)",
+        QueryCase {
+            name: "the node itself (central)",
             server: node,
             request: tile(""),
             status: 200,
         },
-        Question {
-            what: "passed on by the dispatcher (proxy)",
+        QueryCase {
+            name: "passed on by the dispatcher (proxy)",
             server: desk,
             request: tile("x-headwater-relay: true\r\n"),
             status: 200,
         },
-        Question {
-            what: "sent on by the dispatcher (redirect)",
+        QueryCase {
+            name: "sent on by the dispatcher (redirect)",
             server: desk,
             request: tile(""),
             status: 307,
@@ -138,7 +138,7 @@ fn ask_all(
     let mut ways: Vec<RouteStats> = questions
         .iter()
         .map(|question| RouteStats {
-            what: question.what,
+            what: question.name,
             per_second: Vec::new(),
             asked_cpu_us: Vec::new(),
             node_cpu_us: Vec::new(),
@@ -149,7 +149,7 @@ fn ask_all(
         for (question, way) in questions.iter().zip(&mut ways) {
             let asked_before = question.server.used()?.cpu_seconds;
             let node_before = node.used()?.cpu_seconds;
-            let (asked, seconds) = ask(question, arguments.seconds)?;
+            let (asked, seconds) = run_load(question, arguments.seconds)?;
             if round >= warm_up {
                 let each = 1e6 / real(asked);
                 let used = question.server.used()?.cpu_seconds - asked_before;
@@ -164,7 +164,7 @@ fn ask_all(
 }
 
 /// Queries over several connections for some time, and returns the number and the latencies.
-fn ask(question: &Question<'_>, seconds: f64) -> Result<(u64, f64), Failure> {
+pub(crate) fn run_load(question: &QueryCase<'_>, seconds: f64) -> Result<(u64, f64), Failure> {
     let is_over = AtomicBool::new(false);
     let asked = AtomicU64::new(0);
     let one = || -> Result<(), String> {
@@ -175,7 +175,7 @@ fn ask(question: &Question<'_>, seconds: f64) -> Result<(u64, f64), Failure> {
             let answer = answer.map_err(|e| e.to_string())?;
             if answer.status != question.status {
                 let text = String::from_utf8_lossy(connection.body(&answer));
-                return Err(format!("{}: {} {text}", question.what, answer.status));
+                return Err(format!("{}: {} {text}", question.name, answer.status));
             }
             asked.fetch_add(1, Ordering::Relaxed);
         }
@@ -183,7 +183,7 @@ fn ask(question: &Question<'_>, seconds: f64) -> Result<(u64, f64), Failure> {
     };
     let begun = Instant::now();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..ASKING).map(|_| scope.spawn(one)).collect();
+        let threads: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(one)).collect();
         std::thread::sleep(Duration::from_secs_f64(seconds));
         is_over.store(true, Ordering::Relaxed);
         threads.into_iter().try_for_each(|thread| {
@@ -195,7 +195,7 @@ fn ask(question: &Question<'_>, seconds: f64) -> Result<(u64, f64), Failure> {
 }
 
 /// Resources of a dispatcher with `wanted` open connections, each of which has sent one query.
-fn many_connections(desk: &Server, wanted: usize) -> Result<(usize, Used), Failure> {
+fn many_connections(desk: &Server, wanted: usize) -> Result<(usize, ResourceUsage), Failure> {
     use std::io::{Read, Write};
     let request = tile("");
     let mut open: Vec<TcpStream> = Vec::with_capacity(wanted);
@@ -216,7 +216,7 @@ fn many_connections(desk: &Server, wanted: usize) -> Result<(usize, Used), Failu
 
 /// Time from the start of a dispatcher until a query about one of `streams` streams is sent to the
 /// node that answers it.
-fn restart(bench: &Bench, streams: usize) -> Result<(f64, Used), Failure> {
+fn restart(bench: &Bench, streams: usize) -> Result<(f64, ResourceUsage), Failure> {
     let node = Server::start(&bench.path("many"))?;
     let numbers: Vec<usize> = (0..streams).collect();
     let requests: Vec<Vec<u8>> = numbers

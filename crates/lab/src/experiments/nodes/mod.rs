@@ -1,5 +1,5 @@
 //! Several nodes on one machine, each a process: copies of an edge at a cloud, and a dispatcher
-//! before a node (EXPERIMENTS.md, R-9 to R-11; docs/cluster).
+//! before a node (rows; docs/cluster).
 //!
 //! `copies`: traffic, time and processor use of a full copy and of one of summaries, compared with
 //! writing the same values over HTTP. `dispatch`: queries answered by the node itself, forwarded by
@@ -10,8 +10,8 @@
 //! separated from the measured process.
 
 mod copies;
-mod dispatch;
-mod requests;
+pub(crate) mod dispatch;
+pub(crate) mod requests;
 mod tables;
 
 use crate::harness::{Bench, Common, Failure, Targets};
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Connections that are open at the dispatcher.
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
-    /// Seconds each question is sent for, in every round.
+    /// Seconds each query is sent for, in every round.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Only `copies`, `dispatch` or `tables`.

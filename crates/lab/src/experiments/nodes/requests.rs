@@ -5,8 +5,8 @@ use crate::harness::Failure;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// The answer to a question, which has to be one.
-pub(super) fn json(server: &Server, path: &str) -> Result<Value, Failure> {
+/// The answer to a query, which has to be one.
+pub(crate) fn json(server: &Server, path: &str) -> Result<Value, Failure> {
     let mut connection = Connection::open(server.addr)?;
     let answer = connection.send(&get(path))?;
     let body = connection.body(&answer);
@@ -18,7 +18,7 @@ pub(super) fn json(server: &Server, path: &str) -> Result<Value, Failure> {
 }
 
 /// Sends a command about other nodes, and returns the answer.
-pub(super) fn sync(server: &Server, asked: &Value) -> Result<Value, Failure> {
+pub(crate) fn sync(server: &Server, asked: &Value) -> Result<Value, Failure> {
     let mut connection = Connection::open(server.addr)?;
     let answer = connection.send(&post("/api/v1/sync", asked.to_string().as_bytes()))?;
     let body = connection.body(&answer);
@@ -30,12 +30,12 @@ pub(super) fn sync(server: &Server, asked: &Value) -> Result<Value, Failure> {
 }
 
 /// A number of an answer, by JSON pointer.
-pub(super) fn number(answer: &Value, place: &str) -> Option<u64> {
+pub(crate) fn number(answer: &Value, place: &str) -> Option<u64> {
     answer.pointer(place)?.as_u64()
 }
 
 /// Waits until a condition is true, for at most ten minutes; returns the time waited.
-pub(super) fn until(
+pub(crate) fn until(
     what: &str,
     mut holds: impl FnMut() -> Result<bool, Failure>,
 ) -> Result<Duration, Failure> {

@@ -1,5 +1,5 @@
 //! Tables of a dispatcher at full size: a million streams of ten thousand edges, and ten million
-//! single tiles (EXPERIMENTS.md, R-12).
+//! single tiles (rows R-12).
 //!
 //! A node without other functions reports a registry of that size to a dispatcher in a process of
 //! its own, and the resources of the process are measured. The same message is applied to tables
@@ -143,7 +143,7 @@ fn false_hits(tables: &Tables, streams: usize, tiles: usize) -> f64 {
             level,
             offset: offset + 1_000_000,
         };
-        let place = tables.place(key, question, At::Any, Client::default());
+        let place = tables.decide(key, question, At::Any, Client::default());
         let is_hit = matches!(
             place,
             Decision::Node {
@@ -171,7 +171,7 @@ pub(super) fn measure(
     drop(registry);
     let mut tables = Tables::new(1);
     tables.apply(NodeIndex(0), decode(&inventory.first)?);
-    let known = tables.figures(NodeIndex(0)).ok_or("no node")?;
+    let known = tables.stats(NodeIndex(0)).ok_or("no node")?;
     if (known.streams, known.tiles) != (streams, unsigned(tiles)) {
         return Err(format!("known are {known:?}").into());
     }

@@ -36,8 +36,8 @@ pub(super) struct Throttled {
 
 #[derive(Debug, Default)]
 struct Line {
-    came: u64,
-    went: u64,
+    next_ticket: u64,
+    now_serving: u64,
 }
 
 impl Throttled {
@@ -52,9 +52,9 @@ impl Throttled {
 
     fn serve(&self, is_write: bool, bytes: usize) {
         let mut line = self.line.lock();
-        let number = line.came;
-        line.came += 1;
-        while number >= line.went + self.costs.channels {
+        let number = line.next_ticket;
+        line.next_ticket += 1;
+        while number >= line.now_serving + self.costs.channels {
             self.moved.wait(&mut line);
         }
         drop(line);
@@ -62,7 +62,7 @@ impl Throttled {
             self.costs
                 .of(is_write, u64::try_from(bytes).unwrap_or(u64::MAX)),
         );
-        self.line.lock().went += 1;
+        self.line.lock().now_serving += 1;
         self.moved.notify_all();
     }
 }

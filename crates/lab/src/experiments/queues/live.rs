@@ -61,7 +61,7 @@ struct Round {
     file: Arc<dyn File>,
     /// Queue sets; `None` = direct calls.
     sets: Option<Sets<Transfer>>,
-    left: AtomicU64,
+    remaining: AtomicU64,
 }
 
 impl Round {
@@ -71,18 +71,18 @@ impl Round {
         match (&self.sets, request.direction) {
             (None, Direction::Read) => {
                 let mut buf = buf;
-                self.file.read_exact_at(request.place, &mut buf)
+                self.file.read_exact_at(request.offset, &mut buf)
             }
-            (None, Direction::Write) => self.file.write_all_at(request.place, &buf),
+            (None, Direction::Write) => self.file.write_all_at(request.offset, &buf),
             (Some(sets), Direction::Read) => sets.read(request, &self.file, buf).wait().map(drop),
             (Some(sets), Direction::Write) => sets.write(request, &self.file, buf).wait().map(drop),
         }
     }
 
     /// Takes one of the remaining requests; false if there are none.
-    fn takes(&self) -> bool {
+    fn take_request(&self) -> bool {
         let taken = self
-            .left
+            .remaining
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
                 left.checked_sub(1)
             });
@@ -98,7 +98,7 @@ impl Round {
     ) -> std::io::Result<(Vec<f64>, Vec<f64>)> {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         let mut place = source * 64 + thread;
-        while self.takes() {
+        while self.take_request() {
             place = (place * 25 + 7) % (FILE_BYTES / 4096);
             let request = request(workload, source, thread, place * 4096);
             let begun = Instant::now();
@@ -128,7 +128,7 @@ pub(super) fn round(
     let round = Round {
         file: Arc::new(Throttled::new(file, costs(arguments))),
         sets,
-        left: AtomicU64::new(arguments.requests),
+        remaining: AtomicU64::new(arguments.requests),
     };
     let begun = Instant::now();
     let told = std::thread::scope(|scope| {
@@ -143,7 +143,7 @@ pub(super) fn round(
             for lane in 0..COMPACTION_DEPTH {
                 scope.spawn(move || {
                     // The compaction ends with the others; an error would end them, too.
-                    while round.left.load(Ordering::Relaxed) > 0
+                    while round.remaining.load(Ordering::Relaxed) > 0
                         && round.call(&compaction(lane)).is_ok()
                     {}
                 });

@@ -9,7 +9,7 @@ mod rows;
 
 use crate::harness::{Bench, Bound, Common, Failure, Targets};
 use crate::table;
-use headwater_io::queue::{Order, Rule, SetOptions};
+use headwater_io::queue::{Order, PlacementRule, SetOptions};
 use serde::Serialize;
 
 /// Options of the experiment.
@@ -93,7 +93,7 @@ impl Strategy {
             }),
             Strategy::Paper => Some(SetOptions {
                 order: Order::WritesFirst,
-                rule: Rule::LargestMeanInterval,
+                rule: PlacementRule::LargestMeanInterval,
                 passes_max: u64::MAX,
                 ..handed_over
             }),
@@ -136,7 +136,7 @@ impl Measurement {
 
 /// The rounds of all ways for one workload and number of sources.
 #[derive(Debug, Serialize)]
-struct Cell {
+struct WorkloadRounds {
     workload: Workload,
     sources: u64,
     is_model: bool,
@@ -156,7 +156,7 @@ impl Ratio {
     }
 }
 
-impl Cell {
+impl WorkloadRounds {
     /// The mean over rounds of a measured of `way` by that of `rival` in the same round.
     fn ratio(
         &self,
@@ -229,7 +229,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 }
             }
             for (is_model, rounds) in [(false, live), (true, modelled)] {
-                cells.push(Cell {
+                cells.push(WorkloadRounds {
                     workload,
                     sources: *sources,
                     is_model,
@@ -250,7 +250,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             arguments.channels, arguments.read_us
         );
         let of_kind = cells.iter().filter(|cell| cell.is_model == is_model);
-        let rows: Vec<Vec<String>> = of_kind.flat_map(Cell::rows).collect();
+        let rows: Vec<Vec<String>> = of_kind.flat_map(WorkloadRounds::rows).collect();
         table::print(
             &[
                 "workload",
@@ -269,7 +269,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     bench.finish(&cells, &targets(&cells))
 }
 
-fn targets(cells: &[Cell]) -> Targets {
+fn targets(cells: &[WorkloadRounds]) -> Targets {
     let mut targets = Targets::default();
     for cell in cells.iter().filter(|cell| !cell.is_model) {
         let throughput = |strategy, rival| cell.ratio(strategy, rival, |f| f.per_second);

@@ -18,7 +18,7 @@ const COMPACTION_LANES: u64 = 4;
 /// An event: a client sends a request, or a request ends, on a set or on a channel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Asks(usize),
+    Request(usize),
     Ends { client: usize, set: Option<usize> },
 }
 
@@ -27,7 +27,7 @@ struct Client {
     since: u64,
 }
 
-struct World {
+struct Simulation {
     now: u64,
     number: u64,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -42,7 +42,7 @@ struct World {
     line: VecDeque<usize>,
 }
 
-impl World {
+impl Simulation {
     fn at(&mut self, after: u64, event: Event) {
         self.number += 1;
         self.events
@@ -66,7 +66,7 @@ impl World {
         nanos * 4 / 5 + self.dice.below(nanos * 2 / 5 + 1)
     }
 
-    fn asks(&mut self, client: usize) {
+    fn send_request(&mut self, client: usize) {
         let Some(of) = self.clients.get_mut(client) else {
             return;
         };
@@ -82,7 +82,7 @@ impl World {
             }
             return;
         };
-        let set = placements.place(request.stream, request.interval);
+        let set = placements.set_of(request.stream, request.interval);
         let Some(schedule) = schedules.get_mut(set) else {
             return;
         };
@@ -163,7 +163,7 @@ fn clients(workload: Workload, sources: u64) -> Vec<Client> {
     clients
 }
 
-fn world(arguments: &Arguments, clients: Vec<Client>, strategy: Strategy, seed: u64) -> World {
+fn world(arguments: &Arguments, clients: Vec<Client>, strategy: Strategy, seed: u64) -> Simulation {
     let sets = strategy.options(arguments.channels).map(|options| {
         let schedule = || Schedule::new(options.order, options.passes_max, clients.len());
         (
@@ -172,7 +172,7 @@ fn world(arguments: &Arguments, clients: Vec<Client>, strategy: Strategy, seed: 
             options.small_bytes_max,
         )
     });
-    World {
+    Simulation {
         now: 0,
         number: 0,
         events: BinaryHeap::new(),
@@ -188,12 +188,12 @@ fn world(arguments: &Arguments, clients: Vec<Client>, strategy: Strategy, seed: 
 
 /// As with threads: sends `requests` requests and waits for all answers. Returns their latencies,
 /// in microseconds; those of reads under `true`.
-fn live(world: &mut World, requests: u64) -> BTreeMap<bool, Vec<f64>> {
+fn live(world: &mut Simulation, requests: u64) -> BTreeMap<bool, Vec<f64>> {
     let mut left = requests;
     let mut waited_for = 0_u64;
     for client in 0..world.clients.len() {
         let after = world.dice.below(THINKING);
-        world.at(after, Event::Asks(client));
+        world.at(after, Event::Request(client));
     }
     let mut latencies: BTreeMap<bool, Vec<f64>> = BTreeMap::new();
     while left > 0 || waited_for > 0 {
@@ -202,7 +202,7 @@ fn live(world: &mut World, requests: u64) -> BTreeMap<bool, Vec<f64>> {
         };
         world.now = now;
         match event {
-            Event::Asks(client) => {
+            Event::Request(client) => {
                 // The compaction ends with the others: starved requests would never end.
                 if left == 0 {
                     continue;
@@ -211,7 +211,7 @@ fn live(world: &mut World, requests: u64) -> BTreeMap<bool, Vec<f64>> {
                     left -= 1;
                     waited_for += 1;
                 }
-                world.asks(client);
+                world.send_request(client);
             }
             Event::Ends { client, set } => {
                 world.ends(set);
@@ -223,7 +223,7 @@ fn live(world: &mut World, requests: u64) -> BTreeMap<bool, Vec<f64>> {
                     latencies.entry(is_read).or_default().push(micros);
                     waited_for -= 1;
                 }
-                world.at(THINKING, Event::Asks(client));
+                world.at(THINKING, Event::Request(client));
             }
         }
     }

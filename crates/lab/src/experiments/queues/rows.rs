@@ -1,20 +1,20 @@
-//! The rows of the paper (EXPERIMENTS.md, T-1 to T-13), from the measurements.
+//! The rows of the paper (rows T-1 to T-13), from the measurements.
 //!
 //! A driver has neither databases above it nor ranges: loads a and b are one here (every thread
 //! writes), and so are queries for rows and for ranges (every thread reads). T-14, the share of
 //! software in the latency of persistent memory, needs such memory and is omitted.
 
-use super::{Cell, Measurement, Strategy, Workload};
+use super::{Measurement, Strategy, Workload, WorkloadRounds};
 use crate::table;
 
 /// Cells of one workload, by ascending number of sources.
-struct Series<'a>(Vec<&'a Cell>);
+struct Series<'a>(Vec<&'a WorkloadRounds>);
 
 impl<'a> Series<'a> {
-    fn of(cells: &'a [Cell], is_model: bool, workload: Workload) -> Series<'a> {
+    fn of(cells: &'a [WorkloadRounds], is_model: bool, workload: Workload) -> Series<'a> {
         let all = cells.iter();
         let all = all.filter(|cell| cell.is_model == is_model && cell.workload == workload);
-        let mut series: Vec<&Cell> = all.collect();
+        let mut series: Vec<&WorkloadRounds> = all.collect();
         series.sort_by_key(|cell| cell.sources);
         Series(series)
     }
@@ -23,8 +23,9 @@ impl<'a> Series<'a> {
     /// above one.
     fn gains(&self, of: fn(&Measurement) -> f64) -> Vec<f64> {
         let many = self.0.iter().filter(|cell| cell.sources > 1);
-        let gain =
-            |cell: &&Cell| (cell.ratio(Strategy::Ours, Strategy::OneQueue, of).mean - 1.0) * 100.0;
+        let gain = |cell: &&WorkloadRounds| {
+            (cell.ratio(Strategy::Ours, Strategy::OneQueue, of).mean - 1.0) * 100.0
+        };
         many.map(gain).collect()
     }
 
@@ -36,7 +37,7 @@ impl<'a> Series<'a> {
     /// Growth of a measurement of a strategy from the least number of sources to the most, in
     /// percent.
     fn growth(&self, strategy: Strategy, of: fn(&Measurement) -> f64) -> Option<f64> {
-        let median = |cell: &Cell| {
+        let median = |cell: &WorkloadRounds| {
             let found = cell.rounds.iter().find(|(w, _)| *w == strategy);
             found.map(|(_, rounds)| table::median(rounds.iter().map(of).collect()).0)
         };
@@ -148,7 +149,7 @@ const ROWS: [Row; 15] = [
 ];
 
 /// Prints the rows, measured over the emulated device and in the model.
-pub(super) fn print(cells: &[Cell]) {
+pub(super) fn print(cells: &[WorkloadRounds]) {
     println!(
         "\nRows of the paper, in percent; in brackets what beats it. Both columns are stand-ins: a device that sleeps, \
          and a model of events\n"

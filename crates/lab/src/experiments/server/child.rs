@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// Arguments of the process. Not for people.
 #[derive(clap::Args)]
@@ -20,9 +21,12 @@ pub(crate) struct ChildArguments {
     /// Role among other nodes: `edge`, `cloud` or `dispatcher`.
     #[arg(long, default_value = "single")]
     role: String,
-    /// A node that a dispatcher sends questions to.
+    /// A node that a dispatcher sends queries to.
     #[arg(long)]
     node: Vec<String>,
+    /// Interval at which an edge sends newest values.
+    #[arg(long)]
+    live_seconds: Option<u64>,
 }
 
 /// The child's part: serves until SIGTERM, and prints its address once it answers.
@@ -33,18 +37,19 @@ pub(crate) fn run_child(arguments: &ChildArguments) -> Result<(), Failure> {
     let mut roles = NodeRole::ALL.into_iter();
     let role = roles.find(|role| role.name() == arguments.role);
     settings.sync.role = role.ok_or("no such role")?;
+    settings.sync.live = arguments.live_seconds.map(Duration::from_secs);
     let nodes = arguments.node.iter().map(|url| DispatchNode {
         url: url.clone(),
         public_url: url.clone(),
     });
     settings.dispatch.nodes = nodes.collect();
     if let Some(port) = arguments.mqtt_port {
-        settings.mqtt.broker = Some(Broker {
+        settings.mqtt.login.broker = Some(Broker {
             tls: false,
             host: "127.0.0.1".to_owned(),
             port,
         });
-        settings.mqtt.client_id = "lab".to_owned();
+        settings.mqtt.login.client_id = "lab".to_owned();
         let topic = TopicPattern::parse("plant/{site}/{device}/{field}")?;
         let mut rules = MessageRules::new(topic, PayloadForm::Value);
         rules.table = Some("machines".to_owned());
@@ -62,7 +67,7 @@ pub(crate) struct Server {
 
 /// Resources that a server used.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Used {
+pub(crate) struct ResourceUsage {
     pub(crate) cpu_seconds: f64,
     pub(crate) peak_bytes: u64,
     pub(crate) resident_bytes: u64,
@@ -112,8 +117,14 @@ impl Server {
     }
 
     /// CPU time over all threads, and the memory that is resident and that was at most, until now.
-    pub(crate) fn used(&self) -> Result<Used, Failure> {
+    pub(crate) fn used(&self) -> Result<ResourceUsage, Failure> {
         used_of(self.child.id())
+    }
+
+    /// Number of its open files and sockets.
+    pub(crate) fn open_files(&self) -> Result<usize, Failure> {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))?;
+        Ok(files.count())
     }
 
     /// Stops the server in an orderly way and waits for its end. Returns its total CPU time.
@@ -134,7 +145,7 @@ impl Server {
 }
 
 /// CPU time over all threads of a process, and the most memory that was resident, until now.
-pub(crate) fn used_of(process: u32) -> Result<Used, Failure> {
+pub(crate) fn used_of(process: u32) -> Result<ResourceUsage, Failure> {
     let read = |what: &str| std::fs::read_to_string(format!("/proc/{process}/{what}"));
     // The name of the program, in parentheses, may contain spaces; user and system time are the
     // 12th and 13th word after it.
@@ -155,7 +166,7 @@ pub(crate) fn used_of(process: u32) -> Result<Used, Failure> {
         let kib = line.and_then(|p| p.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
         kib.unwrap_or(0) * 1024
     };
-    Ok(Used {
+    Ok(ResourceUsage {
         // Linux reports 100 ticks a second to programs, whatever its internal rate.
         cpu_seconds: ticks / 100.0,
         peak_bytes: bytes("VmHWM:"),

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 use std::time::Duration;
 
-/// A question as bytes, to be made once and sent often.
+/// A query as bytes, to be made once and sent often.
 pub(crate) fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n").into_bytes()
 }
@@ -42,7 +42,7 @@ impl Connection {
         self.stream.write_all(request)?;
         self.filled = 0;
         let head = loop {
-            if let Some(head) = find(self.bytes(0..self.filled), b"\r\n\r\n") {
+            if let Some(head) = position_of(self.bytes(0..self.filled), b"\r\n\r\n") {
                 break head + 4;
             }
             self.fill()?;
@@ -81,7 +81,7 @@ impl Connection {
         let (mut from, mut end) = (head, head);
         loop {
             let line = loop {
-                if let Some(line) = find(self.bytes(from..self.filled), b"\r\n") {
+                if let Some(line) = position_of(self.bytes(from..self.filled), b"\r\n") {
                     break from + line;
                 }
                 self.fill()?;
@@ -129,6 +129,6 @@ impl Connection {
     }
 }
 
-fn find(text: &[u8], what: &[u8]) -> Option<usize> {
+fn position_of(text: &[u8], what: &[u8]) -> Option<usize> {
     text.windows(what.len()).position(|w| w == what)
 }

@@ -12,8 +12,8 @@
 mod child;
 mod client;
 mod connection;
-mod doors;
 mod fleet;
+mod front_ends;
 mod idle;
 mod reading;
 mod search;
@@ -21,7 +21,7 @@ mod soak;
 mod streams;
 mod writing;
 
-pub(crate) use child::{ChildArguments, Server, Used, run_child, used_of};
+pub(crate) use child::{ChildArguments, ResourceUsage, Server, run_child, used_of};
 pub(crate) use client::{by_threads, post};
 pub(crate) use connection::{Connection, get};
 pub(crate) use fleet::Fleet;
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// Rows of each of a hundred devices with ten fields that are queried.
     #[arg(long, default_value_t = 10_000)]
     rows: u64,
-    /// Seconds each question is sent for, in every round.
+    /// Seconds each query is sent for, in every round.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Connections where many clients query.
@@ -85,7 +85,7 @@ struct Results {
     search: Option<search::Results>,
     soak: Option<soak::Results>,
     streams: Option<streams::Results>,
-    doors: Option<doors::Results>,
+    doors: Option<front_ends::Results>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         results.streams = Some(streams::measure(&bench, arguments, &mut targets)?);
     }
     if arguments.part == "doors" {
-        results.doors = Some(doors::measure(&bench, arguments, &mut targets)?);
+        results.doors = Some(front_ends::measure(&bench, arguments, &mut targets)?);
     }
     bench.finish(&results, &targets)
 }

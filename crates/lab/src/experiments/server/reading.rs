@@ -27,7 +27,7 @@ pub(crate) struct Results {
     peak_bytes: u64,
 }
 
-/// Measurements of one question, over all rounds.
+/// Measurements of one query, over all rounds.
 #[derive(Serialize)]
 pub(super) struct Row {
     pub(super) question: &'static str,
@@ -38,7 +38,7 @@ pub(super) struct Row {
     p99_ms: f64,
     body_bytes: usize,
     server_cpu_us: f64,
-    /// Every form of the question fits into the server's cache of formatted tiles.
+    /// Every form of the query fits into the server's cache of formatted tiles.
     forms_fit_cache: bool,
 }
 
@@ -60,23 +60,23 @@ pub(crate) fn measure(
     Ok(results)
 }
 
-/// Sends every question in every round, and prints the times of the answers.
+/// Sends every query in every round, and prints the times of the answers.
 pub(super) fn ask_all(
     bench: &Bench,
     arguments: &Arguments,
     server: &Server,
-    questions: &[Question],
+    questions: &[QueryCase],
 ) -> Result<Vec<Row>, Failure> {
     for question in questions {
         question.check(server.addr)?;
     }
     let (warm_up, rounds) = bench.rounds();
     let each = Duration::from_secs_f64(arguments.seconds);
-    let mut taken: Vec<Taken> = questions.iter().map(|_| Taken::default()).collect();
+    let mut taken: Vec<QueryLoad> = questions.iter().map(|_| QueryLoad::default()).collect();
     // Queries alternate, so that other work on the machine affects all of them.
     for round in 0..warm_up + rounds {
         for (question, taken) in questions.iter().zip(&mut taken) {
-            let now = question.ask(server, each)?;
+            let now = question.load(server, each)?;
             if round >= warm_up {
                 taken.add(now);
             }
@@ -134,7 +134,7 @@ fn fill(dir: &Path, arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// A query in many forms, and its expected answer.
-pub(super) struct Question {
+pub(super) struct QueryCase {
     pub(super) name: &'static str,
     pub(super) connections: usize,
     pub(super) requests: Vec<Vec<u8>>,
@@ -143,7 +143,7 @@ pub(super) struct Question {
 }
 
 /// Lists the queries, in the order in which they alternate.
-fn questions(arguments: &Arguments) -> Vec<Question> {
+fn questions(arguments: &Arguments) -> Vec<QueryCase> {
     let points = arguments.points as i64;
     let mut questions = tile_questions(points, arguments.connections);
     questions.push(raw_points(arguments));
@@ -190,7 +190,7 @@ fn every_form(tiles: &[(i32, i64)]) -> Vec<Vec<u8>> {
 }
 
 /// Creates the queries for tiles, uncached and cached.
-fn tile_questions(points: i64, connections: usize) -> Vec<Question> {
+fn tile_questions(points: i64, connections: usize) -> Vec<QueryCase> {
     // A base bucket has about 128 events: here the pyramid starts at level 7, and finer tiles are
     // computed from rows.
     let tiles = tiles_of(points, 7..=12);
@@ -198,31 +198,31 @@ fn tile_questions(points: i64, connections: usize) -> Vec<Question> {
     let is_tile = |v: &Value| at(v, "/data").as_array().is_some_and(|d| !d.is_empty());
     let fresh = every_form(&tiles);
     vec![
-        Question {
+        QueryCase {
             name: "tile, formatted anew",
             connections: 1,
             requests: fresh.clone(),
             is_right: Box::new(is_tile),
         },
-        Question {
+        QueryCase {
             name: "tile, formatted anew",
             connections,
             requests: fresh,
             is_right: Box::new(is_tile),
         },
-        Question {
+        QueryCase {
             name: "tile of rows, formatted anew",
             connections: 1,
             requests: every_form(&fine),
             is_right: Box::new(is_tile),
         },
-        Question {
+        QueryCase {
             name: "tile, kept",
             connections: 1,
             requests: tiles.iter().take(100).map(|t| tile(*t, "")).collect(),
             is_right: Box::new(is_tile),
         },
-        Question {
+        QueryCase {
             name: "tile, kept",
             connections,
             requests: tiles.iter().take(100).map(|t| tile(*t, "")).collect(),
@@ -231,8 +231,8 @@ fn tile_questions(points: i64, connections: usize) -> Vec<Question> {
     ]
 }
 
-/// Makes the question for raw points of windows anywhere in the channel.
-fn raw_points(arguments: &Arguments) -> Question {
+/// Makes the query for raw points of windows anywhere in the channel.
+fn raw_points(arguments: &Arguments) -> QueryCase {
     let mut random = Random::new(9);
     let window = arguments.points.min(1_000);
     let scans: Vec<Vec<u8>> = (0..500)
@@ -244,7 +244,7 @@ fn raw_points(arguments: &Arguments) -> Question {
             ))
         })
         .collect();
-    Question {
+    QueryCase {
         name: "1,000 raw points",
         connections: 1,
         requests: scans,
@@ -254,9 +254,9 @@ fn raw_points(arguments: &Arguments) -> Question {
     }
 }
 
-/// Makes the question for the newest value of every field of the devices.
-fn newest_values() -> Question {
-    Question {
+/// Makes the query for the newest value of every field of the devices.
+fn newest_values() -> QueryCase {
+    QueryCase {
         name: "last value of 1,000 channels",
         connections: 1,
         requests: vec![get("/api/v1/last?table=fleet")],
@@ -268,11 +268,11 @@ fn newest_values() -> Question {
     }
 }
 
-/// Makes the questions for bins of the channel, and for the count of its points.
-fn aggregates(whole: u64, until_nanos: i64) -> [Question; 2] {
+/// Makes the queries for bins of the channel, and for the count of its points.
+fn aggregates(whole: u64, until_nanos: i64) -> [QueryCase; 2] {
     let bins = whole.min(1_000);
     [
-        Question {
+        QueryCase {
             name: "one channel into 1,000 bins",
             connections: 1,
             requests: vec![get(&format!(
@@ -286,7 +286,7 @@ fn aggregates(whole: u64, until_nanos: i64) -> [Question; 2] {
                 sum == Some(whole) && (bins * 3 / 4..=bins).contains(&number)
             }),
         },
-        Question {
+        QueryCase {
             name: "count of all points of the channel",
             connections: 1,
             requests: vec![get(&format!(
@@ -297,10 +297,10 @@ fn aggregates(whole: u64, until_nanos: i64) -> [Question; 2] {
     ]
 }
 
-/// Makes the question for the count of the rows of the devices.
-fn count_of_rows(arguments: &Arguments) -> Question {
+/// Makes the query for the count of the rows of the devices.
+fn count_of_rows(arguments: &Arguments) -> QueryCase {
     let rows = arguments.rows;
-    Question {
+    QueryCase {
         name: "count of all rows of a table of 100 streams",
         connections: 1,
         requests: vec![get("/api/v1/count?table=fleet")],
@@ -308,7 +308,7 @@ fn count_of_rows(arguments: &Arguments) -> Question {
     }
 }
 
-impl Question {
+impl QueryCase {
     /// Sends the first form once and checks the answer.
     fn check(&self, addr: SocketAddr) -> Result<(), Failure> {
         let mut connection = Connection::open(addr)?;
@@ -323,9 +323,9 @@ impl Question {
         Ok(())
     }
 
-    fn ask(&self, server: &Server, time: Duration) -> Result<Taken, Failure> {
+    fn load(&self, server: &Server, time: Duration) -> Result<QueryLoad, Failure> {
         let stop = AtomicBool::new(false);
-        let all = Mutex::new(Taken::default());
+        let all = Mutex::new(QueryLoad::default());
         let cpu = server.used()?.cpu_seconds;
         let begun = Instant::now();
         std::thread::scope(|scope| -> Result<(), Failure> {
@@ -357,9 +357,9 @@ impl Question {
         addr: SocketAddr,
         number: usize,
         stop: &AtomicBool,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<QueryLoad, Failure> {
         let mut connection = Connection::open(addr)?;
-        let mut taken = Taken::default();
+        let mut taken = QueryLoad::default();
         // Each connection starts at another request.
         let from = number * self.requests.len() / self.connections.max(1);
         for request in self.requests.iter().cycle().skip(from) {
@@ -379,22 +379,22 @@ impl Question {
 }
 
 #[derive(Default)]
-struct Taken {
+struct QueryLoad {
     latencies: Vec<u64>,
     body_bytes: usize,
     wall_seconds: f64,
     server_cpu_seconds: f64,
 }
 
-impl Taken {
-    fn add(&mut self, other: Taken) {
+impl QueryLoad {
+    fn add(&mut self, other: QueryLoad) {
         self.latencies.extend(other.latencies);
         self.body_bytes = other.body_bytes;
         self.wall_seconds += other.wall_seconds;
         self.server_cpu_seconds += other.server_cpu_seconds;
     }
 
-    fn row(mut self, question: &Question) -> Row {
+    fn row(mut self, question: &QueryCase) -> Row {
         self.latencies.sort_unstable();
         let asked = self.latencies.len();
         let at = |part: f64| {

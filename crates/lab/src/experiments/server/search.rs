@@ -3,7 +3,7 @@
 use super::Arguments;
 use super::child::Server;
 use super::connection::get;
-use super::reading::{Question, Row, ask_all};
+use super::reading::{QueryCase, Row, ask_all};
 use crate::harness::{Bench, Bound, Failure, Targets};
 use headwater::{Batch, Database, Options, StreamName};
 use serde::Serialize;
@@ -70,8 +70,8 @@ fn fill(dir: &Path, streams: usize) -> Result<(), Failure> {
     Ok(db.close()?)
 }
 
-fn questions(streams: usize) -> Vec<Question> {
-    let question = |name, search: &str, total: usize| Question {
+fn questions(streams: usize) -> Vec<QueryCase> {
+    let question = |name, search: &str, total: usize| QueryCase {
         name,
         connections: 1,
         requests: vec![get(&format!("/api/v1/streams?limit=50&search={search}"))],

@@ -46,7 +46,7 @@ const LARGE: Role = Role {
     connections: 2,
     pause: Duration::from_millis(50),
 };
-const SINGLE: Role = Role {
+const STANDALONE: Role = Role {
     name: "write one line",
     connections: 4,
     pause: Duration::from_millis(10),
@@ -63,7 +63,7 @@ const QUESTIONS: [&str; 4] = ["tile", "300 bins", "1,000 rows", "newest values"]
 pub(super) struct Results {
     minutes: f64,
     rows: u64,
-    kinds: Vec<Kind>,
+    kinds: Vec<RequestLatencies>,
     /// Median of the resident memory in each fifth of the time.
     resident_mib: Vec<f64>,
     peak_mib: f64,
@@ -75,7 +75,7 @@ pub(super) struct Results {
 
 /// Latencies of one kind of request.
 #[derive(Serialize)]
-struct Kind {
+struct RequestLatencies {
     name: &'static str,
     requests: usize,
     p50_ms: f64,
@@ -90,7 +90,7 @@ struct Shared {
     /// Acknowledged rows.
     rows: AtomicU64,
     /// (kind, nanoseconds).
-    taken: Mutex<Vec<(&'static str, u64)>>,
+    latencies: Mutex<Vec<(&'static str, u64)>>,
 }
 
 /// Lines of one writer: no two have the same stream and time.
@@ -148,7 +148,7 @@ impl Shared {
             taken.push((kind, begun.elapsed().as_nanos() as u64));
             std::thread::sleep(role.pause);
         }
-        self.taken
+        self.latencies
             .lock()
             .map_err(|e| e.to_string())?
             .append(&mut taken);
@@ -227,7 +227,7 @@ pub(super) fn run(
         addr: server.addr,
         stop: AtomicBool::new(false),
         rows: AtomicU64::new(0),
-        taken: Mutex::new(Vec::new()),
+        latencies: Mutex::new(Vec::new()),
     };
     let time = Duration::from_secs_f64(arguments.minutes * 60.0);
     let begun = Instant::now();
@@ -237,9 +237,9 @@ pub(super) fn run(
         for writer in 0..LARGE.connections {
             threads.push(scope.spawn(move || shared.write(LARGE, writer, LINES)));
         }
-        for single in 0..SINGLE.connections {
+        for single in 0..STANDALONE.connections {
             let writer = LARGE.connections + single;
-            threads.push(scope.spawn(move || shared.write(SINGLE, writer, 1)));
+            threads.push(scope.spawn(move || shared.write(STANDALONE, writer, 1)));
         }
         for reader in 0..READ.connections {
             threads.push(scope.spawn(move || shared.read(READ, reader)));
@@ -270,7 +270,7 @@ pub(super) fn run(
     let results = Results {
         minutes: took / 60.0,
         rows,
-        kinds: kinds(shared.taken.into_inner().map_err(|e| e.to_string())?),
+        kinds: kinds(shared.latencies.into_inner().map_err(|e| e.to_string())?),
         resident_mib: resident
             .chunks(part)
             .map(|p| table::median(p.to_vec()).0)
@@ -317,7 +317,7 @@ fn check(dir: &Path, acknowledged: u64) -> Result<(u64, f64), Failure> {
     Ok((stats.merges, amplification))
 }
 
-fn kinds(mut taken: Vec<(&'static str, u64)>) -> Vec<Kind> {
+fn kinds(mut taken: Vec<(&'static str, u64)>) -> Vec<RequestLatencies> {
     taken.sort_unstable();
     taken
         .chunk_by(|a, b| a.0 == b.0)
@@ -327,7 +327,7 @@ fn kinds(mut taken: Vec<(&'static str, u64)>) -> Vec<Kind> {
                 let taken = of_kind.get(index.min(of_kind.len() - 1));
                 taken.map_or(0.0, |t| t.1 as f64 / 1e6)
             };
-            Kind {
+            RequestLatencies {
                 name: of_kind.first().map_or("", |t| t.0),
                 requests: of_kind.len(),
                 p50_ms: at(0.5),

@@ -47,7 +47,7 @@ pub(super) struct Results {
     bytes_written_per_byte: f64,
     bytes_per_line: f64,
     asked: Vec<Timing>,
-    /// After the questions.
+    /// After the queries.
     resident_mib: f64,
 }
 
@@ -125,25 +125,25 @@ fn metric(addr: SocketAddr, name: &str) -> Result<f64, Failure> {
     value.ok_or_else(|| format!("no figure {name}").into())
 }
 
-/// One question, sent over a connection of its own.
-struct Question {
-    door: &'static str,
+/// One query, sent over a connection of its own.
+struct QueryCase {
+    front_end: &'static str,
     text: String,
     request: Vec<u8>,
     /// Text that the answer must contain.
-    holds: String,
+    expected: String,
 }
 
-fn sql(text: &str, holds: &str) -> Question {
-    Question {
-        door: "SQL",
+fn sql(text: &str, holds: &str) -> QueryCase {
+    QueryCase {
+        front_end: "SQL",
         text: text.to_owned(),
         request: post("/api/v1/sql", text.as_bytes()),
-        holds: holds.to_owned(),
+        expected: holds.to_owned(),
     }
 }
 
-fn influxql(text: &str, holds: &str) -> Question {
+fn influxql(text: &str, holds: &str) -> QueryCase {
     let mut escaped = String::new();
     for byte in text.bytes() {
         // Writing to a string cannot fail.
@@ -152,25 +152,25 @@ fn influxql(text: &str, holds: &str) -> Question {
             other => write!(escaped, "%{other:02X}"),
         };
     }
-    Question {
-        door: "InfluxQL",
+    QueryCase {
+        front_end: "InfluxQL",
         text: text.to_owned(),
         request: get(&format!("/query?db=d&q={escaped}")),
-        holds: holds.to_owned(),
+        expected: holds.to_owned(),
     }
 }
 
-fn route(path: &str, holds: &str) -> Question {
-    Question {
-        door: "route",
+fn route(path: &str, holds: &str) -> QueryCase {
+    QueryCase {
+        front_end: "route",
         text: path.to_owned(),
         request: get(path),
-        holds: holds.to_owned(),
+        expected: holds.to_owned(),
     }
 }
 
-/// First questions after a start, with their targets in milliseconds.
-fn first_questions(streams: usize, passes: usize) -> Vec<(Question, f64)> {
+/// First queries after a start, with their targets in milliseconds.
+fn first_questions(streams: usize, passes: usize) -> Vec<(QueryCase, f64)> {
     let rows = streams * passes;
     let middle = format!("dev{:07}", streams / 2);
     vec![
@@ -195,7 +195,7 @@ fn first_questions(streams: usize, passes: usize) -> Vec<(Question, f64)> {
     ]
 }
 
-fn more_questions(streams: usize) -> Vec<Question> {
+fn more_questions(streams: usize) -> Vec<QueryCase> {
     let middle = format!("dev{:07}", streams / 3);
     let by_id = format!("WHERE id = '{middle}'");
     vec![
@@ -244,13 +244,13 @@ fn more_questions(streams: usize) -> Vec<Question> {
     ]
 }
 
-fn ask(
+fn run_question(
     server: &Server,
-    question: &Question,
+    question: &QueryCase,
     has_sql: bool,
     asked: &mut Vec<Timing>,
 ) -> Result<Option<f64>, Failure> {
-    if question.door == "SQL" && !has_sql {
+    if question.front_end == "SQL" && !has_sql {
         return Ok(None);
     }
     let mut connection = Connection::open(server.addr)?;
@@ -258,12 +258,12 @@ fn ask(
     let answer = connection.send(&question.request)?;
     let ms = begin.elapsed().as_secs_f64() * 1e3;
     let body = String::from_utf8_lossy(connection.body(&answer)).into_owned();
-    if answer.status != 200 || !body.contains(&question.holds) {
+    if answer.status != 200 || !body.contains(&question.expected) {
         let shown: String = body.chars().take(300).collect();
         println!("{}: {}: {shown}", question.text, answer.status);
     }
     asked.push(Timing {
-        door: question.door,
+        door: question.front_end,
         question: question.text.clone(),
         ms,
         resident_mib: mib(server.used()?.resident_bytes),
@@ -375,12 +375,12 @@ pub(super) fn measure(
     loading_targets(&results, targets);
     let server = start(&dir, binary)?;
     for (question, wanted) in first_questions(streams, passes) {
-        if let Some(ms) = ask(&server, &question, binary.is_some(), &mut results.asked)? {
+        if let Some(ms) = run_question(&server, &question, binary.is_some(), &mut results.asked)? {
             targets.add(question.text, Bound::AtMost(wanted), " ms", ms);
         }
     }
     for question in more_questions(streams) {
-        ask(&server, &question, binary.is_some(), &mut results.asked)?;
+        run_question(&server, &question, binary.is_some(), &mut results.asked)?;
     }
     results.resident_mib = mib(server.used()?.resident_bytes);
     server.stop()?;

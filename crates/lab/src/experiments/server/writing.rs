@@ -2,7 +2,7 @@
 //! connections.
 
 use super::Arguments;
-use super::child::{Server, Used};
+use super::child::{ResourceUsage, Server};
 use super::client::{by_tasks, by_threads, post};
 use super::fleet::{FIELDS, Fleet};
 use crate::harness::{Bench, Bound, Failure, Targets};
@@ -55,7 +55,7 @@ struct Round {
     seconds: f64,
     cpu_seconds: f64,
     cpu_seconds_loaded: f64,
-    used: Used,
+    used: ResourceUsage,
     bytes_settled: u64,
 }
 

@@ -1,13 +1,13 @@
 //! Queries with the index in the fast tier and without, while every read of the large medium takes
 //! 200 µs.
 
-use super::Fast;
+use super::FastTierDir;
 use super::slow::{Reading, Slow};
+use crate::baselines::{Survival, options};
 use crate::harness::{
-    Bench, Bound, Contestant, Failure, Random, Rounds, Targets, real, signed, taken, turns,
+    Bench, Bound, Candidate, Failure, Random, Rounds, Targets, real, signed, time_round, turns,
     unsigned,
 };
-use crate::rivals::{Survives, options};
 use crate::table;
 use headwater::{
     AggregateSpec, Batch, Bins, ClosedRange, Comparison, Database, Filter, Level, ScanSpec,
@@ -25,7 +25,7 @@ const NANOS: i64 = 1_000_000_000;
 const BATCH: usize = 10_000;
 
 #[derive(Serialize)]
-pub(super) struct Question {
+pub(super) struct QueryCase {
     what: &'static str,
     with: Rounds,
     without: Rounds,
@@ -76,8 +76,8 @@ fn fill(db: &Database, points: usize) -> Result<(), Failure> {
 }
 
 /// Opens the database in a folder, its large medium slow from the start.
-fn open(dir: &Path, fast: &Fast, with_index: bool) -> Result<SlowDatabase, Failure> {
-    let mut options = options(dir, Survives::Process);
+fn open(dir: &Path, fast: &FastTierDir, with_index: bool) -> Result<SlowDatabase, Failure> {
+    let mut options = options(dir, Survival::Process);
     // Data cached in memory is not queried.
     options.memory_budget_bytes = 1 << 20;
     options.fast_dir = Some(fast.tier(dir));
@@ -92,7 +92,7 @@ fn open(dir: &Path, fast: &Fast, with_index: bool) -> Result<SlowDatabase, Failu
 }
 
 /// A query; returns the number of matching rows or buckets.
-type Ask = fn(&Database, &mut Random, usize) -> Result<usize, Failure>;
+type QueryFn = fn(&Database, &mut Random, usize) -> Result<usize, Failure>;
 
 fn tile(db: &Database, dice: &mut Random, points: usize) -> Result<usize, Failure> {
     let level = Level::clamped(8 + i32::try_from(dice.below(5)).unwrap_or(0));
@@ -134,10 +134,10 @@ fn filter(db: &Database, _: &mut Random, _: usize) -> Result<usize, Failure> {
 
 pub(super) fn measure(
     bench: &Bench,
-    fast: &Fast,
+    fast: &FastTierDir,
     points: usize,
     targets: &mut Targets,
-) -> Result<Vec<Question>, Failure> {
+) -> Result<Vec<QueryCase>, Failure> {
     let dirs = [bench.path("indexed"), bench.path("plain")];
     for (dir, with_index) in dirs.iter().zip([true, false]) {
         let side = open(dir, fast, with_index)?;
@@ -150,7 +150,7 @@ pub(super) fn measure(
     let sides = [open(indexed, fast, true)?, open(plain, fast, false)?];
     let [with_index, _] = &sides;
     size(&with_index.db, targets)?;
-    let asked: [(&'static str, Ask, u64); 3] = [
+    let asked: [(&'static str, QueryFn, u64); 3] = [
         ("tile at or above the base level", tile, 200),
         ("aggregate over whole buckets", aggregate, 200),
         ("filter that 0.1 % of stretches meet", filter, 5),
@@ -158,11 +158,11 @@ pub(super) fn measure(
     let mut questions = Vec::new();
     for (what, ask, times) in asked {
         let mut reads = [0.0; 2];
-        let contestants = sides.iter().zip(&mut reads).map(|(side, reads)| {
-            Contestant::new(what, move |round| {
+        let candidates = sides.iter().zip(&mut reads).map(|(side, reads)| {
+            Candidate::new(what, move |round| {
                 let mut dice = Random::new(unsigned(round));
                 let before = side.reading.reads();
-                let taken = taken(|| {
+                let taken = time_round(|| {
                     let mut found = 0;
                     for _ in 0..times {
                         found += ask(&side.db, &mut dice, points)?;
@@ -176,10 +176,10 @@ pub(super) fn measure(
                 Ok(taken)
             })
         });
-        let rounds = turns(bench.rounds(), contestants.collect())?;
+        let rounds = turns(bench.rounds(), candidates.collect())?;
         let [with, without] = <[Rounds; 2]>::try_from(rounds).map_err(|_| "two sides")?;
         let [reads_with, reads_without] = reads;
-        questions.push(Question {
+        questions.push(QueryCase {
             what,
             with,
             without,
@@ -221,8 +221,8 @@ fn size(db: &Database, targets: &mut Targets) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print(questions: &[Question]) {
-    let line = |q: &Question| {
+fn print(questions: &[QueryCase]) {
+    let line = |q: &QueryCase| {
         vec![
             q.what.to_owned(),
             q.with.time(),

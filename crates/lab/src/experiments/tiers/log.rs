@@ -1,12 +1,12 @@
 //! The log on media of several speeds.
 
-use super::{Fast, LogOn};
+use super::{FastTierDir, LogOn};
+use crate::baselines::{Sqlite, Store, Survival, Window, options};
 use crate::harness::{
-    Bench, Bound, Contestant, Failure, Random, Rounds, Targets, real, signed, taken, turns,
+    Bench, Bound, Candidate, Failure, Random, Rounds, Targets, real, signed, time_round, turns,
     unsigned,
 };
 use crate::machine::SyncProbe;
-use crate::rivals::{Sqlite, Store, Survives, Window, options};
 use crate::table;
 use headwater::{Batch, Database, Options, StreamName, StreamRows, Values};
 use serde::Serialize;
@@ -37,32 +37,32 @@ fn one_by_one(db: &Database, rows: usize) -> Result<u64, Failure> {
 /// One row after the other, each durable before the next.
 pub(super) fn single(
     bench: &Bench,
-    fast: &Fast,
+    fast: &FastTierDir,
     rows: usize,
     targets: &mut Targets,
 ) -> Result<Vec<Rounds>, Failure> {
     let probe = RefCell::new(SyncProbe::new(bench.path("probe"))?);
-    let mut all: Vec<Contestant<'_>> = [LogOn::Bulk, LogOn::Memory, LogOn::Model]
+    let mut all: Vec<Candidate<'_>> = [LogOn::Bulk, LogOn::Memory, LogOn::Model]
         .into_iter()
         .map(|on| {
             let probe = &probe;
-            Contestant::new(on.name(), move |_| {
+            Candidate::new(on.name(), move |_| {
                 probe.borrow_mut().sample(20)?;
-                let options = options(&bench.path("single"), Survives::PowerCut);
+                let options = options(&bench.path("single"), Survival::PowerCut);
                 let db = on.open(options, fast)?;
                 // On the slow medium fewer rows suffice.
                 let rows = if on == LogOn::Bulk { rows / 10 } else { rows };
-                let taken = taken(|| one_by_one(&db, rows))?;
+                let taken = time_round(|| one_by_one(&db, rows))?;
                 db.close()?;
                 Ok(taken)
             })
         })
         .collect();
-    all.push(Contestant::new(
+    all.push(Candidate::new(
         "SQLite, tuned, on the database's medium",
         |_| {
-            let mut store = Sqlite::open(&bench.path("sqlite"), Survives::PowerCut)?;
-            taken(|| {
+            let mut store = Sqlite::open(&bench.path("sqlite"), Survival::PowerCut)?;
+            time_round(|| {
                 for row in 0..rows / 10 {
                     store.write(&Window {
                         seconds: &[BEGIN + signed(row)],
@@ -146,26 +146,26 @@ fn write_stock(
 
 pub(super) fn stock(
     bench: &Bench,
-    fast: &Fast,
+    fast: &FastTierDir,
     events: usize,
     targets: &mut Targets,
 ) -> Result<Vec<Stock>, Failure> {
     let events = stock_events(events);
     let mut all = Vec::new();
     for group in [1, 25] {
-        let contestants = [LogOn::Process, LogOn::Memory, LogOn::Model]
+        let candidates = [LogOn::Process, LogOn::Memory, LogOn::Model]
             .into_iter()
             .map(|on| {
                 let events = &events;
-                Contestant::new(on.name(), move |_| {
-                    let options = options(&bench.path("stock"), Survives::PowerCut);
+                Candidate::new(on.name(), move |_| {
+                    let options = options(&bench.path("stock"), Survival::PowerCut);
                     let db = on.open(options, fast)?;
-                    let taken = taken(|| write_stock(&db, events, group))?;
+                    let taken = time_round(|| write_stock(&db, events, group))?;
                     db.close()?;
                     Ok(taken)
                 })
             });
-        let rounds = turns(bench.rounds(), contestants.collect())?;
+        let rounds = turns(bench.rounds(), candidates.collect())?;
         all.push(Stock { group, rounds });
     }
     let heads = [
@@ -216,7 +216,7 @@ pub(super) struct Opening {
 
 pub(super) fn opening(
     bench: &Bench,
-    fast: &Fast,
+    fast: &FastTierDir,
     targets: &mut Targets,
 ) -> Result<Opening, Failure> {
     let (warm_up, rounds) = bench.rounds();
@@ -230,7 +230,7 @@ pub(super) fn opening(
         for group in [0, 25] {
             let options = Options {
                 idle_after: None,
-                ..options(&bench.path("opening"), Survives::PowerCut)
+                ..options(&bench.path("opening"), Survival::PowerCut)
             };
             let db = LogOn::Memory.open(options.clone(), fast)?;
             let mut log_bytes = 0;

@@ -1,4 +1,4 @@
-//! A small fast medium beside a large slow one (EXPERIMENTS.md, E-2 to E-4, E-6, E-13;
+//! A small fast medium beside a large slow one (rows E-2 to E-4, E-6, E-13;
 //! docs/tiers.md).
 //!
 //! `single`: one row after the other, each durable, with the log on the medium of the database and
@@ -52,7 +52,7 @@ struct Results {
     single: Vec<Rounds>,
     stock: Vec<log::Stock>,
     opening: Option<log::Opening>,
-    index: Vec<index::Question>,
+    index: Vec<index::QueryCase>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         println!("everything on processor {processor}");
     }
     let bench = Bench::new("tiers", &arguments.common)?;
-    let fast = Fast::new(&arguments.fast)?;
+    let fast = FastTierDir::new(&arguments.fast)?;
     let mut targets = Targets::default();
     let wants = |part: &str| arguments.part.is_empty() || arguments.part == part;
     let mut results = Results {
@@ -88,13 +88,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// The folder of fast tiers, which is removed in the end.
-struct Fast(PathBuf);
+struct FastTierDir(PathBuf);
 
-impl Fast {
-    fn new(within: &Path) -> Result<Fast, Failure> {
+impl FastTierDir {
+    fn new(within: &Path) -> Result<FastTierDir, Failure> {
         let dir = within.join(format!("headwater-lab-tiers-{}", std::process::id()));
         std::fs::create_dir_all(&dir)?;
-        Ok(Fast(dir))
+        Ok(FastTierDir(dir))
     }
 
     /// An unused folder for the tier of a database.
@@ -103,7 +103,7 @@ impl Fast {
     }
 }
 
-impl Drop for Fast {
+impl Drop for FastTierDir {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
             eprintln!("lab: {}: {error}", self.0.display());
@@ -134,7 +134,7 @@ impl LogOn {
         }
     }
 
-    fn open(self, mut options: Options, fast: &Fast) -> Result<Database, Failure> {
+    fn open(self, mut options: Options, fast: &FastTierDir) -> Result<Database, Failure> {
         let mut env = Env::system();
         match self {
             LogOn::Bulk => {}

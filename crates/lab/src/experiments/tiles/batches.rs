@@ -2,10 +2,10 @@
 
 use super::channel::Channel;
 use super::{add_ratio, name_of};
+use crate::baselines::{Open, STORES, Survival, Window};
 use crate::harness::{
-    Bench, Bound, Contestant, Failure, Rounds, Targets, taken_and_drained, turns,
+    Bench, Bound, Candidate, Failure, Rounds, Targets, time_round_with_drain, turns,
 };
-use crate::rivals::{Open, STORES, Survives, Window};
 use crate::table;
 
 /// Batches of a round at most: small ones are all sync.
@@ -16,18 +16,18 @@ pub(super) fn measure(
     sizes: &[u64],
     points_max: u64,
 ) -> Result<Vec<Rounds>, Failure> {
-    let mut contestants = Vec::new();
+    let mut candidates = Vec::new();
     for size in sizes {
         let size = (*size).max(1);
         let points = points_max.min(size * BATCHES_MAX).max(size);
-        for survives in [Survives::PowerCut, Survives::Process] {
+        for survives in [Survival::PowerCut, Survival::Process] {
             for (store, open) in STORES.iter().take(2) {
                 let name = format!("{store}, {}, batches of {size}", survives.name());
-                contestants.push(contestant(bench, &name, (*open, survives), size, points));
+                candidates.push(candidate(bench, &name, (*open, survives), size, points));
             }
         }
     }
-    let rounds = turns(bench.rounds(), contestants)?;
+    let rounds = turns(bench.rounds(), candidates)?;
     let rows: Vec<Vec<String>> = rounds
         .iter()
         .map(|r| {
@@ -46,18 +46,18 @@ pub(super) fn measure(
     Ok(rounds)
 }
 
-fn contestant<'a>(
+fn candidate<'a>(
     bench: &'a Bench,
     name: &str,
-    (open, survives): (Open, Survives),
+    (open, survives): (Open, Survival),
     size: u64,
     points: u64,
-) -> Contestant<'a> {
-    Contestant::new(name_of(name, points), move |_| {
+) -> Candidate<'a> {
+    Candidate::new(name_of(name, points), move |_| {
         let dir = bench.path("batches");
         let mut store = open(&dir, 1, survives)?;
         let mut channel = Channel::new();
-        let one = taken_and_drained(
+        let one = time_round_with_drain(
             &mut store,
             |store| {
                 let mut left = points;

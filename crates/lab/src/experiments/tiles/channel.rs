@@ -1,7 +1,7 @@
 //! The channel: one value a second, a walk in hundredths.
 
+use crate::baselines::{Window, point_batch, stream_names};
 use crate::harness::{Failure, Random};
-use crate::rivals::{Window, point_batch, stream_names};
 use headwater::{Database, StreamName};
 
 /// The first second: a multiple of 2^20, so that large tiles start with the channel.

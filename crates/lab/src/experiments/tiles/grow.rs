@@ -1,8 +1,8 @@
 //! the rate of ingest as a store grows, and its size in the end.
 
 use super::channel::Channel;
-use crate::harness::{Bound, Failure, Targets, taken};
-use crate::rivals::{Survives, options};
+use crate::baselines::{Survival, options};
+use crate::harness::{Bound, Failure, Targets, time_round};
 use crate::table;
 use headwater::Database;
 use serde::Serialize;
@@ -24,12 +24,12 @@ pub(super) struct Stretch {
 /// Fills a store with `points` points, unsynced, in batches of 1,000, and compacts it; returns the
 /// rates and the bytes per point.
 pub(super) fn fill(dir: &Path, points: u64) -> Result<(Vec<Stretch>, f64), Failure> {
-    let db = Database::open(options(dir, Survives::Process))?;
+    let db = Database::open(options(dir, Survival::Process))?;
     let mut channel = Channel::new();
     let mut growth = Vec::new();
     for tenth in 0..10 {
         let part = points * (tenth + 1) / 10 - points * tenth / 10;
-        let took = taken(|| channel.write(&db, part, BATCH).map(|()| part))?;
+        let took = time_round(|| channel.write(&db, part, BATCH).map(|()| part))?;
         growth.push(Stretch {
             points: part,
             points_per_second: part as f64 / took.wall_seconds.max(1e-9),

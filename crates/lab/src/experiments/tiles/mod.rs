@@ -1,4 +1,4 @@
-//! Tiles of one channel (EXPERIMENTS.md, R-2, R-4, R-5, R-7): their latency at every level, as the
+//! Tiles of one channel (rows ): their latency at every level, as the
 //! store grows, and while all points are still in memory; overviews of the whole channel, compared
 //! with SQLite; ingest as the store grows, and by the size of batches.
 //!

@@ -3,8 +3,8 @@
 
 use super::channel::{BEGIN, Channel, FIELD, stream};
 use super::{add_ratio, name_of};
-use crate::harness::{Bench, Bound, Contestant, Failure, Rounds, Targets, taken, turns};
-use crate::rivals::{Overview, Sqlite, Store, Survives, Window, options};
+use crate::baselines::{Overview, Sqlite, Store, Survival, Window, options};
+use crate::harness::{Bench, Bound, Candidate, Failure, Rounds, Targets, time_round, turns};
 use crate::table;
 use headwater::{AggregateSpec, Bins, ClosedRange, Database, Extremes, Level, Timestamp};
 use std::path::Path;
@@ -25,18 +25,18 @@ pub(super) fn measure(
     large: &Path,
     large_points: u64,
 ) -> Result<Vec<Rounds>, Failure> {
-    let mut contestants = Vec::new();
+    let mut candidates = Vec::new();
     for points in sizes {
         let (dir, rival_dir) = (bench.path("overview"), bench.path("sqlite"));
-        let db = Database::open(options(&dir, Survives::Process))?;
+        let db = Database::open(options(&dir, Survival::Process))?;
         Channel::new().write(&db, *points, 1_000)?;
         db.flush()?;
         let expected = ours(&db, *points)?;
-        contestants.push(contestant(db, *points));
+        candidates.push(candidate(db, *points));
         if *points > SQLITE_MAX {
             continue;
         }
-        let mut sqlite = Sqlite::open(&rival_dir, Survives::Process)?;
+        let mut sqlite = Sqlite::open(&rival_dir, Survival::Process)?;
         let (seconds, values) = Channel::new().take(*points);
         sqlite.write(&Window {
             seconds: &seconds,
@@ -45,13 +45,13 @@ pub(super) fn measure(
         sqlite.drain()?;
         same(&expected, &theirs(&sqlite, *points)?)?;
         let points = *points;
-        contestants.push(Contestant::new(name_of(THEIRS, points), move |_| {
-            taken(|| theirs(&sqlite, points).map(|_| 1))
+        candidates.push(Candidate::new(name_of(THEIRS, points), move |_| {
+            time_round(|| theirs(&sqlite, points).map(|_| 1))
         }));
     }
-    let db = Database::open(options(large, Survives::Process))?;
-    contestants.push(contestant(db, large_points));
-    let rounds = turns(bench.rounds(), contestants)?;
+    let db = Database::open(options(large, Survival::Process))?;
+    candidates.push(candidate(db, large_points));
+    let rounds = turns(bench.rounds(), candidates)?;
     let rows: Vec<Vec<String>> = rounds
         .iter()
         .map(|r| vec![r.name.clone(), r.time(), r.spread()])
@@ -64,10 +64,10 @@ pub(super) fn measure(
     Ok(rounds)
 }
 
-fn contestant<'a>(db: Database, points: u64) -> Contestant<'a> {
+fn candidate<'a>(db: Database, points: u64) -> Candidate<'a> {
     const TIMES: u64 = 20;
-    Contestant::new(name_of(OURS, points), move |_| {
-        taken(|| {
+    Candidate::new(name_of(OURS, points), move |_| {
+        time_round(|| {
             for _ in 0..TIMES {
                 ours(&db, points)?;
             }

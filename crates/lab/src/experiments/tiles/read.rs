@@ -3,8 +3,8 @@
 
 use super::channel::{BEGIN, Channel, FIELD, stream};
 use super::{Arguments, name_of};
-use crate::harness::{Bench, Bound, Contestant, Failure, Random, Targets, taken, turns};
-use crate::rivals::{Survives, options};
+use crate::baselines::{Survival, options};
+use crate::harness::{Bench, Bound, Candidate, Failure, Random, Targets, time_round, turns};
 use crate::table;
 use headwater::{Database, Level};
 use serde::Serialize;
@@ -39,7 +39,7 @@ pub(super) fn tiles(
     small: &Path,
     large: &Path,
 ) -> Result<Vec<Latencies>, Failure> {
-    let memory = Database::open(options(&bench.path("memory"), Survives::Process))?;
+    let memory = Database::open(options(&bench.path("memory"), Survival::Process))?;
     let in_memory = arguments.points.min(IN_MEMORY_MAX);
     Channel::new().write(&memory, in_memory, 1_000)?;
     type Times = RefCell<Vec<(i32, f64)>>;
@@ -57,21 +57,21 @@ pub(super) fn tiles(
         _ if name.starts_with(BELOW) => 0..=BASE - 1,
         _ => top(points)..=top(points),
     };
-    let mut contestants = Vec::new();
+    let mut candidates = Vec::new();
     for (index, (name, times)) in named.iter().enumerate() {
         let (dir, points) = *stores.get(index / 3).unwrap_or(&(small, in_memory));
         let kept = (index >= 6).then(|| memory.clone());
         let levels = levels(name, points);
-        contestants.push(Contestant::new(name.clone(), move |round| {
+        candidates.push(Candidate::new(name.clone(), move |round| {
             // After reopening, a tile is read from the file unless an earlier tile of the round
             // needed the same data.
             let db = match &kept {
                 Some(db) => db.clone(),
-                None => Database::open(options(dir, Survives::Process))?,
+                None => Database::open(options(dir, Survival::Process))?,
             };
             let stream = stream()?;
             let mut dice = Random::new(round as u64 * 100 + index as u64);
-            let one = taken(|| {
+            let one = time_round(|| {
                 for _ in 0..arguments.tiles {
                     let level = *levels.start()
                         + dice.below((levels.end() - levels.start() + 1) as u64) as i32;
@@ -88,7 +88,7 @@ pub(super) fn tiles(
         }));
     }
     let (warm_up, _) = bench.rounds();
-    turns(bench.rounds(), contestants)?;
+    turns(bench.rounds(), candidates)?;
     memory.close()?;
     let skip = warm_up * arguments.tiles;
     let all: Vec<Latencies> = named

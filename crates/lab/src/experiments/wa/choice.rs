@@ -11,7 +11,7 @@ use super::arrivals::{Arrivals, MS};
 use super::models::{cheapest, predicted};
 use super::plan::{Plan, Sharing};
 use super::sets::Set;
-use super::sweep::{Swept, made};
+use super::sweep::{SweepResult, generated_sets};
 use super::{Sizes, in_parallel, reference};
 use crate::harness::{Bound, Failure, Targets};
 use crate::table;
@@ -30,15 +30,15 @@ const SMALL_LEAF: usize = 64;
 #[derive(Serialize)]
 pub(crate) struct Row {
     set: String,
-    paper: Chosen,
+    paper: ChoiceResult,
     algorithm_1: String,
     algorithm_1_regret: f64,
-    all: Chosen,
+    all: ChoiceResult,
 }
 
 /// The choice among some candidates.
 #[derive(Serialize)]
-pub(crate) struct Chosen {
+pub(crate) struct ChoiceResult {
     best: String,
     best_wa: f64,
     ours: String,
@@ -94,25 +94,25 @@ fn papers() -> Vec<Plan> {
 }
 
 /// Statistics of a window.
-struct Seen<'a> {
+struct WindowStats<'a> {
     window: &'a [i64],
     law: LatenessLaw,
 }
 
-impl<'a> Seen<'a> {
-    fn of(window: &'a [i64], block: usize) -> Result<Seen<'a>, Failure> {
+impl<'a> WindowStats<'a> {
+    fn of(window: &'a [i64], block: usize) -> Result<WindowStats<'a>, Failure> {
         let mut lateness = Lateness::new(block as u64);
         let mut tracker = Tracker::new();
         for batch in window.chunks(512) {
             tracker.observe(batch, &mut lateness);
         }
         let law = lateness.law().ok_or("an empty window")?;
-        Ok(Seen { window, law })
+        Ok(WindowStats { window, law })
     }
 
     /// Chooses among plans with known costs: by the model and one replay, weighted as in the
     /// engine; and by either alone.
-    fn choose(&self, plans: &[Plan], costs: &[f64]) -> Result<Chosen, Failure> {
+    fn choose(&self, plans: &[Plan], costs: &[f64]) -> Result<ChoiceResult, Failure> {
         let pairs = || plans.iter().zip(costs.iter().copied());
         let cost_of = |plan: &Plan| pairs().find(|(p, _)| *p == plan).map_or(f64::NAN, |p| p.1);
         let (best, best_wa) = cheapest(pairs()).ok_or("no candidates")?;
@@ -140,7 +140,7 @@ impl<'a> Seen<'a> {
             .zip(counted())
             .map(|(predicted, counted)| predicted * (counted / predicted).powf(belief(1)));
         let (ours, predicted) = cheapest(plans.iter().zip(both)).ok_or("no candidates")?;
-        Ok(Chosen {
+        Ok(ChoiceResult {
             best: best.to_string(),
             best_wa,
             ours: ours.to_string(),
@@ -156,12 +156,12 @@ impl<'a> Seen<'a> {
 }
 
 impl Row {
-    fn of(set: &Set, arrivals: &Arrivals, swept: &Swept) -> Result<Row, Failure> {
+    fn of(set: &Set, arrivals: &Arrivals, swept: &SweepResult) -> Result<Row, Failure> {
         let times = &arrivals.generated;
         // From the middle: at the start there are no older events that could still arrive.
         let from = times.len().saturating_sub(WINDOW) / 2;
         let part = from..(from + WINDOW).min(times.len());
-        let seen = Seen::of(&times[part.clone()], 512)?;
+        let seen = WindowStats::of(&times[part.clone()], 512)?;
         let paper_plans = papers();
         let costs: Vec<f64> = paper_plans
             .iter()
@@ -206,11 +206,11 @@ fn algorithm_1(times: &[i64], delays: &[i64]) -> Option<Sharing> {
 }
 
 pub(crate) fn run(
-    swept: &[Swept],
+    swept: &[SweepResult],
     sizes: &Sizes,
     targets: &mut Targets,
 ) -> Result<Vec<Row>, Failure> {
-    let rows = in_parallel(&made(), |set| {
+    let rows = in_parallel(&generated_sets(), |set| {
         let swept = swept
             .iter()
             .find(|s| s.set == set.name())
@@ -260,7 +260,7 @@ pub(crate) fn run(
 
 fn print(rows: &[Row]) {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    let cells = |chosen: &Chosen| {
+    let cells = |chosen: &ChoiceResult| {
         vec![
             chosen.best.clone(),
             format!("{:.3}", chosen.best_wa),

@@ -66,7 +66,7 @@ impl Exact {
         let name = stream();
         while !times.is_empty() {
             let stats = self.db.stats()?;
-            let room = self.room(&stats).min(self.until_evaluation);
+            let room = self.free_events(&stats).min(self.until_evaluation);
             let (now, rest) = times.split_at(room.clamp(1, times.len()));
             let mut rows = StreamRows::new(name.clone());
             rows.times = now.to_vec();
@@ -101,7 +101,7 @@ impl Exact {
     }
 
     /// Number of events that can arrive before a buffer may be full, whichever buffer they enter.
-    fn room(&self, stats: &Stats) -> usize {
+    fn free_events(&self, stats: &Stats) -> usize {
         let late = stats.late_events_in_memory as usize;
         let flank = stats.events_in_memory as usize - late;
         match self.in_force.split {

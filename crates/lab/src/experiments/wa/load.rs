@@ -7,7 +7,7 @@
 use super::Sizes;
 use super::sets::{Set, paper};
 use crate::harness::{
-    Bench, Bound, Contestant, Failure, Random, Rounds, Targets, taken_and_drained, turns,
+    Bench, Bound, Candidate, Failure, Random, Rounds, Targets, time_round_with_drain, turns,
 };
 use crate::table;
 use headwater::{
@@ -90,17 +90,17 @@ pub(crate) fn ingest(
     let mut all = Vec::new();
     for set in paper() {
         let batches = batches(&Set::Paper(set), sizes);
-        let contestant = |conventional: bool| {
+        let candidate = |conventional: bool| {
             let batches = &batches;
             let title = if conventional {
                 "conventional"
             } else {
                 "adaptive"
             };
-            Contestant::new(title, move |_| {
+            Candidate::new(title, move |_| {
                 let dir = bench.path("ingest");
                 let mut db = open(&dir, conventional)?;
-                let taken = taken_and_drained(
+                let taken = time_round_with_drain(
                     &mut db,
                     |db| batches.iter().map(|rows| write(db, rows)).sum(),
                     |db| Ok(db.flush()?),
@@ -111,7 +111,7 @@ pub(crate) fn ingest(
                 Ok(taken)
             })
         };
-        let mut rounds = turns(bench.rounds(), vec![contestant(false), contestant(true)])?;
+        let mut rounds = turns(bench.rounds(), vec![candidate(false), candidate(true)])?;
         let conventional = rounds.pop().ok_or("no rounds")?.drained();
         let adaptive = rounds.pop().ok_or("no rounds")?.drained();
         eprintln!("{}: ingest done", set.name());
@@ -211,18 +211,18 @@ pub(crate) fn queries(
         let latencies: [RefCell<Vec<Latencies>>; 2] = Default::default();
         // Results of every query of a round: equal under both policies.
         let found = RefCell::new(Vec::<Vec<u64>>::new());
-        let contestants = latencies
+        let candidates = latencies
             .iter()
             .enumerate()
             .map(|(index, latencies)| {
                 let (batches, found) = (&batches, &found);
-                Contestant::new(["adaptive", "conventional"][index], move |round| {
+                Candidate::new(["adaptive", "conventional"][index], move |round| {
                     let dir = bench.path("queries");
                     let db = open(&dir, index == 1)?;
                     let (warm_up, _) = bench.rounds();
                     let (mut told, mut took) = (Vec::new(), Latencies::default());
                     let seconds =
-                        asked_while_written(&db, batches, sizes.seed, &mut told, &mut took)?;
+                        query_while_writing(&db, batches, sizes.seed, &mut told, &mut took)?;
                     if round >= warm_up {
                         latencies.borrow_mut().push(took);
                     }
@@ -230,7 +230,7 @@ pub(crate) fn queries(
                     drop(db);
                     std::fs::remove_dir_all(dir)?;
                     found.borrow_mut().push(told);
-                    Ok(crate::harness::Taken {
+                    Ok(crate::harness::RoundResult {
                         operations: batches.len() as u64,
                         wall_seconds: seconds,
                         ..Default::default()
@@ -238,7 +238,7 @@ pub(crate) fn queries(
                 })
             })
             .collect();
-        turns(bench.rounds(), contestants)?;
+        turns(bench.rounds(), candidates)?;
         if !found.borrow().windows(2).all(|pair| pair[0] == pair[1]) {
             return Err(format!("{}: the policies answer differently", set.name()).into());
         }
@@ -277,7 +277,7 @@ fn quantile(results: &[f64], percent: usize) -> f64 {
     results.get(at).copied().unwrap_or(0.0)
 }
 
-fn asked_while_written(
+fn query_while_writing(
     db: &Database,
     batches: &[StreamRows],
     seed: u64,

@@ -58,7 +58,7 @@ pub(crate) struct Arguments {
     seed: u64,
     /// Only this part; may be repeated.
     #[arg(long, value_enum)]
-    only: Vec<Part>,
+    only: Vec<Study>,
     /// Where the files of real delays are; those that are not there are left out.
     #[arg(long, default_value = "data")]
     data: PathBuf,
@@ -75,7 +75,7 @@ pub(crate) struct Arguments {
 
 /// A part of the experiment.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum Study {
     /// The engine's counters beside the simulation's.
     Counts,
     /// Costs of each policy of the paper on each set.
@@ -145,34 +145,34 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         sizes,
         ..Results::default()
     };
-    if wanted(Part::Counts) {
+    if wanted(Study::Counts) {
         results.counts = counts::run(&sizes, &mut targets)?;
     }
-    let parts = [Part::Sweep, Part::Models, Part::Choice];
+    let parts = [Study::Sweep, Study::Models, Study::Choice];
     if parts.into_iter().any(wanted) {
         results.sweep = sweep::run(&sizes, &arguments.data)?;
     }
-    if wanted(Part::Models) {
+    if wanted(Study::Models) {
         results.subsequent = models::subsequent(&sizes, &mut targets)?;
         results.models = models::run(&results.sweep, &sizes, &mut targets)?;
     }
-    if wanted(Part::Choice) {
+    if wanted(Study::Choice) {
         results.choice = choice::run(&results.sweep, &sizes, &mut targets)?;
     }
-    if wanted(Part::Adaptive) {
+    if wanted(Study::Adaptive) {
         results.sequences = adaptive::sequences(&sizes, &mut targets)?;
         results.all_knobs = adaptive::all_knobs(&sizes, &mut targets)?;
     }
-    if wanted(Part::Production) {
+    if wanted(Study::Production) {
         results.production = Some(production::run(&bench, &sizes, &mut targets)?);
     }
-    if wanted(Part::Cost) {
+    if wanted(Study::Cost) {
         results.cost = cost::run(&sizes, &mut targets)?;
     }
-    if wanted(Part::Ingest) {
+    if wanted(Study::Ingest) {
         results.ingest = load::ingest(&bench, &sizes, &mut targets)?;
     }
-    if wanted(Part::Queries) {
+    if wanted(Study::Queries) {
         results.queries = load::queries(&bench, &sizes, &mut targets)?;
     }
     if let Some(dir) = &arguments.plots {
@@ -185,7 +185,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 struct Results {
     sizes: Sizes,
     counts: Vec<counts::Row>,
-    sweep: Vec<sweep::Swept>,
+    sweep: Vec<sweep::SweepResult>,
     subsequent: Vec<models::Subsequent>,
     models: Vec<models::Row>,
     choice: Vec<choice::Row>,

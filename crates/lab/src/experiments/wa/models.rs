@@ -5,14 +5,14 @@ use super::plan::{Plan, Sharing};
 use super::plot::{Mark, Panel, Series};
 use super::reference::Run;
 use super::sets::{Paper, Set, paper};
-use super::sweep::Swept;
+use super::sweep::SweepResult;
 use super::{Sizes, in_parallel, reference};
 use crate::harness::{Bound, Failure, Targets};
 use crate::table;
 use headwater_late::{Candidate, Configuration, Lognormal, PaperModel, predict};
 use serde::Serialize;
 
-/// Predictions for one set, in the order of [`Swept::separate`].
+/// Predictions for one set, in the order of [`SweepResult::separate`].
 #[derive(Serialize)]
 pub(crate) struct Row {
     set: String,
@@ -48,7 +48,7 @@ pub(crate) fn cheapest<T>(all: impl IntoIterator<Item = (T, f64)>) -> Option<(T,
 }
 
 impl Row {
-    fn of(set: Paper, swept: &Swept, sizes: &Sizes) -> Result<Row, Failure> {
+    fn of(set: Paper, swept: &SweepResult, sizes: &Sizes) -> Result<Row, Failure> {
         let law = Lognormal::new(set.law.mu, set.law.sigma);
         let dt = set.interval_ms as f64;
         let model = PaperModel::new(&law, dt);
@@ -110,7 +110,7 @@ impl Row {
 }
 
 pub(crate) fn run(
-    swept: &[Swept],
+    swept: &[SweepResult],
     sizes: &Sizes,
     targets: &mut Targets,
 ) -> Result<Vec<Row>, Failure> {

@@ -30,7 +30,7 @@ pub(crate) struct Results {
 }
 
 /// One event of some device, in the order of arrival.
-struct Arrived {
+struct ArrivedEvent {
     stream: u32,
     time: i64,
     value: f64,
@@ -38,11 +38,11 @@ struct Arrived {
 
 /// Every stream is a set of its own, started at another instant; all of them arrive at one
 /// database.
-fn arrivals(set: Paper, sizes: &Sizes) -> Vec<Arrived> {
+fn arrivals(set: Paper, sizes: &Sizes) -> Vec<ArrivedEvent> {
     // Enough to fill the memory more than once.
     let each = 10 * sizes.points / STREAMS;
     let mut random = Random::new(sizes.seed);
-    let mut all: Vec<(i64, Arrived)> = Vec::with_capacity(each * STREAMS);
+    let mut all: Vec<(i64, ArrivedEvent)> = Vec::with_capacity(each * STREAMS);
     for stream in 0..STREAMS {
         let offset = random.below(set.interval_ms as u64 * MS as u64) as i64;
         let made = super::sets::Set::Paper(set).make(each, sizes.seed + 1 + stream as u64);
@@ -65,7 +65,7 @@ fn arrivals(set: Paper, sizes: &Sizes) -> Vec<Arrived> {
                     let time = BEGIN + offset + time;
                     (
                         time + delay,
-                        Arrived {
+                        ArrivedEvent {
                             stream: stream as u32,
                             time,
                             value: walk.get(index).copied().unwrap_or(0.0),

@@ -94,7 +94,7 @@ impl Run {
         let mut events = std::mem::take(&mut self.flank);
         events.sort_unstable();
         let in_order = events.partition_point(|t| !self.is_in_order(*t));
-        let cut = in_order + cut(&events[in_order..], retain);
+        let cut = in_order + flush_count(&events[in_order..], retain);
         self.flank = events.split_off(cut);
         self.store(&events);
     }
@@ -241,7 +241,7 @@ fn end(leaf: &[i64]) -> i64 {
 
 /// Number of sorted in-order events that a flush stores when the newest `retain` are retained:
 /// equal times are not separated, and at least one time is stored unless none is due.
-fn cut(events: &[i64], retain: usize) -> usize {
+fn flush_count(events: &[i64], retain: usize) -> usize {
     let wished = events.len().saturating_sub(retain);
     if wished == 0 {
         return 0;

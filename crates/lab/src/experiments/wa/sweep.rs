@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// A set, and the writes of every policy for it.
 #[derive(Serialize)]
-pub(crate) struct Swept {
+pub(crate) struct SweepResult {
     pub(crate) set: String,
     pub(crate) events: usize,
     pub(crate) memory: usize,
@@ -31,8 +31,8 @@ pub(crate) fn flanks(memory: usize) -> impl Iterator<Item = usize> {
     (1..16).map(move |sixteenths| memory * sixteenths / 16)
 }
 
-impl Swept {
-    fn of(set: String, memory: usize, arrivals: &Arrivals) -> Swept {
+impl SweepResult {
+    fn of(set: String, memory: usize, arrivals: &Arrivals) -> SweepResult {
         let wa = |sharing| {
             let plan = Plan {
                 memory,
@@ -47,7 +47,7 @@ impl Swept {
             let at = delays.len() * percent / 100;
             delays.get(at).map_or(0.0, |d| *d as f64 / MS as f64)
         };
-        Swept {
+        SweepResult {
             set,
             events: arrivals.generated.len(),
             memory,
@@ -92,20 +92,20 @@ const SMALL_MEMORY: usize = 64;
 
 /// Sets that can be generated in any size: the paper's twelve, then those that violate its
 /// assumptions.
-pub(crate) fn made() -> Vec<Set> {
+pub(crate) fn generated_sets() -> Vec<Set> {
     paper().into_iter().map(Set::Paper).chain(OTHERS).collect()
 }
 
-pub(crate) fn run(sizes: &Sizes, data: &Path) -> Result<Vec<Swept>, Failure> {
-    let made = made();
+pub(crate) fn run(sizes: &Sizes, data: &Path) -> Result<Vec<SweepResult>, Failure> {
+    let made = generated_sets();
     let mut all = in_parallel(&made, |set| {
         let arrivals = set.make(sizes.points, sizes.seed);
-        Ok(Swept::of(set.name(), 512, &arrivals))
+        Ok(SweepResult::of(set.name(), 512, &arrivals))
     })?;
     let sequences = [sets::figure_10(), sets::figure_17(), sets::alternating()];
     all.extend(in_parallel(&sequences, |sequence| {
         let arrivals = sequence.make(sizes.points / sequence.parts.len(), sizes.seed);
-        Ok(Swept::of(sequence.name.to_owned(), 512, &arrivals))
+        Ok(SweepResult::of(sequence.name.to_owned(), 512, &arrivals))
     })?);
     let real = in_parallel(&REAL, |file| {
         let Some(arrivals) = file.read(data)? else {
@@ -116,7 +116,7 @@ pub(crate) fn run(sizes: &Sizes, data: &Path) -> Result<Vec<Swept>, Failure> {
             );
             return Ok(None);
         };
-        Ok(Some(Swept::of(
+        Ok(Some(SweepResult::of(
             file.name.to_owned(),
             SMALL_MEMORY,
             &arrivals,
@@ -127,7 +127,7 @@ pub(crate) fn run(sizes: &Sizes, data: &Path) -> Result<Vec<Swept>, Failure> {
     Ok(all)
 }
 
-fn print(all: &[Swept]) {
+fn print(all: &[SweepResult]) {
     let rows: Vec<Vec<String>> = all
         .iter()
         .map(|s| {

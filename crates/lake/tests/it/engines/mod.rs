@@ -71,7 +71,7 @@ fn duckdb_and_pyiceberg_read_a_bucket_by_what_the_catalog_tells() {
     let Some(python) = or_skip(python(&LAKE_READERS)) else {
         return;
     };
-    let (bench, place) = (Bench::new(), gateway.place());
+    let (bench, place) = (Bench::new(), gateway.location());
     let catalog = Catalog::new(&place);
     for round in 0..3i64 {
         for at in 0..100 {

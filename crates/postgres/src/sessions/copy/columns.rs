@@ -76,7 +76,7 @@ impl Builder {
                 let length = bytes.len();
                 (
                     "22P03",
-                    format!("incorrect binary data format: {length} bytes, {form} has 8"),
+                    format!("incorrect binary data format: {length} bytes; {form} has 8"),
                 )
             })
         };
@@ -101,7 +101,7 @@ impl Builder {
                     let length = bytes.len();
                     return Err((
                         "22P03",
-                        format!("incorrect binary data format: {length} bytes, bool has 1"),
+                        format!("incorrect binary data format: {length} bytes; bool has 1"),
                     ));
                 }
             }),
@@ -139,7 +139,7 @@ fn unsigned(bytes: &[u8]) -> Result<u64, Fault> {
             let cut: String = text.chars().take(80).collect();
             (
                 "22003",
-                format!("{cut} is no whole number from 0 to 18446744073709551615"),
+                format!("{cut} is not a whole number from 0 to 18446744073709551615"),
             )
         })
 }
@@ -175,7 +175,7 @@ impl Columns {
         let columns = self.builders.iter_mut().zip(self.schema.fields());
         for ((column, named), field) in columns.zip(row.fields()) {
             column.push(field).map_err(|(sqlstate, why)| Unfit {
-                place: ("row", number),
+                position: ("row", number),
                 sqlstate,
                 message: format!("column {}: {why}", named.name()),
             })?;

@@ -48,13 +48,13 @@ impl Lines {
 
     pub(super) fn push(&mut self, row: CopyRow, line: u64) -> Result<(), Unfit> {
         let unfit = |sqlstate, message| Unfit {
-            place: ("line", line),
+            position: ("line", line),
             sqlstate,
             message,
         };
         let (found, wanted) = (row.len(), self.types.len());
         if found != wanted {
-            let message = format!("{found} fields, the table takes {wanted} columns here");
+            let message = format!("expected {wanted} fields, found {found}");
             return Err(unfit("22P04", message));
         }
         let mut values = Vec::with_capacity(found);

@@ -7,7 +7,7 @@ mod lines;
 mod rows;
 mod unfit;
 
-pub(super) use rows::{Incoming, Places};
+pub(super) use rows::{Incoming, InputPositions};
 
 use super::errors::error;
 use super::tokens::{Token, tokens, wrong};
@@ -25,7 +25,7 @@ pub(super) enum Copied {
 /// A statement that copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Copy {
-    pub(super) what: Copied,
+    pub(super) source: Copied,
     /// True for a copy to the client; false for a copy from it.
     pub(super) out: bool,
     pub(super) form: Form,
@@ -102,7 +102,7 @@ impl Copy {
             at: 1,
         };
         let not_understood = || wrong("COPY", HOW);
-        let what = if words.symbol('(') {
+        let source = if words.symbol('(') {
             let from = words.end_of_last();
             let mut depth = 1;
             let mut to = from;
@@ -155,14 +155,14 @@ impl Copy {
         if !words.word(if out { "stdout" } else { "stdin" }) {
             let mut notice = error(
                 "0A000",
-                "COPY reads from and writes to the client only, not files of the server",
+                "COPY supports only STDIN and STDOUT, not files of the server",
             );
             notice.hint = Some(
                 "write TO STDOUT or FROM STDIN; in psql, \\copy reads and writes files".to_owned(),
             );
             return Err(notice);
         }
-        if !out && matches!(what, Copied::Query(_)) {
+        if !out && matches!(source, Copied::Query(_)) {
             return Err(not_understood());
         }
         let form = options(&mut words)?;
@@ -174,7 +174,7 @@ impl Copy {
         {
             return Err(error("22023", format!("COPY: {fault}")));
         }
-        Ok(Copy { what, out, form })
+        Ok(Copy { source, out, form })
     }
 }
 
@@ -237,7 +237,7 @@ fn options(words: &mut Words<'_>) -> Result<Form, Notice> {
             None => Ok(Form::Binary),
             Some(option) => Err(error(
                 "42601",
-                format!("COPY: {option} is no option of the binary format"),
+                format!("COPY: {option} is not an option of the binary format"),
             )),
         };
     }
@@ -256,7 +256,7 @@ fn options(words: &mut Words<'_>) -> Result<Form, Notice> {
             [one] => Ok(*one),
             _ => Err(error(
                 "0A000",
-                format!("COPY: {what} is one ASCII character"),
+                format!("COPY: {what} must be one ASCII character"),
             )),
         },
     };
@@ -284,7 +284,7 @@ fn on(words: &mut Words<'_>, bracketed: bool) -> Result<bool, Notice> {
         "off" | "false" | "0" => Ok(false),
         other => Err(error(
             "0A000",
-            format!("COPY: {other} is neither on nor off"),
+            format!("COPY: expected on or off, found {other}"),
         )),
     }
 }
@@ -328,19 +328,19 @@ mod tests {
         ];
         for options in binary {
             let copy = Copy::read(&format!("copy \"t\" (\"a\") from stdin {options}")).unwrap();
-            let what = table("\"t\"", &["a"]);
+            let source = table("\"t\"", &["a"]);
             let form = Form::Binary;
             assert_eq!(
                 copy,
                 Copy {
-                    what,
+                    source,
                     out: false,
                     form
                 },
                 "{options}"
             );
         }
-        for (text, what, out, format) in [
+        for (text, source, out, format) in [
             (
                 "COPY t TO STDOUT",
                 table("t", &[]),
@@ -390,7 +390,7 @@ mod tests {
         ] {
             let copy = Copy::read(text).unwrap();
             let form = Form::Lines(format);
-            assert_eq!(copy, Copy { what, out, form }, "{text}");
+            assert_eq!(copy, Copy { source, out, form }, "{text}");
         }
         for (text, sqlstate) in [
             ("COPY", "42601"),

@@ -24,13 +24,13 @@ impl Form {
 
 /// Line or row number in the input of each row of a copy that is not stored yet.
 #[derive(Debug, Default)]
-pub(in crate::sessions) struct Places {
+pub(in crate::sessions) struct InputPositions {
     /// First rows of ranges with consecutive numbers, and their numbers.
     stretches: VecDeque<(u64, u64)>,
     rows: u64,
 }
 
-impl Places {
+impl InputPositions {
     /// Appends the numbers of the next rows.
     pub(in crate::sessions) fn push(&mut self, numbers: &[u64]) {
         for number in numbers {
@@ -92,11 +92,11 @@ impl Incoming {
     }
 
     /// Reads a row, if it is complete. `is_all` = the input has ended.
-    pub(in crate::sessions) fn take(&mut self, is_all: bool) -> Result<bool, Unfit> {
+    pub(in crate::sessions) fn next_row(&mut self, is_all: bool) -> Result<bool, Unfit> {
         match self {
             Incoming::Lines(rows, waiting) => {
                 let row = rows.next_row(is_all).map_err(|why| Unfit {
-                    place: ("line", why.line),
+                    position: ("line", why.line),
                     sqlstate: "22P04",
                     message: why.fault.to_string(),
                 })?;
@@ -108,7 +108,7 @@ impl Incoming {
             Incoming::Binary(rows, waiting) => {
                 let number = rows.row() + 1;
                 let row = rows.next_row(is_all).map_err(|why| Unfit {
-                    place: ("row", why.row),
+                    position: ("row", why.row),
                     sqlstate: match why.fault {
                         BinaryFault::Flags(_) => "0A000",
                         _ => "22P04",
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_row_is_found_by_its_number_until_it_is_stored() {
-        let mut places = Places::default();
+        let mut places = InputPositions::default();
         places.push(&[2, 3, 4]);
         places.push(&[5, 8, 9, 12]);
         let all: Vec<_> = (0..7).map(|row| places.of(row)).collect();
@@ -154,6 +154,6 @@ mod tests {
         places.forget(5);
         assert_eq!((places.of(5), places.of(6)), (Some(9), Some(12)));
         assert_eq!(places.stretches.len(), 2);
-        assert_eq!(Places::default().of(0), None);
+        assert_eq!(InputPositions::default().of(0), None);
     }
 }

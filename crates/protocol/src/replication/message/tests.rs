@@ -4,8 +4,8 @@
 use super::*;
 use crate::replication::missing_ranges::Outlook;
 
-fn hole(from: u64, until: u64, outlook: Outlook) -> LackingPart {
-    LackingPart {
+fn hole(from: u64, until: u64, outlook: Outlook) -> MissingRange {
+    MissingRange {
         range: ByteRange::new(from, until),
         outlook,
     }
@@ -20,7 +20,7 @@ fn all() -> Vec<Message> {
         sequence: 1_000,
         view: 6,
     };
-    let pieces = vec![
+    let ranges = vec![
         SegmentRange {
             segment: 4,
             offset: 64,
@@ -32,16 +32,17 @@ fn all() -> Vec<Message> {
             bytes: u32::MAX,
         },
     ];
+    let challenged = ranges.clone();
     let request = 3;
     vec![
         Message::Hello(state),
         Message::AskState {
             request,
-            known: None,
+            known_state: None,
         },
         Message::AskState {
             request,
-            known: Some(state),
+            known_state: Some(state),
         },
         Message::State {
             request,
@@ -50,7 +51,7 @@ fn all() -> Vec<Message> {
         Message::Fetch {
             request,
             state,
-            pieces: pieces.clone(),
+            ranges: ranges.clone(),
         },
         Message::Bytes {
             request,
@@ -61,12 +62,12 @@ fn all() -> Vec<Message> {
         Message::AskTail {
             request,
             state: 1_000,
-            known: None,
+            known_end: None,
         },
         Message::AskTail {
             request,
             state: 1_000,
-            known: Some(TailPoint {
+            known_end: Some(TailPoint {
                 until: 1_007,
                 last: None,
             }),
@@ -74,7 +75,7 @@ fn all() -> Vec<Message> {
         Message::AskTail {
             request,
             state: 1_000,
-            known: Some(TailPoint {
+            known_end: Some(TailPoint {
                 until: 1_007,
                 last: Some(TailMark {
                     sequence: 1_005,
@@ -86,7 +87,7 @@ fn all() -> Vec<Message> {
             request,
             bytes: b"newest".to_vec(),
         },
-        Message::Gone { request },
+        Message::Unavailable { request },
         Message::Wait {
             request,
             millis: 1500,
@@ -100,7 +101,7 @@ fn all() -> Vec<Message> {
         Message::Compare {
             request,
             state,
-            pieces,
+            ranges,
         },
         Message::Digests {
             request,
@@ -111,14 +112,23 @@ fn all() -> Vec<Message> {
             code: REFUSED_HISTORY.into(),
             text: "why".into(),
         },
-        Message::Holes {
+        Message::MissingRanges {
             segment: 6,
             stretch: ByteRange::new(64, 1 << 33),
-            holes: vec![
-                hole(64, 900, Outlook::Comes),
+            missing: vec![
+                hole(64, 900, Outlook::Subscribed),
                 hole(900, 1_000, Outlook::OnRequest),
                 hole(1_001, 1 << 33, Outlook::Never),
             ],
+        },
+        Message::Challenge {
+            request,
+            nonce: [9; 32],
+            ranges: challenged,
+        },
+        Message::ChallengeAnswer {
+            request,
+            digests: vec![[1; 32], [2; 32]],
         },
     ]
 }
@@ -167,7 +177,11 @@ fn messages_of_version_1_are_read() {
     let is_old = |message: &Message| {
         !matches!(
             message,
-            Message::Holes { .. } | Message::AskTail { .. } | Message::Tail { .. }
+            Message::MissingRanges { .. }
+                | Message::AskTail { .. }
+                | Message::Tail { .. }
+                | Message::Challenge { .. }
+                | Message::ChallengeAnswer { .. }
         )
     };
     let now = all().into_iter().filter(is_old).map(without_view);

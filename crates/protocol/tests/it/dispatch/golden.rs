@@ -1,11 +1,12 @@
 //! Bytes of what a node tells, as they are for good.
 
 use crate::dispatch::world::{edge, stream};
+use headwater_codec::{Cursor, DecodeError};
 use headwater_protocol::dispatch::{
     Address, Change, Database, Exception, Filter, FilterChange, InventoryReport, Reach,
-    ShardChange, StreamKey, TileKey, decode, encode,
+    ShardChange, Span, StreamKey, TileKey, decode, encode,
 };
-use headwater_types::{Level, Timestamp};
+use headwater_types::{ClosedRange, Level, Timestamp};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -42,7 +43,7 @@ fn everything() -> InventoryReport {
         },
         Exception {
             stream: StreamKey(6),
-            reach: Reach::Nothing,
+            reach: Reach::None,
             until: Timestamp::MIN,
         },
     ];
@@ -57,20 +58,34 @@ fn everything() -> InventoryReport {
         epoch: 10,
         since: 3,
         version: 200,
+        load: 300,
         edges: vec![
-            (0, Change::Gone),
+            (0, Change::Removed),
             (
                 1,
-                Change::Is {
+                Change::State {
                     facts,
                     streams: Some(vec![stream(1), stream(2)].into_iter().collect()),
+                    spans: Some(vec![
+                        Span {
+                            stream: StreamKey(5),
+                            reach: Reach::Level(Level::clamped(-4)),
+                            range: ClosedRange::nanos(-7, 1_700_000_000_000_000_000),
+                        },
+                        Span {
+                            stream: StreamKey(6),
+                            reach: Reach::Rows,
+                            range: ClosedRange::ALL,
+                        },
+                    ]),
                 },
             ),
             (
                 2,
-                Change::Is {
+                Change::State {
                     facts: own,
                     streams: None,
+                    spans: None,
                 },
             ),
         ],
@@ -78,7 +93,7 @@ fn everything() -> InventoryReport {
         shards: vec![
             ShardChange {
                 index: 0,
-                filter: FilterChange::Is(Filter::of(&keys).unwrap()),
+                filter: FilterChange::Replaced(Filter::of(&keys).unwrap()),
                 exact: vec![TileKey(1), TileKey(2)],
             },
             ShardChange {
@@ -88,7 +103,7 @@ fn everything() -> InventoryReport {
             },
             ShardChange {
                 index: 3,
-                filter: FilterChange::AsBefore,
+                filter: FilterChange::Unchanged,
                 exact: vec![TileKey(u64::MAX)],
             },
         ],
@@ -98,7 +113,7 @@ fn everything() -> InventoryReport {
 #[test]
 fn what_a_node_tells_has_the_bytes_it_always_had() {
     let mut held = everything();
-    if let Change::Is { streams, .. } = &mut held.edges[1].1 {
+    if let Change::State { streams, .. } = &mut held.edges[1].1 {
         streams.as_mut().unwrap().sort_unstable();
     }
     let bytes = encode(&held);
@@ -108,4 +123,53 @@ fn what_a_node_tells_has_the_bytes_it_always_had() {
         std::fs::write(&path, hex(&bytes)).unwrap();
     }
     assert_eq!(hex(&bytes), std::fs::read_to_string(path).unwrap());
+}
+
+/// The bytes of hexadecimal text.
+fn bytes_of(text: &str) -> Vec<u8> {
+    let digits: Vec<char> = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let byte = |pair: &[char]| u8::from_str_radix(&String::from_iter(pair), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+/// The beginning of the decoder of version 1, with its words.
+fn decode_as_version_1(bytes: &[u8]) -> Result<(), DecodeError> {
+    let mut from = Cursor::new(bytes);
+    if from.take(6, "HWHELD")? != b"HWHELD" {
+        return Err(from.expected("HWHELD"));
+    }
+    match from.u16("a version")? {
+        1 => Ok(()),
+        _ => Err(from.expected("version 1")),
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_by_its_number_and_not_as_damage() {
+    let first = bytes_of(include_str!("../../golden/held_v1.hex"));
+    let second = bytes_of(include_str!("../../golden/held.hex"));
+    assert_eq!(decode_as_version_1(&first), Ok(()));
+    let refused = decode_as_version_1(&second).unwrap_err();
+    assert_eq!(refused.expected, "version 1");
+    assert!(decode(&first).is_ok() && decode(&second).is_ok());
+    // The version comes before the checksum, which a later version may compute otherwise.
+    let mut third = second;
+    third[6] = 3;
+    let refused = decode(&third).unwrap_err();
+    assert_eq!(
+        refused.expected,
+        "version 1 or 2: dispatchers are upgraded before nodes"
+    );
+}
+
+#[test]
+fn what_nodes_of_the_first_version_tell_is_read() {
+    let bytes = bytes_of(include_str!("../../golden/held_v1.hex"));
+    let mut held = everything();
+    held.load = 0;
+    if let Change::State { streams, spans, .. } = &mut held.edges[1].1 {
+        streams.as_mut().unwrap().sort_unstable();
+        *spans = None;
+    }
+    assert_eq!(decode(&bytes), Ok(held));
 }

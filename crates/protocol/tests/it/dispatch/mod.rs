@@ -1,5 +1,6 @@
 //! The integration tests: one binary.
 
+mod coverage;
 mod decision;
 mod golden;
 mod messages;

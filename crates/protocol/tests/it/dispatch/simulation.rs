@@ -27,10 +27,16 @@ fn site(dice: &mut Dice) -> Site {
 fn restart(dice: &mut Dice, site: &mut Site) {
     let mut fresh = Registry::new(site_database(site), dice.next());
     for (_, change) in site.registry.since(0, 0).edges {
-        if let headwater_protocol::dispatch::Change::Is { facts, streams } = change {
+        if let headwater_protocol::dispatch::Change::State {
+            facts,
+            streams,
+            spans,
+        } = change
+        {
             let name = facts.name.clone();
             fresh.set_edge(facts);
             fresh.set_streams(&name, streams.unwrap_or_default());
+            fresh.set_spans(&name, spans.unwrap_or_default());
         }
     }
     for tile in &site.tiles {
@@ -58,7 +64,7 @@ fn questions() -> Vec<(StreamKey, Question)> {
     all
 }
 
-const WAYS: [At; 3] = [At::Any, At::Edge, At::Node];
+const TARGETS: [At; 3] = [At::Any, At::Edge, At::Node];
 
 fn clients() -> [Client; 2] {
     [false, true].map(|is_browser| Client { is_browser })
@@ -66,13 +72,10 @@ fn clients() -> [Client; 2] {
 
 /// What must hold of an answer, whatever the tables know.
 fn check(tables: &Tables, stream: StreamKey, question: Question, at: At, client: Client) {
-    match tables.place(stream, question, at, client) {
+    match tables.decide(stream, question, at, client) {
         Decision::Node { node, fetches, why } => {
-            assert!(
-                tables.figures(node).unwrap().is_live,
-                "a dead node is chosen"
-            );
-            let of_its_own = matches!(why, Why::Base | Why::Filter);
+            assert!(tables.stats(node).unwrap().is_live, "a dead node is chosen");
+            let of_its_own = matches!(why, Why::Base | Why::Span | Why::Filter);
             assert!(at != At::Edge || !of_its_own, "the edge was asked for");
             assert!(at != At::Edge || fetches || why == Why::Unknown || is_own(tables, stream));
         }
@@ -110,7 +113,7 @@ fn dispatchers_come_to_know_what_nodes_hold_whatever_lines_do() {
                     } = &mut sites[at];
                     random_step(&mut dice, registry, tiles);
                 }
-                10..=14 => desks[usize::from(dice.chance(50))].ask(at, &sites[at]),
+                10..=14 => desks[usize::from(dice.chance(50))].request_changes(at, &sites[at]),
                 15..=18 => desks[usize::from(dice.chance(50))].deliver(&mut dice, at, true),
                 _ => {
                     let question = Question::Tile {
@@ -119,7 +122,7 @@ fn dispatchers_come_to_know_what_nodes_hold_whatever_lines_do() {
                     };
                     let stream = stream(dice.below(STREAMS + 2));
                     for desk in &desks {
-                        for (at, client) in WAYS.into_iter().zip(clients().into_iter().cycle()) {
+                        for (at, client) in TARGETS.into_iter().zip(clients().into_iter().cycle()) {
                             check(&desk.tables, stream, question, at, client);
                         }
                     }
@@ -145,7 +148,7 @@ fn settle(dice: &mut Dice, sites: &[Site], desks: &mut [Desk; 2], seed: u64) {
         // One answer may lead on from what another epoch told, so that all is asked for then.
         for _ in 0..3 {
             for desk in desks.iter_mut() {
-                desk.ask(at, site);
+                desk.request_changes(at, site);
                 desk.deliver(dice, at, false);
             }
         }
@@ -153,18 +156,21 @@ fn settle(dice: &mut Dice, sites: &[Site], desks: &mut [Desk; 2], seed: u64) {
             continue;
         }
         for desk in desks.iter() {
-            let known = desk.tables.figures(NodeIndex(at)).unwrap();
-            assert_eq!(Some(known), fresh.figures(NodeIndex(at)), "world {seed}");
+            let known = desk.tables.stats(NodeIndex(at)).unwrap();
+            assert_eq!(Some(known), fresh.stats(NodeIndex(at)), "world {seed}");
             assert_eq!(known.tiles, u64::try_from(site.tiles.len()).unwrap());
         }
     }
     // Of a node that is down the two may know different things, by what came before.
     if sites.iter().all(|site| site.is_up) {
         for (stream, question) in questions() {
-            for (at, client) in WAYS.into_iter().flat_map(|at| clients().map(|c| (at, c))) {
-                let wanted = fresh.place(stream, question, at, client);
+            for (at, client) in TARGETS
+                .into_iter()
+                .flat_map(|at| clients().map(|c| (at, c)))
+            {
+                let wanted = fresh.decide(stream, question, at, client);
                 for desk in desks.iter() {
-                    let place = desk.tables.place(stream, question, at, client);
+                    let place = desk.tables.decide(stream, question, at, client);
                     assert_eq!(place, wanted, "world {seed}: {question:?}");
                 }
             }
@@ -179,7 +185,7 @@ fn the_same_seed_gives_the_same_world() {
     assert_ne!(told(7), told(8));
     assert!(told(7).edges.len() <= usize::try_from(EDGES).unwrap());
     let rows = told(7).edges.iter().any(|(_, change)| {
-        matches!(change, headwater_protocol::dispatch::Change::Is { facts, .. } if facts.reach == Reach::Rows)
+        matches!(change, headwater_protocol::dispatch::Change::State { facts, .. } if facts.reach == Reach::Rows)
     });
     assert!(rows || told(9).edges.len() > 1);
 }

@@ -1,11 +1,11 @@
 //! Nodes and dispatchers of a small world, and what they tell each other over lines that fail.
 
 use headwater_protocol::dispatch::{
-    Address, Applied, Database, EdgeFacts, Exception, NodeIndex, Position, Reach, Registry,
+    Address, Applied, Database, EdgeFacts, Exception, NodeIndex, Position, Reach, Registry, Span,
     StreamKey, Tables, TileKey, decode, encode,
 };
 use headwater_testing::Dice;
-use headwater_types::{Level, StreamName, Timestamp};
+use headwater_types::{ClosedRange, Level, StreamName, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const STREAMS: u64 = 24;
@@ -24,7 +24,7 @@ pub(crate) fn edge(name: &str) -> EdgeFacts {
         rank: 0,
         database: None,
         address: None,
-        reach: Reach::Nothing,
+        reach: Reach::None,
         until: Timestamp::MIN,
         exceptions: Vec::new(),
     }
@@ -33,7 +33,7 @@ pub(crate) fn edge(name: &str) -> EdgeFacts {
 fn random_reach(dice: &mut Dice) -> (Reach, Timestamp) {
     let reach = match dice.below(4) {
         0 => Reach::Rows,
-        1 => Reach::Nothing,
+        1 => Reach::None,
         _ => Reach::Level(Level::clamped(i32::try_from(dice.below(5)).unwrap())),
     };
     let until = match dice.chance(50) {
@@ -75,6 +75,16 @@ pub(crate) fn random_facts(dice: &mut Dice, number: u64) -> EdgeFacts {
     }
 }
 
+fn random_spans(dice: &mut Dice) -> Vec<Span> {
+    let second = |number: u64| i64::try_from(number).unwrap() * 1_000_000_000;
+    let spans = (0..dice.below(30)).map(|_| Span {
+        stream: stream(dice.below(STREAMS)),
+        reach: random_reach(dice).0,
+        range: ClosedRange::nanos(second(dice.below(2_000)), second(dice.below(4_000))),
+    });
+    spans.collect()
+}
+
 pub(crate) fn random_tile(dice: &mut Dice) -> TileKey {
     let level = Level::clamped(i32::try_from(dice.below(3)).unwrap() - 2);
     let offset = i64::try_from(dice.below(OFFSETS)).unwrap();
@@ -87,6 +97,7 @@ pub(crate) fn random_step(dice: &mut Dice, registry: &mut Registry, tiles: &mut 
     let name = format!("edge-{number}");
     match dice.below(10) {
         0..=2 => registry.set_edge(random_facts(dice, number)),
+        3 if dice.chance(50) => registry.set_spans(&name, random_spans(dice)),
         3..=4 => {
             let count = dice.below(8);
             let streams = (0..count).map(|_| stream(dice.below(STREAMS)));
@@ -101,6 +112,7 @@ pub(crate) fn random_step(dice: &mut Dice, registry: &mut Registry, tiles: &mut 
             registry.remove_tile(tile);
             tiles.remove(&tile);
         }
+        7 => registry.set_load(u32::try_from(dice.below(40)).unwrap()),
         _ => {
             let tile = random_tile(dice);
             assert_eq!(registry.add_tile(tile), tiles.insert(tile));
@@ -146,9 +158,9 @@ impl Desk {
     }
 
     /// Asks a node what has changed; the answer is on its way then.
-    pub(crate) fn ask(&mut self, at: usize, site: &Site) {
+    pub(crate) fn request_changes(&mut self, at: usize, site: &Site) {
         if !site.is_up {
-            self.tables.lost(NodeIndex(at));
+            self.tables.lost(NodeIndex(at), Timestamp::MIN);
             return;
         }
         let Position { epoch, version } = self.tables.position(NodeIndex(at));

@@ -6,11 +6,11 @@ fn of(nodes: &[&str]) -> Topics {
     Topics::Of(nodes.iter().map(|node| (*node).to_owned()).collect())
 }
 
-fn subject(name: &str, hears: Topics, tells: Topics) -> Subject {
+fn subject(name: &str, subscribes: Topics, publishes: Topics) -> Subject {
     Subject {
         name: name.to_owned(),
-        hears,
-        tells,
+        subscribes,
+        publishes,
     }
 }
 
@@ -40,8 +40,8 @@ fn rules_say_what_the_list_says_and_nothing_more() {
             "topic write headwater/notices/+",
         ]
     );
-    assert!(subjects[0].hears.has("x") && !subjects[0].tells.has("x"));
-    assert!(subjects[3].hears.has("a") && !subjects[3].hears.has("c"));
+    assert!(subjects[0].subscribes.contains("x") && !subjects[0].publishes.contains("x"));
+    assert!(subjects[3].subscribes.contains("a") && !subjects[3].subscribes.contains("c"));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Notices as bytes, and their signatures.
 
-use headwater_protocol::notice::{Kind, NOTICE_BYTES_MAX, Notice, NoticeError, NoticeKey, Sealed};
+use headwater_protocol::notice::{
+    NOTICE_BYTES_MAX, Notice, NoticeError, NoticeKey, NoticeKind, Sealed,
+};
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,7 +18,7 @@ fn hex(bytes: &[u8]) -> String {
     text
 }
 
-fn notice(kind: Kind) -> Notice {
+fn notice(kind: NoticeKind) -> Notice {
     Notice {
         kind,
         identity: 0x0102_0304_0506_0708,
@@ -33,14 +35,18 @@ fn key(seed: u8) -> NoticeKey {
 
 #[test]
 fn a_notice_has_the_bytes_it_always_had() {
-    let sealed = [Kind::Changed, Kind::Gone].map(|kind| key(1).seal(&notice(kind)));
+    let sealed =
+        [NoticeKind::Changed, NoticeKind::Disconnected].map(|kind| key(1).seal(&notice(kind)));
     let text: Vec<String> = sealed.iter().map(|bytes| hex(bytes)).collect();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/notice.hex");
     if std::env::var_os("HEADWATER_WRITE_GOLDEN").is_some() {
         std::fs::write(&path, text.join("\n")).unwrap();
     }
     assert_eq!(std::fs::read_to_string(path).unwrap(), text.join("\n"));
-    for (bytes, kind) in sealed.iter().zip([Kind::Changed, Kind::Gone]) {
+    for (bytes, kind) in sealed
+        .iter()
+        .zip([NoticeKind::Changed, NoticeKind::Disconnected])
+    {
         let read = Sealed::decode(bytes).unwrap();
         assert_eq!(read.proven_by(&key(1).public()), Some(&notice(kind)));
     }
@@ -48,7 +54,7 @@ fn a_notice_has_the_bytes_it_always_had() {
 
 #[test]
 fn a_notice_of_another_key_or_that_was_changed_proves_nothing() {
-    let bytes = key(1).seal(&notice(Kind::Changed));
+    let bytes = key(1).seal(&notice(NoticeKind::Changed));
     let by = key(1).public();
     let read = Sealed::decode(&bytes).unwrap();
     assert_eq!(read.proven_by(&key(2).public()), None);
@@ -77,7 +83,7 @@ fn a_notice_of_another_key_or_that_was_changed_proves_nothing() {
 }
 
 fn any_notice() -> impl Strategy<Value = Notice> {
-    let kind = prop_oneof![Just(Kind::Changed), Just(Kind::Gone)];
+    let kind = prop_oneof![Just(NoticeKind::Changed), Just(NoticeKind::Disconnected)];
     let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
     (kind, numbers, any::<u64>(), any::<u64>()).prop_map(
         |(kind, (identity, incarnation, epoch), number, version)| Notice {

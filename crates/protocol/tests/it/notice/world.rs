@@ -1,7 +1,7 @@
 //! A node and those who follow it, over a bus with all faults, from seeds.
 
 use headwater_protocol::notice::{
-    Due, Follower, Heard, Kind, NodeVersion, Notice, NoticeKey, PublicKey, Sealed,
+    Due, Follower, NodeVersion, Notice, NoticeKey, NoticeKind, NoticeOutcome, PublicKey, Sealed,
 };
 use headwater_testing::Dice;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn public() -> PublicKey {
     key(1).public()
 }
 
-pub(crate) fn told(epoch: u64, version: u64) -> NodeVersion {
+pub(crate) fn reported_version(epoch: u64, version: u64) -> NodeVersion {
     NodeVersion {
         identity: IDENTITY,
         incarnation: 1,
@@ -31,7 +31,7 @@ pub(crate) fn told(epoch: u64, version: u64) -> NodeVersion {
     }
 }
 
-fn notice(kind: Kind, epoch: u64, number: u64, version: u64) -> Notice {
+fn notice(kind: NoticeKind, epoch: u64, number: u64, version: u64) -> Notice {
     Notice {
         kind,
         identity: IDENTITY,
@@ -43,11 +43,11 @@ fn notice(kind: Kind, epoch: u64, number: u64, version: u64) -> Notice {
 }
 
 pub(crate) fn changed(epoch: u64, number: u64, version: u64) -> Notice {
-    notice(Kind::Changed, epoch, number, version)
+    notice(NoticeKind::Changed, epoch, number, version)
 }
 
-pub(crate) fn gone(epoch: u64, number: u64) -> Notice {
-    notice(Kind::Gone, epoch, number, 0)
+pub(crate) fn disconnect_notice(epoch: u64, number: u64) -> Notice {
+    notice(NoticeKind::Disconnected, epoch, number, 0)
 }
 
 pub(crate) fn sealed_by(key: &NoticeKey, notice: &Notice) -> Sealed {
@@ -71,11 +71,11 @@ struct Watcher {
     follower: Follower,
     is_linked: bool,
     /// When a question arrives at the node, and when its answer is there.
-    asked: Option<(Duration, Duration, Option<NodeVersion>)>,
+    query: Option<(Duration, Duration, Option<NodeVersion>)>,
     /// Notices that are under way, and when they arrive.
     coming: Vec<(Duration, Sealed)>,
-    knows: Option<(u64, u64)>,
-    asks: u64,
+    known_version: Option<(u64, u64)>,
+    queries: u64,
 }
 
 impl Watcher {
@@ -83,10 +83,10 @@ impl Watcher {
         Watcher {
             follower: Follower::new(CHECK),
             is_linked: false,
-            asked: None,
+            query: None,
             coming: Vec::new(),
-            knows: None,
-            asks: 0,
+            known_version: None,
+            queries: 0,
         }
     }
 
@@ -98,37 +98,37 @@ impl Watcher {
             due.into_iter().map(|(_, sealed)| sealed).collect()
         };
         for sealed in due.iter().filter(|_| self.is_linked) {
-            let before = self.knows;
-            self.follower.hear(sealed);
-            assert_eq!(self.knows, before, "a notice says nothing");
+            let before = self.known_version;
+            self.follower.receive(sealed);
+            assert_eq!(self.known_version, before, "a notice says nothing");
         }
-        if let Some((arrives, ends, answer)) = &mut self.asked {
+        if let Some((arrives, ends, answer)) = &mut self.query {
             if answer.is_none() && *arrives <= now && node.is_up {
-                *answer = Some(told(node.epoch, node.version));
+                *answer = Some(reported_version(node.epoch, node.version));
             }
             if *ends <= now {
                 match answer.take() {
                     Some(answer) => {
-                        self.knows = Some((answer.epoch, answer.version));
+                        self.known_version = Some((answer.epoch, answer.version));
                         self.follower.answered(now, answer);
                     }
                     None => self.follower.failed(),
                 }
-                self.asked = None;
+                self.query = None;
             }
         }
         let asks = match self.follower.due(now) {
             Due::Now(_) => true,
             // A question that waits is answered when something changes.
-            Due::Waiting => self.knows != Some((node.epoch, node.version)),
+            Due::Waiting => self.known_version != Some((node.epoch, node.version)),
             Due::At(_) => false,
         };
-        if asks && self.asked.is_none() {
-            self.follower.asks();
-            self.asks += 1;
+        if asks && self.query.is_none() {
+            self.follower.begin_query();
+            self.queries += 1;
             let arrives = now + Duration::from_millis(dice.below(500));
             let ends = arrives + Duration::from_millis(dice.below(500));
-            self.asked = Some((arrives, ends, None));
+            self.query = Some((arrives, ends, None));
         }
     }
 
@@ -150,7 +150,7 @@ struct World {
     watchers: Vec<Watcher>,
     now: Duration,
     dice: Dice,
-    told: Vec<Sealed>,
+    published: Vec<Sealed>,
 }
 
 impl World {
@@ -165,11 +165,11 @@ impl World {
             watchers: (0..watchers).map(|_| Watcher::new()).collect(),
             now: Duration::ZERO,
             dice: Dice(seed),
-            told: Vec::new(),
+            published: Vec::new(),
         }
     }
 
-    fn tell(&mut self, sealed: &Sealed, is_bad: bool) {
+    fn deliver(&mut self, sealed: &Sealed, is_bad: bool) {
         for watcher in &mut self.watchers {
             watcher.send(self.now, sealed, &mut self.dice, is_bad);
         }
@@ -180,8 +180,8 @@ impl World {
         node.version += 1 + self.dice.below(3);
         node.number += 1;
         let sealed = sealed(&changed(node.epoch, node.number, node.version));
-        self.told.push(sealed.clone());
-        self.tell(&sealed, is_bad);
+        self.published.push(sealed.clone());
+        self.deliver(&sealed, is_bad);
     }
 
     fn restart(&mut self) {
@@ -215,19 +215,19 @@ impl World {
             1 => {
                 self.restart();
                 let epoch = self.node.epoch;
-                let last_words = sealed(&gone(epoch, 1));
-                self.tell(&last_words, true);
+                let last_words = sealed(&disconnect_notice(epoch, 1));
+                self.deliver(&last_words, true);
             }
-            2 if !self.told.is_empty() => {
+            2 if !self.published.is_empty() => {
                 // Somebody kept an old one.
-                let most = u64::try_from(self.told.len()).unwrap();
+                let most = u64::try_from(self.published.len()).unwrap();
                 let which = usize::try_from(self.dice.below(most)).unwrap();
-                let old = self.told[which].clone();
-                self.tell(&old, true);
+                let old = self.published[which].clone();
+                self.deliver(&old, true);
             }
             3 => {
                 let forged = changed(self.node.epoch, 1 << 40, 1 << 40);
-                self.tell(&sealed_by(&key(5), &forged), true);
+                self.deliver(&sealed_by(&key(5), &forged), true);
             }
             4 => {
                 for watcher in &mut self.watchers {
@@ -243,7 +243,7 @@ impl World {
 
     fn all_know(&self) -> bool {
         let there = Some((self.node.epoch, self.node.version));
-        self.watchers.iter().all(|w| w.knows == there)
+        self.watchers.iter().all(|w| w.known_version == there)
     }
 }
 
@@ -294,7 +294,7 @@ fn with_a_good_bus_all_know_within_two_seconds_and_nobody_asks_in_vain() {
         assert!(world.all_know(), "seed {seed}");
         for watcher in &world.watchers {
             // One for each that was told at most, and those at the beginning.
-            assert!(watcher.asks <= world.node.number + 2, "seed {seed}");
+            assert!(watcher.queries <= world.node.number + 2, "seed {seed}");
         }
     }
 }
@@ -313,15 +313,15 @@ fn forged_notices_make_nobody_ask_once_more() {
                     if forges {
                         let number = second * 10 + step + 1;
                         let forged = sealed_by(&key(5), &changed(1, number, number + 100));
-                        if world.watchers[0].knows.is_some() {
-                            let heard = world.watchers[0].follower.hear(&forged);
-                            assert_eq!(heard, Heard::Forged);
+                        if world.watchers[0].known_version.is_some() {
+                            let heard = world.watchers[0].follower.receive(&forged);
+                            assert_eq!(heard, NoticeOutcome::Forged);
                         }
                     }
                     world.watchers[0].step(world.now, &world.node, &mut world.dice);
                 }
             }
-            world.watchers[0].asks
+            world.watchers[0].queries
         });
         assert_eq!(asks[0], asks[1], "seed {seed}");
     }
@@ -337,7 +337,7 @@ fn two_who_know_different_things_agree_when_both_have_asked() {
     for _ in 0..20 {
         world.second(false);
     }
-    let knows: Vec<_> = world.watchers.iter().map(|w| w.knows).collect();
+    let knows: Vec<_> = world.watchers.iter().map(|w| w.known_version).collect();
     assert!(knows.iter().all(Option::is_some), "{knows:?}");
     for _ in 0..20 {
         world.now += Duration::from_millis(100);

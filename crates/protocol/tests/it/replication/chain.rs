@@ -4,7 +4,7 @@
 
 use crate::replication::simulation::settle;
 use crate::replication::world::{LEVEL, Link, PERFECT, STEP, World, far, options};
-use headwater_engine::{Missing, RemoteCopy, Rules};
+use headwater_engine::{Missing, RemoteCopy, ReplicationRules};
 use headwater_io::FaultyFiles;
 use headwater_protocol::replication::{
     Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, Spent, decode, encode,
@@ -18,7 +18,7 @@ const FAR: &str = "far";
 
 /// Where the far copy gets what it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Upstream {
     Middle,
     Direct,
 }
@@ -29,15 +29,15 @@ pub(crate) type Alters = Box<dyn FnMut(Message) -> Message>;
 pub(crate) struct Chain {
     pub(crate) near: World,
     /// The middle wants what it is asked for.
-    pub(crate) gets: bool,
-    pub(crate) rules: Rules,
+    pub(crate) fetches_requested: bool,
+    pub(crate) rules: ReplicationRules,
     pub(crate) disk: FaultyFiles,
     pub(crate) planner: Option<Planner>,
-    pub(crate) path: Way,
+    pub(crate) path: Upstream,
     pub(crate) link: Link,
     pub(crate) alters: Option<Alters>,
     /// Messages that went over the further link.
-    pub(crate) said: u64,
+    pub(crate) messages: u64,
     agent: Agent,
     direct: Agent,
     flying: Vec<(Duration, bool, Vec<u8>)>,
@@ -52,25 +52,32 @@ fn agent() -> Agent {
 
 impl Chain {
     /// A far copy with other rules than the middle.
-    pub(crate) fn new(seed: u64, middle: impl Into<Rules>, rules: impl Into<Rules>) -> Chain {
+    pub(crate) fn new(
+        seed: u64,
+        middle: impl Into<ReplicationRules>,
+        rules: impl Into<ReplicationRules>,
+    ) -> Chain {
         let near = World::new(seed, BudgetLimits::default(), middle);
         Chain::of(near, rules.into())
     }
 
-    pub(crate) fn of(near: World, rules: Rules) -> Chain {
+    pub(crate) fn of(near: World, rules: ReplicationRules) -> Chain {
         let disk = FaultyFiles::new(near.dice.0);
-        let first = near.planner().copy().hold_state_of(&Rules::default());
+        let first = near
+            .planner()
+            .copy()
+            .hold_state_of(&ReplicationRules::default());
         RemoteCopy::begin(far(&disk), Path::new(DIR), first.state(), rules.clone()).unwrap();
         let mut chain = Chain {
             link: near.link,
             near,
-            gets: false,
+            fetches_requested: false,
             rules,
             disk,
             planner: None,
-            path: Way::Middle,
+            path: Upstream::Middle,
             alters: None,
-            said: 0,
+            messages: 0,
             agent: agent(),
             direct: agent(),
             flying: Vec::new(),
@@ -110,18 +117,18 @@ impl Chain {
             wait_most: Duration::from_secs(20),
         };
         let mut planner = Planner::new(copy, limits, dice.next());
-        if self.path == Way::Middle {
+        if self.path == Upstream::Middle {
             planner.distrust();
         }
         self.planner = Some(planner);
-        self.agent.begin_anew();
+        self.agent.restart();
     }
 
     /// The middle was started anew: its copy was opened, and nobody remembers anything else.
     pub(crate) fn middle_opens(&mut self) {
         self.flying.clear();
         self.agent = agent();
-        self.agent.set_gets(self.gets);
+        self.agent.set_gets(self.fetches_requested);
         self.middle().add_further(FAR);
     }
 
@@ -145,7 +152,7 @@ impl Chain {
     }
 
     /// The far copy goes on over another path.
-    pub(crate) fn turn_to(&mut self, path: Way) {
+    pub(crate) fn turn_to(&mut self, path: Upstream) {
         self.path = path;
         self.near.source.db().add_copy(FAR).unwrap();
         self.direct.set_rules(self.near.source.rules());
@@ -153,12 +160,12 @@ impl Chain {
     }
 
     /// The middle says something of its own accord.
-    pub(crate) fn say(&mut self, message: &Message) {
+    pub(crate) fn send_from_middle(&mut self, message: &Message) {
         self.send(true, message);
     }
 
     fn send(&mut self, to_far: bool, message: &Message) {
-        self.said += 1;
+        self.messages += 1;
         let link = self.link;
         let dice = &mut self.near.dice;
         let copies = match (dice.chance(link.loses), dice.chance(link.doubles)) {
@@ -183,8 +190,8 @@ impl Chain {
 
     pub(crate) fn hello(&mut self) {
         let hello = match self.path {
-            Way::Middle => self.agent.hello(&self.middle()),
-            Way::Direct => self.direct.hello(self.near.source.db()),
+            Upstream::Middle => self.agent.hello(&self.middle()),
+            Upstream::Direct => self.direct.hello(self.near.source.db()),
         };
         self.send(true, &hello.unwrap());
     }
@@ -207,22 +214,26 @@ impl Chain {
                 continue;
             };
             if to_far {
-                self.planner.as_mut().unwrap().take(now, message).unwrap();
+                self.planner
+                    .as_mut()
+                    .unwrap()
+                    .receive(now, message)
+                    .unwrap();
                 continue;
             }
             let answers = match self.path {
-                Way::Middle => {
+                Upstream::Middle => {
                     let middle = self.middle();
                     self.agent.answer(&middle, now, message).unwrap()
                 }
-                Way::Direct => {
+                Upstream::Direct => {
                     let db = self.near.source.db().clone();
                     self.direct.answer(&db, now, message).unwrap()
                 }
             };
             self.answer(answers);
         }
-        if self.path == Way::Middle {
+        if self.path == Upstream::Middle {
             let middle = self.middle();
             let changes = self.agent.changes(&middle, now).unwrap();
             self.answer(changes);
@@ -243,9 +254,9 @@ impl Chain {
     }
 
     /// True when the far copy has the state that the middle has.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         let now = self.middle().state();
-        now.says_the_same(&self.copy().state())
+        now.is_equivalent(&self.copy().state())
     }
 
     /// Lets all three come to rest over links without faults.
@@ -255,7 +266,7 @@ impl Chain {
         // What was set aside, and of which the bad link has lost that it is there, is asked for
         // again after a while.
         for _ in 0..40 {
-            let has_all = !self.gets || self.copy().missing_bytes() == 0;
+            let has_all = !self.fetches_requested || self.copy().missing_bytes() == 0;
             if has_all && self.left_lying().is_empty() {
                 return;
             }
@@ -272,7 +283,7 @@ impl Chain {
         for step in 0..60_000 {
             self.step();
             let is_idle = self.planner().is_idle() && self.near.planner().is_idle();
-            if is_idle && self.is_told() && self.flying.is_empty() {
+            if is_idle && self.is_current() && self.flying.is_empty() {
                 return;
             }
             assert_eq!(self.planner().refused(), None);
@@ -324,6 +335,6 @@ impl Chain {
 }
 
 /// What tiles need that every copy here wants at least.
-pub(crate) fn summaries() -> Rules {
-    Rules::from(Level::clamped(LEVEL))
+pub(crate) fn summaries() -> ReplicationRules {
+    ReplicationRules::from(Level::clamped(LEVEL))
 }

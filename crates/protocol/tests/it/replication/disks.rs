@@ -2,13 +2,13 @@
 
 use crate::replication::simulation::settle;
 use crate::replication::world::{DIR, World, far};
-use headwater_engine::{ErrorKind, RemoteCopy, Rules};
+use headwater_engine::{ErrorKind, RemoteCopy, ReplicationRules};
 use headwater_protocol::replication::BudgetLimits;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The medium of the copy gets more room, until the copy can be opened there again.
-fn make_room(world: &mut World) {
+fn enlarge_disk(world: &mut World) {
     world.planner = None;
     loop {
         let used: u64 = world.disk.files().iter().map(|(_, bytes)| bytes).sum();
@@ -29,8 +29,8 @@ fn make_room(world: &mut World) {
 #[test]
 fn a_copy_whose_disk_is_full_keeps_what_it_confirmed_and_goes_on_when_there_is_room() {
     for seed in 301..=306 {
-        let mut world = World::new(seed, BudgetLimits::default(), Rules::default());
-        make_room(&mut world);
+        let mut world = World::new(seed, BudgetLimits::default(), ReplicationRules::default());
+        enlarge_disk(&mut world);
         let mut refused = 0;
         for step in 0..400 {
             if step % 6 == 0 {
@@ -49,7 +49,7 @@ fn a_copy_whose_disk_is_full_keeps_what_it_confirmed_and_goes_on_when_there_is_r
                 Some(confirmed) => confirmed.segments.iter().copied().collect(),
                 None => BTreeMap::new(),
             };
-            make_room(&mut world);
+            enlarge_disk(&mut world);
             let copy = world.planner().copy();
             let mut here: BTreeMap<u64, u64> = BTreeMap::new();
             for (segment, range) in copy.present() {

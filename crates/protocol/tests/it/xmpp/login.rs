@@ -1,6 +1,6 @@
 //! Logging in, step by step, with servers of all manners; and who may answer a question.
 
-use headwater_protocol::xmpp::{Element, Happened, Jid, Kind, Login, Session, XmppError};
+use headwater_protocol::xmpp::{Element, Happened, IqKind, Jid, Login, Session, XmppError};
 
 const HEAD: &str = "<?xml version='1.0'?><stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0' from='b.example' id='1'>";
 const TLS: &str = "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'><required/></starttls>";
@@ -65,7 +65,7 @@ fn tls_is_begun_where_it_is_offered_and_demanded_where_it_is_not() {
         "<starttls xmlns='urn:ietf:params:xml:ns:xmpp-tls'/>"
     );
     session.feed(PROCEED.as_bytes()).unwrap();
-    assert_eq!(session.next_happened(), Some(Happened::WantsTls));
+    assert_eq!(session.next_happened(), Some(Happened::NeedsTls));
     // In clear nothing counts any more.
     assert!(session.feed(b" ").is_err());
     session.secured();
@@ -177,7 +177,7 @@ fn only_who_was_asked_answers() {
     let mut session = ready();
     let service: Jid = "pubsub.b.example".parse().unwrap();
     let what = Element::new("x", "query");
-    let number = session.ask(Kind::Get, Some(&service), what).unwrap();
+    let number = session.request(IqKind::Get, Some(&service), what).unwrap();
     let question = sent(&mut session);
     assert!(question.contains("to='pubsub.b.example'") && question.contains("<query xmlns='x'/>"));
     let answer = |from: &str, id: u64| format!("<iq type='result' id='q{id}'{from}/>");

@@ -55,13 +55,19 @@ fn a_server_that_does_not_know_the_password_is_found_out() {
 
 #[test]
 fn challenges_that_must_not_be_answered() {
-    let told = |challenge: &str| of_rfc().answer(challenge).unwrap_err();
+    let error_of = |challenge: &str| of_rfc().answer(challenge).unwrap_err();
     let salt = "s=QSXCR+Q6sek8bf92";
-    assert_eq!(told(&format!("r=other,{salt},i=4096")), ScramError::Nonce);
-    assert_eq!(told(&format!("r={NONCE},{salt},i=4096")), ScramError::Nonce);
+    assert_eq!(
+        error_of(&format!("r=other,{salt},i=4096")),
+        ScramError::Nonce
+    );
+    assert_eq!(
+        error_of(&format!("r={NONCE},{salt},i=4096")),
+        ScramError::Nonce
+    );
     for rounds in [0, 1, 4_095, 1_000_001, u32::MAX] {
         let challenge = format!("r={NONCE}x,{salt},i={rounds}");
-        assert_eq!(told(&challenge), ScramError::Rounds(rounds));
+        assert_eq!(error_of(&challenge), ScramError::Rounds(rounds));
     }
     for challenge in [
         String::new(),
@@ -72,7 +78,7 @@ fn challenges_that_must_not_be_answered() {
         format!("r={NONCE}{},{salt},i=4096", "x".repeat(5_000)),
     ] {
         assert!(
-            matches!(told(&challenge), ScramError::Message(_)),
+            matches!(error_of(&challenge), ScramError::Message(_)),
             "{challenge}"
         );
     }

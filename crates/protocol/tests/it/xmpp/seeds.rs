@@ -46,7 +46,7 @@ fn drive(is_secured: bool, rest: &[u8]) -> bool {
         let over = session.feed(piece).is_err();
         while let Some(happened) = session.next_happened() {
             was_ready |= happened == Happened::Ready;
-            if happened == Happened::WantsTls {
+            if happened == Happened::NeedsTls {
                 assert!(is_clear);
                 session.secured();
                 is_clear = false;
@@ -67,7 +67,7 @@ fn drive(is_secured: bool, rest: &[u8]) -> bool {
     was_ready
 }
 
-fn holds(data: &[u8]) -> bool {
+fn is_consistent(data: &[u8]) -> bool {
     let Some((mode, rest)) = data.split_first() else {
         return false;
     };
@@ -92,7 +92,7 @@ fn kept_inputs_and_what_is_made_of_them() {
     let mut ready = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
         let seed = std::fs::read(entry.unwrap().path()).unwrap();
-        ready += u32::from(holds(&seed));
+        ready += u32::from(is_consistent(&seed));
         seeds += 1;
         for number in 0..CHANGED {
             let mut state = number;
@@ -108,7 +108,7 @@ fn kept_inputs_and_what_is_made_of_them() {
                     break;
                 }
             }
-            holds(&changed);
+            is_consistent(&changed);
         }
     }
     assert!(seeds >= 5 && ready >= 1, "{seeds} seeds, {ready} ready");

@@ -43,7 +43,7 @@ fn a_stream_with_all_that_is_allowed() {
     );
     let all = read(&text).unwrap();
     assert_eq!(all.len(), 4);
-    let Read::Opened(opened) = &all[0] else {
+    let Read::StreamStart(opened) = &all[0] else {
         panic!()
     };
     assert!(opened.is("s", "stream") && opened.attribute("id") == Some("1"));
@@ -68,8 +68,8 @@ fn what_xmpp_forbids_ends_the_stream() {
         ("<!DOCTYPE a [<!ENTITY x 'y'>]>", "declarations of types"),
         ("<a><!-- x --></a>", "comments"),
         ("<?php x ?>", "instructions"),
-        ("<a>&x;</a>", "entities of one's own"),
-        ("<a b='&x;'/>", "entities of one's own"),
+        ("<a>&x;</a>", "entity declarations"),
+        ("<a b='&x;'/>", "entity declarations"),
     ] {
         assert_eq!(
             read(&format!("{BEGIN}{text}")),
@@ -123,7 +123,7 @@ fn what_is_no_xml_is_refused() {
     // Once over, over for good.
     let mut reader = Reader::new(Limits::default());
     reader.push(b"<a><!x");
-    assert!(matches!(reader.next(), Ok(Some(Read::Opened(_)))));
+    assert!(matches!(reader.next(), Ok(Some(Read::StreamStart(_)))));
     let error = reader.next().unwrap_err();
     reader.push(b"<b/>");
     assert_eq!(reader.next(), Err(error));

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Part of a result that an accessor returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Part {
+enum ResultPart {
     Rate,
     Delta,
     Increase,
@@ -38,43 +38,43 @@ enum Part {
     DurationIn,
 }
 
-const PARTS: [(&str, Part); 14] = [
-    ("rate", Part::Rate),
-    ("delta", Part::Delta),
-    ("increase", Part::Increase),
-    ("time_delta", Part::TimeDelta),
-    ("num_resets", Part::Resets),
-    ("num_changes", Part::Changes),
-    ("num_elements", Part::Elements),
-    ("average", Part::Average),
-    ("integral", Part::Integral),
-    ("first_val", Part::FirstValue),
-    ("last_val", Part::LastValue),
-    ("first_time", Part::FirstTime),
-    ("last_time", Part::LastTime),
-    ("duration_in", Part::DurationIn),
+const PARTS: [(&str, ResultPart); 14] = [
+    ("rate", ResultPart::Rate),
+    ("delta", ResultPart::Delta),
+    ("increase", ResultPart::Increase),
+    ("time_delta", ResultPart::TimeDelta),
+    ("num_resets", ResultPart::Resets),
+    ("num_changes", ResultPart::Changes),
+    ("num_elements", ResultPart::Elements),
+    ("average", ResultPart::Average),
+    ("integral", ResultPart::Integral),
+    ("first_val", ResultPart::FirstValue),
+    ("last_val", ResultPart::LastValue),
+    ("first_time", ResultPart::FirstTime),
+    ("last_time", ResultPart::LastTime),
+    ("duration_in", ResultPart::DurationIn),
 ];
 
-impl Part {
+impl ResultPart {
     /// The fields that the result requires for this part.
     fn needs(self) -> &'static [&'static str] {
         match self {
-            Part::Rate | Part::Delta => &["delta", "first_time", "last_time"],
-            Part::Increase | Part::Resets => &["delta", "resets"],
-            Part::Changes => &["changes"],
-            Part::Elements => &["elements"],
-            Part::Average | Part::Integral => &["area", "first_time", "last_time"],
+            ResultPart::Rate | ResultPart::Delta => &["delta", "first_time", "last_time"],
+            ResultPart::Increase | ResultPart::Resets => &["delta", "resets"],
+            ResultPart::Changes => &["changes"],
+            ResultPart::Elements => &["elements"],
+            ResultPart::Average | ResultPart::Integral => &["area", "first_time", "last_time"],
             _ => &["first_time", "first_value", "last_time", "last_value"],
         }
     }
 
     fn example(self) -> &'static str {
         match self {
-            Part::Average => "average(time_weight('Linear', time, temp))",
-            Part::Integral => "integral(time_weight('Linear', time, temp), 'hour')",
-            Part::DurationIn => "duration_in(state_agg(time, state), 'on')",
-            Part::Increase => "increase(counter_agg(time, bytes))",
-            Part::Resets => "num_resets(counter_agg(time, bytes))",
+            ResultPart::Average => "average(time_weight('Linear', time, temp))",
+            ResultPart::Integral => "integral(time_weight('Linear', time, temp), 'hour')",
+            ResultPart::DurationIn => "duration_in(state_agg(time, state), 'on')",
+            ResultPart::Increase => "increase(counter_agg(time, bytes))",
+            ResultPart::Resets => "num_resets(counter_agg(time, bytes))",
             _ => "rate(counter_agg(time, bytes))",
         }
     }
@@ -85,7 +85,7 @@ impl Part {
 pub(in crate::functions) struct Accessor {
     signature: Signature,
     name: &'static str,
-    part: Part,
+    part: ResultPart,
 }
 
 impl Accessor {
@@ -99,10 +99,10 @@ impl Accessor {
 
     fn wrong(&self) -> datafusion::common::DataFusionError {
         let what = match self.part {
-            Part::DurationIn => "what state_agg gives, and a state",
-            Part::Average | Part::Integral => "what time_weight gives",
-            Part::Increase | Part::Resets => "what counter_agg gives",
-            _ => "what counter_agg, gauge_agg or time_weight gives",
+            ResultPart::DurationIn => "the result of state_agg, and a state",
+            ResultPart::Average | ResultPart::Integral => "the result of time_weight",
+            ResultPart::Increase | ResultPart::Resets => "the result of counter_agg",
+            _ => "the result of counter_agg, gauge_agg or time_weight",
         };
         expected(self.name, what, self.part.example())
     }
@@ -132,16 +132,16 @@ impl ScalarUDFImpl for Accessor {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let fits = match (self.part, types) {
-            (Part::DurationIn, [states, _]) => is_states(states),
-            (Part::DurationIn, _) => false,
+            (ResultPart::DurationIn, [states, _]) => is_states(states),
+            (ResultPart::DurationIn, _) => false,
             (part, [DataType::Struct(fields)]) => {
                 part.needs().iter().all(|need| fields.find(need).is_some())
             }
-            (Part::Integral, [DataType::Struct(fields), _]) => fields.find("area").is_some(),
+            (ResultPart::Integral, [DataType::Struct(fields), _]) => fields.find("area").is_some(),
             _ => false,
         };
         match (fits, types) {
-            (true, [states, _]) if self.part == Part::DurationIn => {
+            (true, [states, _]) if self.part == ResultPart::DurationIn => {
                 Ok(vec![states.clone(), DataType::Utf8])
             }
             (true, types) => Ok(types.to_vec()),
@@ -151,9 +151,9 @@ impl ScalarUDFImpl for Accessor {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.part {
-            Part::Resets | Part::Changes | Part::Elements => DataType::Int64,
-            Part::FirstTime | Part::LastTime => time_type(),
-            Part::DurationIn => DataType::Duration(TimeUnit::Nanosecond),
+            ResultPart::Resets | ResultPart::Changes | ResultPart::Elements => DataType::Int64,
+            ResultPart::FirstTime | ResultPart::LastTime => time_type(),
+            ResultPart::DurationIn => DataType::Duration(TimeUnit::Nanosecond),
             _ => DataType::Float64,
         })
     }
@@ -170,7 +170,7 @@ impl ScalarUDFImpl for Accessor {
         let of = of.to_array(rows)?;
         let more = args.args.get(1);
         let made: ArrayRef = match self.part {
-            Part::DurationIn => durations(&of, more, rows)?,
+            ResultPart::DurationIn => durations(&of, more, rows)?,
             part => {
                 let unit = match more {
                     Some(ColumnarValue::Scalar(unit)) => unit_seconds(unit)?,
@@ -240,24 +240,24 @@ impl Numbers<'_> {
 }
 
 impl Accessor {
-    fn of_records(&self, part: Part, record: &StructArray, unit: f64) -> Result<ArrayRef> {
+    fn of_records(&self, part: ResultPart, record: &StructArray, unit: f64) -> Result<ArrayRef> {
         let nulls = record.logical_nulls();
         let each = (0..record.len()).map(|row| {
             let present = nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
             present.then_some(Numbers { record, row })
         });
         Ok(match part {
-            Part::Resets | Part::Changes | Part::Elements => {
+            ResultPart::Resets | ResultPart::Changes | ResultPart::Elements => {
                 let name = match part {
-                    Part::Resets => "resets",
-                    Part::Changes => "changes",
+                    ResultPart::Resets => "resets",
+                    ResultPart::Changes => "changes",
                     _ => "elements",
                 };
                 let made: Int64Array = each.map(|of| of?.whole(name)).collect();
                 Arc::new(made)
             }
-            Part::FirstTime | Part::LastTime => {
-                let name = if part == Part::FirstTime {
+            ResultPart::FirstTime | ResultPart::LastTime => {
+                let name = if part == ResultPart::FirstTime {
                     "first_time"
                 } else {
                     "last_time"
@@ -270,12 +270,12 @@ impl Accessor {
                     .map(|of| {
                         let of = of?;
                         match part {
-                            Part::Rate => of.by_time("delta"),
-                            Part::Delta | Part::Increase => of.float("delta"),
-                            Part::TimeDelta => of.seconds(),
-                            Part::Average => of.by_time("area"),
-                            Part::Integral => Some(of.float("area")? / unit),
-                            Part::FirstValue => of.float("first_value"),
+                            ResultPart::Rate => of.by_time("delta"),
+                            ResultPart::Delta | ResultPart::Increase => of.float("delta"),
+                            ResultPart::TimeDelta => of.seconds(),
+                            ResultPart::Average => of.by_time("area"),
+                            ResultPart::Integral => Some(of.float("area")? / unit),
+                            ResultPart::FirstValue => of.float("first_value"),
                             _ => of.float("last_value"),
                         }
                     })

@@ -73,7 +73,7 @@ impl Series {
     }
 
     /// Indexes of the instant and the value among the arguments.
-    fn places(&self) -> (usize, usize) {
+    fn argument_indexes(&self) -> (usize, usize) {
         match self.which {
             Which::Weight => (1, 2),
             Which::Integral => (1, 0),
@@ -122,7 +122,7 @@ fn method(value: &ScalarValue) -> Result<Between> {
         Some("linear") => Ok(Between::Linear),
         Some("locf") => Ok(Between::Last),
         _ => Err(Error::invalid_value(format!(
-            "time_weight: the method is 'Linear' or 'LOCF', found {value}"
+            "time_weight: the method must be 'Linear' or 'LOCF', found {value}"
         ))
         .into()),
     }
@@ -145,7 +145,7 @@ impl AggregateUDFImpl for Series {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let (time, value) = self.places();
+        let (time, value) = self.argument_indexes();
         let counts = match self.which {
             Which::Counter | Which::Gauge => 2..=2,
             Which::Integral => 2..=3,
@@ -155,7 +155,7 @@ impl AggregateUDFImpl for Series {
             && types.get(time).is_some_and(is_instant)
             && types.get(value).is_some_and(is_number);
         if !fits {
-            let what = "a timestamp and a number in these places";
+            let what = "a timestamp and a number in these positions";
             let name = self.example().split('(').next().unwrap_or(self.name());
             return Err(expected(name, what, self.example()));
         }
@@ -181,7 +181,7 @@ impl AggregateUDFImpl for Series {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        let (time, value) = self.places();
+        let (time, value) = self.argument_indexes();
         Ok(Box::new(Collected {
             finish: self.finish(&args)?,
             of: args.return_field.data_type().clone(),

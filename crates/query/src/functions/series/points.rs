@@ -128,8 +128,8 @@ pub(in crate::functions) fn constant<'a>(
         .get(place)
         .and_then(|arg| arg.downcast_ref::<Literal>());
     literal.map(Literal::value).ok_or_else(|| {
-        Error::invalid_value(format!("{name}: {what} is a constant"))
-            .with_hint("write a value, no column")
+        Error::invalid_value(format!("{name}: {what} must be a constant"))
+            .with_hint("use a value, not a column")
             .into()
     })
 }
@@ -149,7 +149,7 @@ pub(in crate::functions) fn count(
     fits.ok_or_else(|| {
         let (least, most) = bounds.into_inner();
         Error::invalid_value(format!(
-            "{name}: {what} is a whole number from {least} to {most}, found {value}"
+            "{name}: {what} must be a whole number from {least} to {most}, found {value}"
         ))
         .into()
     })

@@ -39,7 +39,7 @@ fn slots(random: &mut Dice) -> Vec<Slot> {
                     Tally::Greatest,
                 ];
                 Slot::Tally {
-                    what: what[random.index(what.len())],
+                    tally: what[random.index(what.len())],
                     of,
                     value: Some(random.index(2)),
                     whole: false,
@@ -68,18 +68,18 @@ fn listed(slot: &Slot, list: &[usize], column: Option<&Column>) -> Cell {
             };
             found.map_or(Cell::Absent, |row| Cell::Row(*row))
         }
-        Slot::Tally { what, of, .. } => {
+        Slot::Tally { tally, of, .. } => {
             let mut sum = Sum::default();
             for row in rows(of) {
-                sum.add(*what, column.unwrap(), row).unwrap();
+                sum.add(*tally, column.unwrap(), row).unwrap();
             }
-            sum.cell(*what, column.unwrap()).unwrap()
+            sum.cell(*tally, column.unwrap()).unwrap()
         }
         _ => Cell::Absent,
     }
 }
 
-fn kept(
+fn key_of(
     lookback: &Lookback,
     (at, slot): (usize, &Slot),
     past: PastId,
@@ -91,10 +91,10 @@ fn kept(
             let row = lookback.row(at, (*first, *steps), past, next);
             row.map_or(Cell::Absent, Cell::Row)
         }
-        Slot::Tally { what, .. } => {
+        Slot::Tally { tally, .. } => {
             let column = column.unwrap();
             let sum = lookback.tallied(at, past, next, column).unwrap();
-            sum.cell(*what, column).unwrap()
+            sum.cell(*tally, column).unwrap()
         }
         _ => Cell::Absent,
     }
@@ -117,8 +117,8 @@ fn a_past_answers_as_the_list_of_its_rows_does() {
         let columns: Vec<Option<Column>> = slots
             .iter()
             .map(|slot| match slot {
-                Slot::Tally { what, value, .. } => {
-                    Some(Column::new(*what, value.map(|at| &values[at])).unwrap())
+                Slot::Tally { tally, value, .. } => {
+                    Some(Column::new(*tally, value.map(|at| &values[at])).unwrap())
                 }
                 _ => None,
             })
@@ -138,7 +138,7 @@ fn a_past_answers_as_the_list_of_its_rows_does() {
                         list.push(symbol);
                         for (at, slot) in slots.iter().enumerate() {
                             let column = columns[at].as_ref();
-                            let found = kept(&lookback, (at, slot), past, (symbol, row), column);
+                            let found = key_of(&lookback, (at, slot), past, (symbol, row), column);
                             assert_eq!(found, listed(slot, &list, column), "case {case}: {slot:?}");
                         }
                         let past = lookback.with(past, symbol, row, &columns).unwrap();
@@ -154,7 +154,7 @@ fn a_past_answers_as_the_list_of_its_rows_does() {
                 for (past, list) in &pasts {
                     let mut key = Vec::new();
                     for (at, slot) in slots.iter().enumerate() {
-                        lookback.tell(at, slot, *past, &mut key);
+                        lookback.append_key(at, slot, *past, &mut key);
                     }
                     let (_, other) = told.entry(key).or_insert_with(|| (*past, list.clone()));
                     alike += usize::from(other != list);

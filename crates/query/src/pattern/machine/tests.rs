@@ -64,7 +64,7 @@ impl Rows for World {
         self.after.iter().chain(&self.even).any(Option::is_some)
     }
 
-    fn tell(&self, past: usize, key: &mut Vec<i128>) {
+    fn append_key(&self, past: usize, key: &mut Vec<i128>) {
         let past = &self.pasts[past];
         // As coarse as the conditions allow.
         key.push(past.last().map_or(-1, |last| *last as i128));
@@ -73,7 +73,7 @@ impl Rows for World {
         }
     }
 
-    fn holds_nodes(&mut self, _: usize) -> Result<()> {
+    fn reserve_nodes(&mut self, _: usize) -> Result<()> {
         Ok(())
     }
 }
@@ -328,9 +328,9 @@ impl Rows for Counted<'_> {
         false
     }
 
-    fn tell(&self, (): (), _: &mut Vec<i128>) {}
+    fn append_key(&self, (): (), _: &mut Vec<i128>) {}
 
-    fn holds_nodes(&mut self, _: usize) -> Result<()> {
+    fn reserve_nodes(&mut self, _: usize) -> Result<()> {
         Ok(())
     }
 }

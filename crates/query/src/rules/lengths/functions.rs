@@ -99,21 +99,21 @@ pub(super) fn length(value: &ScalarValue) -> Result<ScalarValue> {
 /// The length of a constant written as text, such as `1 day`.
 pub(super) fn length_of_text(text: &str) -> Result<ScalarValue> {
     let interval = crate::rewrites::lengths::read(text).ok_or_else(|| {
-        Error::invalid_value(format!("`{text}` is no length of time"))
+        Error::invalid_value(format!("`{text}` is not an interval"))
             .with_hint("for example: interval '1 day', interval '90 minutes'")
     })?;
     length(&ScalarValue::IntervalMonthDayNano(Some(interval)))
 }
 
 fn too_long() -> Error {
-    Error::out_of_range("a length of time is beyond 292 years")
+    Error::out_of_range("an interval is longer than 292 years")
 }
 
 fn of_interval(interval: IntervalMonthDayNano) -> std::result::Result<i64, Error> {
     if interval.months != 0 {
         let months = interval.months;
         return Err(Error::invalid_value(format!(
-            "an interval of {months} months has no length that it could be compared by: months are not equally long"
+            "an interval of {months} months cannot be compared: months differ in length"
         ))
         .with_hint("write days, as in interval '30 days', or compare instants, as in max(time) > min(time) + interval '1 month'"));
     }

@@ -308,11 +308,11 @@ fn check_sought(sought: &Expr, subquery: &Subquery, schema: &DFSchema) -> Result
     let types = [sought.get_type(schema).ok(), within];
     let is_interval = |of: &DataType| matches!(of, DataType::Interval(_));
     if types.iter().flatten().any(is_interval) {
-        return Err(Error::unsupported(
-            "an interval cannot be looked for among the rows of a query",
-        )
-        .with_hint("write EXISTS (SELECT … WHERE a = b), which compares lengths of time")
-        .into());
+        return Err(
+            Error::unsupported("IN (subquery) is not supported for intervals")
+                .with_hint("write EXISTS (SELECT … WHERE a = b), which compares intervals")
+                .into(),
+        );
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::plan::{followed, tracked};
 use super::{AHEAD_NS, Watch, groups, length_ns};
 use crate::error::{Error, Result};
 use crate::parameters::Parameters;
-use crate::parsed::Kind;
+use crate::parsed::StatementKind;
 use crate::pattern::{Tracking, read_track};
 use crate::session::Session;
 use crate::statement::{parse, select, views};
@@ -52,7 +52,7 @@ impl Session {
         is_quiet: bool,
         look: &mut Look,
     ) -> Result<(Bounds, Round)> {
-        match &watch.made.kind {
+        match &watch.statement.kind {
             WatchKind::Pattern(query) => {
                 let table = &watch.definition.table;
                 let until_ns = now_ns.max(begin.watermark_ns).saturating_add(AHEAD_NS);
@@ -69,7 +69,7 @@ impl Session {
                         newest.saturating_sub(watch.lateness_ns())
                     }),
                     is_quiet,
-                    found: found.1,
+                    matches: found.1,
                     newest: BTreeMap::new(),
                 };
                 Ok((bounds, round))
@@ -95,13 +95,13 @@ impl Session {
 
 /// Duration of corrections; rows within the allowed lateness are not corrections.
 fn corrections(watch: &Watch) -> i64 {
-    let options = &watch.made.options;
+    let options = &watch.statement.options;
     options.corrections_ns.max(options.lateness_ns)
 }
 
 /// The table of a watch, if the watch can be followed.
 pub(super) async fn table_of(session: &Session, watch: &Watch) -> Result<String> {
-    match &watch.made.kind {
+    match &watch.statement.kind {
         WatchKind::Absence {
             table,
             condition,
@@ -138,14 +138,12 @@ pub(super) async fn table_of(session: &Session, watch: &Watch) -> Result<String>
 /// The logical plan of a query, with the statement that runs it.
 async fn logical(session: &Session, query: &str) -> Result<(crate::session::Running, LogicalPlan)> {
     let parsed = parse(query, None)?;
-    let Kind::Select(mut statement) = parsed.kind else {
-        return Err(Error::unsupported(
-            "a watch is of a SELECT, or of an ABSENCE",
-        ));
+    let StatementKind::Select(mut statement) = parsed.kind else {
+        return Err(Error::unsupported("a watch needs a SELECT or an ABSENCE"));
     };
     let running = session.begin()?;
     views::expand_statement(session, &running, &mut statement).await?;
-    let logical = parsed.labels.put_on(running.resolve(statement).await?)?;
+    let logical = parsed.labels.relabel(running.resolve(statement).await?)?;
     select::check(&logical)?;
     Ok((running, logical))
 }
@@ -200,10 +198,10 @@ async fn patterns(
             let of = followed(&logical)?;
             if of.table != known {
                 return Err(Error::unknown_table(format!(
-                    "the watch was made for table `{known}`, and its statement reads `{}` now",
+                    "the watch was created for table `{known}`, but its statement now reads `{}`",
                     of.table
                 ))
-                .with_hint("drop the watch and make it again"));
+                .with_hint("drop the watch and create it again"));
             }
             let tracking = Arc::new(Tracking {
                 lower_ns: lower(&from, back_ns.max(of.within_ns)),
@@ -212,7 +210,7 @@ async fn patterns(
             });
             let logical = tracked(&logical, &tracking)?;
             let plan = own.plan(&running, logical).await?;
-            let answer = own.rows(&running, plan, crate::answer::Done::Select)?;
+            let answer = own.rows(&running, plan, crate::answer::Outcome::Select)?;
             Ok((of.within_ns, tracking, answer))
         };
         let (within_ns, tracking, answer) = session.planned(true, planned).await?;
@@ -332,7 +330,7 @@ async fn absences(
     let (mut names, sql) = request.sql(session)?;
     names.push("newest".to_owned());
     let answer = session.run(&sql, Parameters::none()).await?;
-    let (mut found, mut newest) = (Vec::new(), BTreeMap::new());
+    let (mut matches, mut newest) = (Vec::new(), BTreeMap::new());
     for batch in answer.collect().await? {
         let Some((last, groups)) = batch.columns().split_last() else {
             return Err(Error::internal("groups without columns"));
@@ -352,7 +350,7 @@ async fn absences(
             let partition = String::from_utf8_lossy(&partition).into_owned();
             newest.insert(partition.clone(), time_ns);
             let first = Position { time_ns, skip: 0 };
-            found.push(Match {
+            matches.push(Match {
                 key: Key { partition, first },
                 last_ns: time_ns,
                 decided_ns: time_ns.saturating_add(for_ns),
@@ -370,7 +368,7 @@ async fn absences(
         now_ns,
         watermark_ns: now_ns,
         is_quiet: false,
-        found,
+        matches,
         newest,
     };
     Ok((bounds, round))

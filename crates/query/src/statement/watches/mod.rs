@@ -13,14 +13,14 @@ mod plan;
 pub use look::Look;
 
 use super::{blocking, parse, show as shown};
-use crate::answer::{Answer, Done, Made as MadeKind};
+use crate::answer::{Answer, ObjectKind as MadeKind, Outcome};
 use crate::columns::time_type;
 use crate::error::{Error, Result};
 use crate::names::unknown_table;
-use crate::parsed::Kind;
+use crate::parsed::StatementKind;
 use crate::rewrites::lengths;
 use crate::session::{Query, Session};
-use crate::syntax::{AboutWatch, Made, Since, Target, WatchKind};
+use crate::syntax::{AboutWatch, CreateWatch, EventTarget, Since, WatchKind};
 use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampNanosecondArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -41,7 +41,7 @@ const AHEAD_NS: i64 = 3_600_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Watch {
     definition: Definition,
-    made: Made,
+    statement: CreateWatch,
 }
 
 impl Watch {
@@ -51,12 +51,12 @@ impl Watch {
     /// `corrupt` when its statement does not create a watch.
     pub fn read(definition: Definition) -> Result<Watch> {
         match parse(&definition.statement, None)?.kind {
-            Kind::Watches(AboutWatch::Create(made)) => Ok(Watch {
+            StatementKind::Watches(AboutWatch::Create(made)) => Ok(Watch {
                 definition,
-                made: *made,
+                statement: *made,
             }),
             _ => Err(Error::corrupt(format!(
-                "the definition of watch `{}` makes no watch",
+                "the definition of watch `{}` does not create a watch",
                 definition.name
             ))),
         }
@@ -71,8 +71,8 @@ impl Watch {
     /// The address to which its events are sent.
     #[must_use]
     pub fn hook(&self) -> Option<&str> {
-        match &self.made.options.target {
-            Some(Target::Hook(address)) => Some(address),
+        match &self.statement.options.target {
+            Some(EventTarget::Hook(address)) => Some(address),
             _ => None,
         }
     }
@@ -80,8 +80,8 @@ impl Watch {
     /// The topic to which its events are published.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
-        match &self.made.options.target {
-            Some(Target::Topic(topic)) => Some(topic),
+        match &self.statement.options.target {
+            Some(EventTarget::Topic(topic)) => Some(topic),
             _ => None,
         }
     }
@@ -89,13 +89,13 @@ impl Watch {
     /// Lateness after which a row's changes are reported as corrections.
     #[must_use]
     pub fn lateness_ns(&self) -> i64 {
-        self.made.options.lateness_ns
+        self.statement.options.lateness_ns
     }
 
     /// Whether the watch reports streams without rows.
     #[must_use]
     pub fn is_absence(&self) -> bool {
-        matches!(self.made.kind, WatchKind::Absence { .. })
+        matches!(self.statement.kind, WatchKind::Absence { .. })
     }
 }
 
@@ -123,7 +123,7 @@ fn decoded(name: &str, note: Option<Vec<u8>>) -> Result<Vec<Definition>> {
         return Ok(Vec::new());
     };
     decode_definitions(&note)
-        .map_err(|why| Error::corrupt(format!("the note `{name}` is not as it was written: {why}")))
+        .map_err(|why| Error::corrupt(format!("the note `{name}` is damaged: {why}")))
 }
 
 impl Query {
@@ -178,15 +178,15 @@ fn manages(session: &Session, table: &str, what: &str) -> Result<()> {
     Err(Error::forbidden(format!(
         "this session may not {what} watches of table `{table}`"
     ))
-    .with_hint("whoever makes a watch may manage its table, and reads it"))
+    .with_hint("creating a watch needs the rights to manage and to read its table"))
 }
 
-async fn create(session: &Session, made: Made, text: String) -> Result<Answer> {
+async fn create(session: &Session, statement: CreateWatch, text: String) -> Result<Answer> {
     session.query.database()?;
     let mut watch = Watch {
         definition: Definition {
             id: RandomState::new().build_hasher().finish(),
-            name: made.name.clone(),
+            name: statement.name.clone(),
             owner: session.access.token(),
             created_ns: now_ns(),
             since_ns: i64::MIN,
@@ -194,13 +194,13 @@ async fn create(session: &Session, made: Made, text: String) -> Result<Answer> {
             rights: rights_of(session.access.key().as_deref()),
             statement: text,
         },
-        made,
+        statement,
     };
     watch.definition.table = look::table_of(session, &watch).await?;
     let definition = &mut watch.definition;
     manages(session, &definition.table, "make")?;
-    definition.since_ns = match watch.made.options.since {
-        _ if matches!(watch.made.kind, WatchKind::Absence { .. }) => i64::MIN,
+    definition.since_ns = match watch.statement.options.since {
+        _ if matches!(watch.statement.kind, WatchKind::Absence { .. }) => i64::MIN,
         Since::Beginning => i64::MIN,
         Since::At(at) => at,
         Since::Now => {
@@ -209,7 +209,7 @@ async fn create(session: &Session, made: Made, text: String) -> Result<Answer> {
             newest.map_or(i64::MIN, |newest| newest.saturating_add(1))
         }
     };
-    let tolerates = watch.made.if_not_exists;
+    let tolerates = watch.statement.if_not_exists;
     let definition = watch.definition;
     change(session, definition.name.clone(), move |all, query| {
         let exists = all.iter().any(|known| known.name == definition.name);
@@ -217,23 +217,23 @@ async fn create(session: &Session, made: Made, text: String) -> Result<Answer> {
             (true, true) => return Ok(()),
             (true, false) => {
                 return Err(Error::watch_exists(format!(
-                    "watch `{}` exists already",
+                    "watch `{}` already exists",
                     definition.name
                 ))
-                .with_hint("DROP WATCH ends it, and forgets what it told"));
+                .with_hint("DROP WATCH removes it and its events"));
             }
             _ => {}
         }
         if query.watches()?.len() >= WATCHES_MAX {
             return Err(Error::too_large(format!(
-                "there are {WATCHES_MAX} watches, as many as may be: drop some first"
+                "there are {WATCHES_MAX} watches, which is the maximum: drop some first"
             )));
         }
         all.push(definition);
         Ok(())
     })
     .await?;
-    Ok(Answer::done(Done::Created(MadeKind::Watch)))
+    Ok(Answer::without_rows(Outcome::Created(MadeKind::Watch)))
 }
 
 async fn drop(session: &Session, name: String, if_exists: bool) -> Result<Answer> {
@@ -253,7 +253,7 @@ async fn drop(session: &Session, name: String, if_exists: bool) -> Result<Answer
         }
     })
     .await?;
-    Ok(Answer::done(Done::Dropped(MadeKind::Watch)))
+    Ok(Answer::without_rows(Outcome::Dropped(MadeKind::Watch)))
 }
 
 pub(super) fn schema() -> SchemaRef {
@@ -311,7 +311,7 @@ fn groups(session: &Session, table: &str, per: Option<&[String]>) -> Result<Vec<
     match per.iter().find(|wanted| !tags.contains(wanted)) {
         None => Ok(per.to_vec()),
         Some(other) => Err(Error::unknown_column(format!(
-            "PER {other}: table `{table}` has no such tag"
+            "PER {other}: table `{table}` has no tag with this name"
         ))),
     }
 }

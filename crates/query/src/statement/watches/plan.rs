@@ -92,15 +92,15 @@ fn read(plan: &LogicalPlan, time: &Column) -> Result<String> {
 }
 
 fn not_by_time() -> Error {
-    Error::unsupported("a watch looks at rows in the order of the column `time` of a table")
+    Error::unsupported("a watch must order rows by the column `time` of a table")
         .with_hint("MATCH_RECOGNIZE (… ORDER BY time …)")
 }
 
 fn refused(plan: &LogicalPlan) -> Error {
     let part = plan.display().to_string();
     let part = part.split([':', ' ']).next().unwrap_or_default().to_owned();
-    Error::unsupported(format!("a watch cannot follow this query: {part}")).with_hint(
-        "SELECT columns FROM table MATCH_RECOGNIZE (…) [WHERE condition]; what is computed of several matches is computed of its events",
+    Error::unsupported(format!("a watch does not support this query: {part}")).with_hint(
+        "SELECT columns FROM table MATCH_RECOGNIZE (…) [WHERE condition]; aggregates of several matches can be computed from its events",
     )
 }
 
@@ -122,9 +122,9 @@ fn lasting<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Result<()> {
     for expr in exprs {
         if expr.exists(|part| Ok(changes(part)))? {
             return Err(Error::unsupported(format!(
-                "a watch cannot follow `{expr}`: it looks at other rows, or means another thing later"
+                "a watch cannot use `{expr}`: it depends on other rows, or changes with time"
             ))
-            .with_hint("a watch computes what depends on the rows of a match alone"));
+            .with_hint("the expressions of a watch may depend only on the rows of a match"));
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 const BEYOND: u64 = (64 << 20) + (200 << 20);
 
 /// Codes of statements that mean nothing.
-const NOT_MEANT: [&str; 3] = ["type_mismatch", "unknown_column", "unknown_function"];
+const INVALID_CODES: [&str; 3] = ["type_mismatch", "unknown_column", "unknown_function"];
 
 const INTEGERS: &[&str] = &[
     "0",
@@ -120,15 +120,15 @@ struct Function {
     name: String,
     kind: String,
     /// The types of the arguments, for each way to call it that the registry tells.
-    ways: Vec<Vec<String>>,
+    signatures: Vec<Vec<String>>,
 }
 
 impl Function {
     fn call(&self, random: &mut Dice, deep: u32, functions: &[Function]) -> String {
         let any = || vec!["any".to_owned(); 3];
-        let mut types = match self.ways.len() {
+        let mut types = match self.signatures.len() {
             0 => any(),
-            ways => self.ways[random.index(ways)].clone(),
+            ways => self.signatures[random.index(ways)].clone(),
         };
         match random.index(12) {
             0 => drop(types.pop()),
@@ -185,7 +185,11 @@ async fn registered(sessions: &Watched) -> Vec<Function> {
         }
     }
     let all = all.into_iter();
-    let all = all.map(|((name, kind), ways)| Function { name, kind, ways });
+    let all = all.map(|((name, kind), signatures)| Function {
+        name,
+        kind,
+        signatures,
+    });
     all.collect()
 }
 
@@ -204,7 +208,10 @@ fn no_call_of_any_function_ends_the_process_or_takes_what_nobody_gave() {
             let sessions = Watched::new(&lake.query);
             let functions = registered(&sessions).await;
             assert!(functions.len() > 250, "{} functions", functions.len());
-            let asked = functions.iter().filter(|f| !f.ways.is_empty()).count();
+            let asked = functions
+                .iter()
+                .filter(|f| !f.signatures.is_empty())
+                .count();
             assert!(asked > 120, "the registry tells types of {asked} functions");
             let mut random = Dice::new(number("HEADWATER_HOSTILE_SEED", 1));
             let wanted = number("HEADWATER_HOSTILE_STATEMENTS", 250).cast_signed();
@@ -221,7 +228,7 @@ fn no_call_of_any_function_ends_the_process_or_takes_what_nobody_gave() {
                         assert_ne!(error.code, "internal", "{sql}: {error}");
                         *refused.entry(error.code).or_default() += 1;
                         // What is not understood is refused at once, and harms nobody.
-                        computed -= i64::from(NOT_MEANT.contains(&error.code));
+                        computed -= i64::from(INVALID_CODES.contains(&error.code));
                     }
                 }
                 computed += 1;

@@ -27,17 +27,17 @@ impl LakeMetrics {
         );
         registry.register(
             "lake_failures",
-            "Tables that could not be written to the lake, each time",
+            "Failed attempts to write a table to the lake",
             self.failures.clone(),
         );
         registry.register(
             "lake_days_blocked",
-            "Days that the last turn could not read, so that the lake has them as they were or not",
+            "Days that the last run could not read; the lake has an older version of them or none",
             self.blocked.clone(),
         );
         registry.register(
             "lake_written_at_seconds",
-            "When the last turn ended in which nothing failed, since 1970; 0 = none has",
+            "When the last run without a failure ended, since 1970; 0 = none has",
             self.written_at.clone(),
         );
     }

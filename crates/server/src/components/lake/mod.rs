@@ -2,6 +2,7 @@
 //!
 //! `turns` writes, `metrics` counts.
 
+pub(super) mod iceberg;
 mod metrics;
 mod turns;
 
@@ -26,7 +27,7 @@ impl LakeWriter {
     pub(super) fn open(settings: &Settings) -> Result<LakeWriter, StartError> {
         Ok(LakeWriter {
             stats: LakeMetrics::default(),
-            location: turns::place(settings)?,
+            location: turns::lake_location(settings)?,
         })
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 const FIRST: Duration = Duration::from_secs(1);
 
 /// Location of the lake of the settings; `None` when the settings have no lake.
-pub(crate) fn place(settings: &Settings) -> Result<Option<LakeLocation>, StartError> {
+pub(crate) fn lake_location(settings: &Settings) -> Result<Option<LakeLocation>, StartError> {
     let dir = settings.lake.dir.as_deref();
     let open = |dir| LakeLocation::open(dir, &|name| std::env::var(name).ok());
     let place = dir.map(open).transpose();
@@ -40,7 +40,7 @@ pub(crate) async fn run(app: Arc<App>, every: Duration) {
         let (app, stop) = (Arc::clone(&app), stopping.clone());
         let turn = tokio::task::spawn_blocking(move || {
             if let Some(place) = &app.lake().location {
-                Turn::new(&app, stop).all(place);
+                Turn::new(&app, stop).update_tables(place);
             }
         });
         if let Err(error) = turn.await {
@@ -87,7 +87,7 @@ impl<'a> Turn<'a> {
     }
 
     /// Brings all tables up to date.
-    fn all(mut self, lake: &LakeLocation) {
+    fn update_tables(mut self, lake: &LakeLocation) {
         self.database("its own database", lake, &|| self.app.db().snapshot());
         let edges = self.app.fleet.as_ref().map(|fleet| (fleet, fleet.views()));
         for (fleet, edge) in edges
@@ -96,7 +96,10 @@ impl<'a> Turn<'a> {
         {
             let look = || match fleet.shown_of_edge(edge) {
                 Ok(Some(snapshot)) => Ok(snapshot),
-                Ok(None) => Err(Error::new(ErrorKind::NotFound, "nothing of it is here")),
+                Ok(None) => Err(Error::new(
+                    ErrorKind::NotFound,
+                    "this node has no copy of the edge yet",
+                )),
                 Err(error) => Err(Error::new(ErrorKind::Io, error.to_string())),
             };
             self.database(edge, &lake.of_edge(edge), &look);

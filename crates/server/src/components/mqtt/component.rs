@@ -1,7 +1,7 @@
 //! Messages from and to a broker.
 
 use crate::app::App;
-use crate::component::Component;
+use crate::component::{Component, MessagePublisher};
 use crate::components::mqtt::Source;
 use crate::components::mqtt::metrics::BrokerMetrics;
 use crate::components::mqtt::publisher::Publisher;
@@ -10,6 +10,7 @@ use crate::start_error::StartError;
 use headwater_shell::Work;
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Connection to a broker, if the settings name one.
@@ -27,7 +28,7 @@ pub(crate) struct Broker {
 impl Broker {
     pub(in crate::components) fn open(settings: &Settings) -> Result<Broker, StartError> {
         let source = Source::new(settings)?;
-        let stats = source.as_ref().map(|source| Arc::clone(&source.figures));
+        let stats = source.as_ref().map(|source| Arc::clone(&source.metrics));
         Ok(Broker {
             stats: stats.unwrap_or_default(),
             publisher: Publisher::default(),
@@ -42,6 +43,15 @@ impl Component<App> for Broker {
         if self.has_source {
             self.stats.register(registry);
         }
+    }
+
+    fn report(&self, app: &App) -> Option<(&'static str, Value)> {
+        let state = self.stats.state(&app.settings.mqtt)?;
+        Some(("mqtt", serde_json::to_value(state).ok()?))
+    }
+
+    fn publisher(&self) -> Option<&dyn MessagePublisher> {
+        Some(&self.publisher)
     }
 
     fn begin(&self, app: &Arc<App>, work: &mut Work) {

@@ -5,10 +5,10 @@
 //! the old connection are dropped.
 
 use super::{Budget, MESSAGE_BYTES, Message, Shared};
-use crate::broker::options;
 use crate::request::now;
 use crate::settings::Subscription;
 use headwater::Timestamp;
+use headwater_cluster::broker::options;
 use rumqttc::Outgoing;
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{
@@ -101,7 +101,7 @@ impl Connection {
         }
         reading.shared.app.broker().publisher.disconnected();
         reading.goodbye().await;
-        reading.shared.figures.disconnected();
+        reading.shared.metrics.disconnected();
     }
 }
 
@@ -109,7 +109,7 @@ impl Reading {
     async fn read(&mut self) {
         loop {
             let event = tokio::select! {
-                () = self.shared.again.notified() => None,
+                () = self.shared.reconnect.notified() => None,
                 event = self.events.poll() => Some(event),
             };
             match event {
@@ -117,7 +117,7 @@ impl Reading {
                 Some(Ok(Event::Incoming(Packet::ConnAck(answer)))) => self.connected(&answer),
                 Some(Ok(Event::Incoming(Packet::SubAck(answer)))) => self.subscribed(&answer),
                 Some(Ok(Event::Outgoing(Outgoing::Publish(number)))) => {
-                    self.shared.app.broker().publisher.sent(number);
+                    self.shared.app.broker().publisher.assign_packet(number);
                 }
                 Some(Ok(Event::Incoming(Packet::PubAck(answer)))) => {
                     let has_it = matches!(
@@ -128,7 +128,7 @@ impl Reading {
                         .app
                         .broker()
                         .publisher
-                        .taken(answer.pkid, has_it);
+                        .acknowledge(answer.pkid, has_it);
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {
@@ -168,18 +168,18 @@ impl Reading {
     fn connected(&mut self, answer: &ConnAck) {
         let shared = &self.shared;
         self.is_connected = true;
-        shared.figures.connected.set(1);
-        shared.figures.connects.inc();
+        shared.metrics.connected.set(1);
+        shared.metrics.connects.inc();
         shared
             .app
             .broker()
             .publisher
             .connected(shared.client.clone());
         self.pause = PAUSE;
-        let broker = shared.settings.broker.as_ref();
+        let broker = shared.settings.login.broker.as_ref();
         tracing::info!(
             broker = broker.map(ToString::to_string),
-            client_id = shared.settings.client_id,
+            client_id = shared.settings.login.client_id,
             session = if answer.session_present {
                 "kept"
             } else {
@@ -189,8 +189,8 @@ impl Reading {
         );
         let subscriptions = shared.settings.subscriptions.iter();
         if let Err(error) = shared.client.try_subscribe_many(subscriptions.map(filter)) {
-            tracing::error!(%error, "mqtt: subscribing is not possible: connecting again");
-            shared.again.notify_one();
+            tracing::error!(%error, "mqtt: cannot subscribe: connecting again");
+            shared.reconnect.notify_one();
         }
     }
 
@@ -202,7 +202,7 @@ impl Reading {
             match code {
                 SubscribeReasonCode::Success(QoS::AtMostOnce) => tracing::warn!(
                     %topic,
-                    "mqtt: the broker grants QoS 0 only: messages may be lost on the way"
+                    "mqtt: the broker grants only QoS 0: messages may be lost in transit"
                 ),
                 SubscribeReasonCode::Success(_) => tracing::info!(%topic, "mqtt: subscribed"),
                 code => {
@@ -211,19 +211,19 @@ impl Reading {
                 }
             }
         }
-        self.shared.figures.subscriptions_refused.set(refused);
+        self.shared.metrics.subscriptions_refused.set(refused);
     }
 
     /// Queues a message, after the memory budget allows it.
     async fn message(&mut self, publish: Publish) {
         let shared = &self.shared;
-        shared.figures.received.inc();
+        shared.metrics.received.inc();
         let Some(queue) = &self.queue else {
             return;
         };
         let bytes = publish.payload.len() + publish.topic.len() + MESSAGE_BYTES;
         // Reading stops meanwhile; a broker with a timeout sends unacknowledged messages again.
-        let Some(permit) = self.budget.take(bytes).await else {
+        let Some(permit) = self.budget.reserve(bytes).await else {
             return;
         };
         // No two messages have the same time, or the second would replace the first.
@@ -231,7 +231,7 @@ impl Reading {
         self.newest = arrived;
         let is_skipped = publish.retain && skips_retained(shared, &publish.topic);
         if is_skipped {
-            shared.figures.skipped.inc();
+            shared.metrics.skipped.inc();
         }
         let message = Message {
             topic: publish.topic,
@@ -244,10 +244,10 @@ impl Reading {
             is_skipped,
             _permit: permit,
         };
-        shared.figures.waiting.inc();
+        shared.metrics.waiting.inc();
         if queue.send(message).await.is_err() {
             // Storing has ended, by a panic that ends this too.
-            shared.figures.waiting.dec();
+            shared.metrics.waiting.dec();
         }
     }
 
@@ -255,8 +255,8 @@ impl Reading {
     async fn start_over(&mut self) {
         self.is_connected = false;
         let shared = &self.shared;
-        shared.figures.disconnected();
-        shared.figures.failures.inc();
+        shared.metrics.disconnected();
+        shared.metrics.failures.inc();
         {
             let mut connection = shared.connection.lock();
             *connection += 1;
@@ -284,10 +284,12 @@ impl Reading {
             "mqtt: connecting again after a pause"
         );
         tokio::time::sleep(pause).await;
-        match options("mqtt", &self.shared.settings) {
+        match options("mqtt", &self.shared.settings.login) {
             Ok(options) => self.events.options = options,
             // With the previous settings: passwords and certificates may be about to be replaced.
-            Err(error) => tracing::error!(%error, "mqtt: the settings read before stay in force"),
+            Err(error) => {
+                tracing::error!(%error, "mqtt: the settings cannot be read again: the previous ones stay in force")
+            }
         }
     }
 
@@ -299,7 +301,7 @@ impl Reading {
                 | ConnectReturnCode::ClientIdentifierNotValid
                 | ConnectReturnCode::UnsupportedProtocolVersion),
             ) => tracing::error!(?code, "mqtt: the broker refuses the connection"),
-            error => tracing::warn!(%error, "mqtt: not connected"),
+            error => tracing::warn!(%error, "mqtt: cannot connect"),
         }
     }
 }

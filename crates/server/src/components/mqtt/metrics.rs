@@ -86,7 +86,7 @@ impl BrokerMetrics {
     /// Status of the broker that these settings name; `None` without one.
     pub(crate) fn state(&self, settings: &Mqtt) -> Option<BrokerState> {
         Some(BrokerState {
-            broker: settings.broker.as_ref()?.to_string(),
+            broker: settings.login.broker.as_ref()?.to_string(),
             connected: self.connected.get() > 0,
             connects: self.connects.get(),
             failures: self.failures.get(),
@@ -117,33 +117,33 @@ impl BrokerMetrics {
         );
         registry.register(
             "subscriptions_refused",
-            "Subscriptions that the broker refused when it was connected last",
+            "Subscriptions that the broker refused at the last connection",
             self.subscriptions_refused.clone(),
         );
         registry.register("connects", "Connections made", self.connects.clone());
         registry.register(
             "connection_failures",
-            "Connections that ended or were not made",
+            "Connections that ended or failed",
             self.failures.clone(),
         );
         registry.register(
             "messages_received",
-            "Messages received, those that came again included",
+            "Messages received, including redeliveries",
             self.received.clone(),
         );
         registry.register(
             "messages_skipped",
-            "Messages that the broker had kept, and that are set to be skipped",
+            "Retained messages that were skipped, as configured",
             self.skipped.clone(),
         );
         registry.register(
             "messages_done",
-            "Messages that are stored or refused",
+            "Messages stored or refused",
             self.acknowledged.clone(),
         );
         registry.register(
             "messages_waiting",
-            "Messages that are received and not yet stored",
+            "Messages received and not yet stored",
             self.waiting.clone(),
         );
         registry.register("values", "Values stored", self.values.clone());
@@ -154,7 +154,7 @@ impl BrokerMetrics {
         );
         registry.register(
             "retries",
-            "Times that storing was tried again, since the database was busy, full or closed",
+            "Retried writes, because the database was busy, full or closed",
             self.retries.clone(),
         );
         registry.register_with_unit(

@@ -28,15 +28,15 @@ mod publisher;
 mod storing;
 
 pub(crate) use component::Broker;
-pub(crate) use metrics::{BrokerMetrics, BrokerState};
+use metrics::BrokerMetrics;
 
 use crate::app::App;
-use crate::broker::options;
 use crate::settings::{Mqtt, Settings};
 use crate::start_error::StartError;
 use bytes::Bytes;
 use connection::Connection;
 use headwater::Timestamp;
+use headwater_cluster::broker::options;
 
 use parking_lot::Mutex;
 use rumqttc::v5::AsyncClient;
@@ -58,7 +58,7 @@ const PERMIT_BYTES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Source {
     settings: Mqtt,
-    pub(crate) figures: Arc<BrokerMetrics>,
+    pub(crate) metrics: Arc<BrokerMetrics>,
 }
 
 /// Message in flight.
@@ -82,23 +82,23 @@ struct Message {
 /// Memory budget of messages, in permits of [`PERMIT_BYTES`].
 struct Budget {
     permits: Arc<Semaphore>,
-    all: u32,
+    total: u32,
 }
 
 impl Budget {
     fn new(permits: usize) -> Budget {
-        let all = u32::try_from(permits).unwrap_or(u32::MAX).max(1);
+        let total = u32::try_from(permits).unwrap_or(u32::MAX).max(1);
         Budget {
-            permits: Arc::new(Semaphore::new(all as usize)),
-            all,
+            permits: Arc::new(Semaphore::new(total as usize)),
+            total,
         }
     }
 
     /// Waits until `bytes` are free; for more than the whole budget, until the whole budget is
     /// free.
-    async fn take(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    async fn reserve(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let permits = u32::try_from(bytes.div_ceil(PERMIT_BYTES)).unwrap_or(u32::MAX);
-        let permits = permits.min(self.all);
+        let permits = permits.min(self.total);
         // Acquiring fails only when the semaphore is closed, which never happens.
         Arc::clone(&self.permits)
             .acquire_many_owned(permits)
@@ -111,13 +111,13 @@ impl Budget {
 struct Shared {
     app: Arc<App>,
     settings: Mqtt,
-    figures: Arc<BrokerMetrics>,
+    metrics: Arc<BrokerMetrics>,
     client: AsyncClient,
     /// Number of the live connection. Locked while acknowledgements are queued on it, so that no
     /// acknowledgement is sent on the next connection.
     connection: Mutex<u64>,
     /// Requests a new connection, on which the broker sends unacknowledged messages again.
-    again: Notify,
+    reconnect: Notify,
     stopping: watch::Receiver<bool>,
 }
 
@@ -134,7 +134,7 @@ impl Shared {
             if let Err(error) = self.client.try_ack(&publish) {
                 // The queue fits all messages that can be open, so this is the end of the client.
                 tracing::warn!(%error, "mqtt: a message could not be acknowledged: connecting again");
-                self.again.notify_one();
+                self.reconnect.notify_one();
                 return;
             }
         }
@@ -157,14 +157,14 @@ impl Source {
     /// # Errors
     /// When certificates or passwords cannot be read.
     pub(crate) fn new(settings: &Settings) -> Result<Option<Source>, StartError> {
-        if settings.mqtt.broker.is_none() {
+        if settings.mqtt.login.broker.is_none() {
             return Ok(None);
         }
         let settings = settings.mqtt.clone();
-        options("mqtt", &settings).map_err(StartError::Mqtt)?;
+        options("mqtt", &settings.login).map_err(StartError::Mqtt)?;
         Ok(Some(Source {
             settings,
-            figures: Arc::default(),
+            metrics: Arc::default(),
         }))
     }
 
@@ -175,12 +175,12 @@ impl Source {
             let tasks = tokio::spawn(tasks(
                 Arc::clone(&app),
                 self.settings.clone(),
-                Arc::clone(&self.figures),
+                Arc::clone(&self.metrics),
             ));
             let Err(error) = tasks.await else {
                 return;
             };
-            self.figures.disconnected();
+            self.metrics.disconnected();
             tracing::error!(%error, "mqtt: the subscriber panicked and restarts");
             let mut stopping = app.shell.stopping();
             tokio::select! {
@@ -192,31 +192,31 @@ impl Source {
 }
 
 /// One run of the three tasks.
-async fn tasks(app: Arc<App>, settings: Mqtt, figures: Arc<BrokerMetrics>) {
+async fn tasks(app: Arc<App>, settings: Mqtt, metrics: Arc<BrokerMetrics>) {
     // Fails only where it failed at the start, unless files were removed since: then the connection
     // reports the error.
     let connection = loop {
-        match options("mqtt", &settings) {
+        match options("mqtt", &settings.login) {
             Ok(options) => break Connection::new(options),
             Err(error) => {
-                tracing::error!(%error, "mqtt: connecting is not possible");
+                tracing::error!(%error, "mqtt: cannot connect");
                 tokio::time::sleep(AFTER_PANIC).await;
             }
         }
     };
-    let (send, receive) = mpsc::channel(usize::from(settings.receive_max).max(1024));
-    let permits = settings.bytes_max.max(settings.packet_max) / PERMIT_BYTES;
+    let (send, receive) = mpsc::channel(usize::from(settings.login.receive_max).max(1024));
+    let permits = settings.bytes_max.max(settings.login.packet_max) / PERMIT_BYTES;
     let shared = Arc::new(Shared {
         stopping: app.shell.stopping(),
         app,
         settings,
-        figures,
+        metrics,
         client: connection.client(),
         connection: Mutex::new(0),
-        again: Notify::new(),
+        reconnect: Notify::new(),
     });
     // Messages of an earlier run are dropped.
-    shared.figures.waiting.set(0);
+    shared.metrics.waiting.set(0);
     let stored = Arc::new(Notify::new());
     let storing = storing::run(Arc::clone(&shared), receive, Arc::clone(&stored));
     let connection = connection.run(Arc::clone(&shared), send, Budget::new(permits), stored);
@@ -237,12 +237,15 @@ mod tests {
             .unwrap();
         runtime.block_on(async {
             let budget = Budget::new(16);
-            let small = budget.take(1).await;
-            let whole = budget.take(1 << 30);
+            let small = budget.reserve(1).await;
+            let whole = budget.reserve(1 << 30);
             let waits = tokio::time::timeout(Duration::from_millis(20), whole).await;
             assert!(waits.is_err() && small.is_some());
             drop(small);
-            assert!(budget.take(1 << 30).await.is_some());
+            assert!(budget.reserve(1 << 30).await.is_some());
         });
     }
 }
+
+#[cfg(test)]
+mod redelivery_tests;

@@ -5,7 +5,9 @@
 //! sender decides. Concurrency: one lock, held while a message is queued, so that messages are sent
 //! in the order in which they were queued.
 
+use crate::component::MessagePublisher;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use rumqttc::v5::AsyncClient;
 use rumqttc::v5::mqttbytes::QoS;
@@ -25,7 +27,7 @@ struct Inner {
     /// Messages that do not have a packet identifier yet.
     queued: VecDeque<oneshot::Sender<()>>,
     /// Messages that the broker has not acknowledged.
-    sent: HashMap<u16, oneshot::Sender<()>>,
+    unacknowledged: HashMap<u16, oneshot::Sender<()>>,
 }
 
 impl std::fmt::Debug for Inner {
@@ -33,53 +35,28 @@ impl std::fmt::Debug for Inner {
         f.debug_struct("Inner")
             .field("is_connected", &self.client.is_some())
             .field("queued", &self.queued.len())
-            .field("sent", &self.sent.len())
+            .field("sent", &self.unacknowledged.len())
             .finish()
     }
 }
 
 impl Publisher {
-    /// True while connected.
-    pub(crate) fn is_connected(&self) -> bool {
-        self.inner.lock().client.is_some()
-    }
-
-    /// Sends a message: true after the broker has acknowledged it, false when the connection ended
-    /// earlier.
-    pub(crate) async fn publish(&self, topic: &str, payload: String) -> bool {
-        let taken = {
-            let mut inner = self.inner.lock();
-            let Some(client) = &inner.client else {
-                return false;
-            };
-            let payload = Bytes::from(payload);
-            let queued = client.try_publish(topic, QoS::AtLeastOnce, false, payload);
-            if queued.is_err() {
-                return false;
-            }
-            let (sender, taken) = oneshot::channel();
-            inner.queued.push_back(sender);
-            taken
-        };
-        taken.await.is_ok()
-    }
-
     /// Sets the client of a new connection.
     pub(crate) fn connected(&self, client: AsyncClient) {
         self.inner.lock().client = Some(client);
     }
 
     /// Assigns a packet identifier to the oldest queued message.
-    pub(crate) fn sent(&self, number: u16) {
+    pub(crate) fn assign_packet(&self, number: u16) {
         let mut inner = self.inner.lock();
         if let Some(sender) = inner.queued.pop_front() {
-            inner.sent.insert(number, sender);
+            inner.unacknowledged.insert(number, sender);
         }
     }
 
     /// Handles the broker's answer to a message: accepted or refused.
-    pub(crate) fn taken(&self, number: u16, has_it: bool) {
-        let sender = self.inner.lock().sent.remove(&number);
+    pub(crate) fn acknowledge(&self, number: u16, has_it: bool) {
+        let sender = self.inner.lock().unacknowledged.remove(&number);
         if let Some(sender) = sender.filter(|_| has_it) {
             // The sender may have been cancelled.
             let _ = sender.send(());
@@ -89,5 +66,33 @@ impl Publisher {
     /// Ends the connection, and with it all messages in flight.
     pub(crate) fn disconnected(&self) {
         *self.inner.lock() = Inner::default();
+    }
+}
+
+impl MessagePublisher for Publisher {
+    fn is_connected(&self) -> bool {
+        self.inner.lock().client.is_some()
+    }
+
+    fn publish<'a>(&'a self, topic: &'a str, payload: String) -> BoxFuture<'a, bool> {
+        let acknowledged = {
+            let mut inner = self.inner.lock();
+            let payload = Bytes::from(payload);
+            let queued = inner.client.as_ref().is_some_and(|client| {
+                let queued = client.try_publish(topic, QoS::AtLeastOnce, false, payload);
+                queued.is_ok()
+            });
+            queued.then(|| {
+                let (sender, acknowledged) = oneshot::channel();
+                inner.queued.push_back(sender);
+                acknowledged
+            })
+        };
+        Box::pin(async move {
+            match acknowledged {
+                Some(acknowledged) => acknowledged.await.is_ok(),
+                None => false,
+            }
+        })
     }
 }

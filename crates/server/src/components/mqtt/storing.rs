@@ -79,14 +79,14 @@ async fn await_all(shared: &Shared, mut batches: mpsc::Receiver<HandedIn>) {
                 Ok(written) => shared.app.live.publish(part.news, &written.refused),
                 Err(error) => {
                     is_durable = false;
-                    tracing::error!(%error, "mqtt: messages are not stored; the broker is asked for them again");
+                    tracing::error!(%error, "mqtt: messages are not stored; the broker will send them again");
                 }
             }
         }
-        let figures = &shared.figures;
+        let figures = &shared.metrics;
         figures.waiting.dec_by(batch.messages.len() as i64);
         if !is_durable {
-            shared.again.notify_one();
+            shared.reconnect.notify_one();
             continue;
         }
         shared.acknowledge(&batch.messages);
@@ -142,11 +142,11 @@ impl Taker {
                 }
                 // Not acknowledged, so the broker sends the messages again.
                 Err(Failure::Stopping) => {
-                    self.shared.figures.waiting.dec_by(whole.len() as i64);
+                    self.shared.metrics.waiting.dec_by(whole.len() as i64);
                     continue;
                 }
                 Err(Failure::Batch(code, message)) if whole.len() == 1 => {
-                    self.shared.figures.refused(code, 1);
+                    self.shared.metrics.refused(code, 1);
                     self.shared.app.metrics.lines_refused(code, 1);
                     self.log(&whole, 1, code, &message, 1);
                     self.await_later(whole, Outcome::default()).await;
@@ -157,9 +157,9 @@ impl Taker {
             // The call that had the other reference has ended.
             let Some(taken) = Arc::into_inner(whole) else {
                 tracing::error!(
-                    "mqtt: messages are still in use, and wait for their next delivery"
+                    "mqtt: messages are still in use; they are stored at their next delivery"
                 );
-                self.shared.again.notify_one();
+                self.shared.reconnect.notify_one();
                 continue;
             };
             messages = taken;
@@ -219,7 +219,7 @@ impl Taker {
                     return Err(Failure::Batch("E_INTERNAL", message));
                 }
             };
-            self.shared.figures.retries.inc();
+            self.shared.metrics.retries.inc();
             if pause > RETRY {
                 tracing::warn!(
                     why,
@@ -240,7 +240,7 @@ impl Taker {
             return;
         }
         for (code, count) in refusals.by_code() {
-            self.shared.figures.refused(code, *count);
+            self.shared.metrics.refused(code, *count);
             self.shared.app.metrics.lines_refused(code, *count);
         }
         for (number, code, message) in refusals.first_of_each() {

@@ -62,7 +62,7 @@ struct Private;
 
 impl std::fmt::Display for Private {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("its address is one that only this machine or its network reaches (setting watch.hooks_private)")
+        f.write_str("its address is a loopback or private one, which is not allowed (setting watch.hooks_private)")
     }
 }
 
@@ -75,7 +75,7 @@ fn refused(reason: String) -> Failure {
     }
 }
 
-fn again(reason: String) -> Failure {
+fn retryable(reason: String) -> Failure {
     Failure {
         reason,
         is_final: false,
@@ -92,7 +92,7 @@ pub(super) fn send(settings: &Settings, letter: &Letter<'_>) -> Result<(), Failu
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
     if !is_allowed(&wanted.hooks, host) {
         return Err(refused(format!(
-            "hooks may not go to {host} (setting watch.hooks)"
+            "the host {host} is not allowed for web hooks (setting watch.hooks)"
         )));
     }
     let key = key(settings)?;
@@ -123,30 +123,30 @@ pub(super) fn send(settings: &Settings, letter: &Letter<'_>) -> Result<(), Failu
         Ok(answer) => match answer.status().as_u16() {
             200..=299 => Ok(()),
             408 | 425 | 429 | 500..=599 => {
-                Err(again(format!("{host} answered {}", answer.status())))
+                Err(retryable(format!("{host} answered {}", answer.status())))
             }
             _ => Err(refused(format!("{host} answered {}", answer.status()))),
         },
         Err(ureq::Error::Other(why)) if why.is::<Private>() => {
             Err(refused(format!("{host}: {why}")))
         }
-        Err(why) => Err(again(format!("{host}: {why}"))),
+        Err(why) => Err(retryable(format!("{host}: {why}"))),
     }
 }
 
 fn key(settings: &Settings) -> Result<Vec<u8>, Failure> {
     let Some(path) = &settings.watch.hook_key_file else {
-        return Err(again(
-            "there is no key to sign with (setting watch.hook_key_file)".to_owned(),
+        return Err(retryable(
+            "no key to sign web hooks is configured (setting watch.hook_key_file)".to_owned(),
         ));
     };
     let key = std::fs::read(path)
-        .map_err(|why| again(format!("watch.hook_key_file {}: {why}", path.display())))?;
+        .map_err(|why| retryable(format!("watch.hook_key_file {}: {why}", path.display())))?;
     let key = key.trim_ascii().to_vec();
     match key.len() >= KEY_BYTES_MIN {
         true => Ok(key),
-        false => Err(again(format!(
-            "watch.hook_key_file {}: expected {KEY_BYTES_MIN} bytes at least",
+        false => Err(retryable(format!(
+            "watch.hook_key_file {}: expected at least {KEY_BYTES_MIN} bytes",
             path.display()
         ))),
     }
@@ -156,7 +156,9 @@ fn tls() -> Result<TlsConfig, Failure> {
     // Unparsable certificates are useless to other programs too; an empty store is an error.
     let trusted = rustls_native_certs::load_native_certs().certs;
     if trusted.is_empty() {
-        return Err(again("this system trusts no certificates".to_owned()));
+        return Err(retryable(
+            "the system trust store has no certificates".to_owned(),
+        ));
     }
     let trusted: Vec<Certificate<'static>> = trusted
         .iter()

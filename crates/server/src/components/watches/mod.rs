@@ -13,6 +13,7 @@
 mod component;
 mod hook;
 pub(crate) mod registry;
+pub(super) mod route;
 mod runner;
 
 pub(crate) use component::WatchRunner;

@@ -1,9 +1,10 @@
 //! Evaluates the watches periodically.
 //!
 //! Invariants: a watch is evaluated when its table has changed since, when time alone may have
-//! changed its matches, and otherwise every [`AGAIN`]. A batch to another table costs a watch only
-//! a comparison of two numbers. Evaluation takes a quarter of the time at most. Concurrency: one
-//! task; queries run where statements do. Failure: a panic ends a turn, and another turn starts.
+//! changed its matches, and otherwise every [`RECHECK_MAX`]. A batch to another table costs a watch
+//! only a comparison of two numbers. Evaluation takes a quarter of the time at most. Concurrency:
+//! one task; queries run where statements do. Failure: a panic ends a turn, and another turn
+//! starts.
 
 use super::hook::{self, Letter, SENDING_MAX};
 use crate::app::App;
@@ -23,7 +24,7 @@ use tokio::sync::Semaphore;
 /// Shortest time between two turns.
 const TICK: Duration = Duration::from_millis(200);
 /// Longest time between two evaluations of a watch.
-const AGAIN: Duration = Duration::from_secs(10);
+const RECHECK_MAX: Duration = Duration::from_secs(10);
 /// Pause after a failure.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
@@ -55,16 +56,16 @@ pub(crate) async fn run(app: Arc<App>) {
 struct Course {
     look: Look,
     /// Version of the database at the last evaluation.
-    seen: Option<u64>,
+    evaluated_version: Option<u64>,
     looked: Option<Instant>,
     bounds: Option<Bounds>,
     /// Fingerprint of the last matches, and the time since when it is unchanged.
-    found: Option<(u64, Instant)>,
+    last_matches: Option<(u64, Instant)>,
     not_before: Option<Instant>,
 }
 
 /// State of the database when a turn began.
-struct Seen {
+struct DatabaseState {
     /// The newest record that everybody sees.
     sequence: u64,
     /// The newest record of each table that a watch is over.
@@ -100,7 +101,7 @@ struct Runner {
 impl Course {
     /// True when the table has not changed for so long that no result can be pending.
     fn is_quiet(&self, lateness_ns: i64) -> bool {
-        let Some((bounds, (_, since))) = self.bounds.zip(self.found) else {
+        let Some((bounds, (_, since))) = self.bounds.zip(self.last_matches) else {
             return false;
         };
         let wait_ns = bounds.within_ns.saturating_add(lateness_ns);
@@ -114,17 +115,17 @@ impl Course {
             return None;
         }
         // A record that is not published yet is detected in the next turn.
-        if self.seen.is_none_or(|seen| changed > seen) {
+        if self.evaluated_version.is_none_or(|seen| changed > seen) {
             return Some(Cause::Change);
         }
         let often = match watch.is_absence() {
             true => Duration::from_secs(1),
-            false => AGAIN,
+            false => RECHECK_MAX,
         };
         let grew_quiet = !watch.is_absence()
             && self.is_quiet(watch.lateness_ns())
             && self
-                .found
+                .last_matches
                 .zip(self.looked)
                 .is_some_and(|((_, since), looked)| {
                     let bounds = self.bounds.map_or(0, |bounds| bounds.within_ns);
@@ -158,13 +159,13 @@ impl Runner {
                     changes.insert(table.clone(), app.changed_at(table, sequence));
                 }
             }
-            Ok((definitions, Seen { sequence, changes }))
+            Ok((definitions, DatabaseState { sequence, changes }))
         });
         let (definitions, seen) = match known.await {
             Ok(known) => known,
             // The database is closing, or a note is damaged: requests report that.
             Err(error) => {
-                tracing::debug!(code = error.code, "the watches are not known");
+                tracing::debug!(code = error.code, "the list of watches cannot be read");
                 return;
             }
         };
@@ -177,7 +178,7 @@ impl Runner {
             self.courses.remove(&gone.watch().definition().id);
             let removed = tokio::task::spawn_blocking(move || gone.remove()).await;
             if let Ok(Err(error)) = removed {
-                tracing::warn!(%error, "the file of a dropped watch stays");
+                tracing::warn!(%error, "the file of a dropped watch cannot be removed");
             }
         }
         for definition in definitions {
@@ -209,22 +210,22 @@ impl Runner {
             Ok(Ok(followed)) => {
                 let course = Course {
                     look: Look::default(),
-                    seen: None,
+                    evaluated_version: None,
                     looked: None,
                     bounds: None,
-                    found: None,
+                    last_matches: None,
                     not_before: None,
                 };
                 self.courses.insert(id, course);
                 self.app.watches().put(Arc::new(followed));
             }
-            Ok(Err(error)) => tracing::error!(watch = name, %error, "a watch cannot be followed"),
+            Ok(Err(error)) => tracing::error!(watch = name, %error, "a watch cannot be started"),
             Err(error) => tracing::error!(watch = name, %error, "opening a watch panicked"),
         }
     }
 
     /// Evaluates a watch that is due, and emits its events.
-    async fn look(&mut self, followed: &Arc<ActiveWatch>, seen: &Seen) {
+    async fn look(&mut self, followed: &Arc<ActiveWatch>, seen: &DatabaseState) {
         let Definition { id, table, .. } = followed.watch().definition();
         let Some(course) = self.courses.get_mut(id) else {
             return;
@@ -234,11 +235,11 @@ impl Runner {
             return;
         };
         self.app.watches().metrics.looked(cause.name());
-        (course.seen, course.looked) = (Some(seen.sequence), Some(Instant::now()));
+        (course.evaluated_version, course.looked) = (Some(seen.sequence), Some(Instant::now()));
         let told = evaluate(&self.app, followed, course).await;
         if told.is_err() {
             course.not_before = Some(Instant::now() + AFTER_FAILURE);
-            course.seen = None;
+            course.evaluated_version = None;
         }
         followed.stop(told.err());
     }
@@ -275,7 +276,7 @@ impl Runner {
             let sent = send(&app, &followed, &event, now_ns);
             if let Err(error) = written(&app, &followed, &event, sent) {
                 let name = &followed.watch().definition().name;
-                tracing::warn!(watch = name, %error, "what became of a web hook is not written down: it is sent again");
+                tracing::warn!(watch = name, %error, "the outcome of a web hook cannot be stored: the event will be sent again");
             }
             followed.end_sending();
         });
@@ -296,14 +297,14 @@ fn owner(app: &App, watch: &Watch) -> Result<QueryAccess, Stopped> {
     let access = app.shell.guard().access_of(definition.owner.as_deref());
     let Some(access) = access else {
         return Err(stopped(
-            "the token that made this watch is not in force any more: drop it, and make it with another one".to_owned(),
+            "the token that created this watch is no longer valid: drop the watch and create it with another token".to_owned(),
         ));
     };
     let granted = QueryAccess(access);
     let rights = headwater_query::Access::key(&granted);
     if headwater_watch::rights_of(rights.as_deref()) != definition.rights {
         return Err(stopped(
-            "the token that made this watch may not read the same any more: drop it, and make it again".to_owned(),
+            "the rights of the token that created this watch have changed: drop the watch and create it again".to_owned(),
         ));
     }
     if !granted.0.may_read_some_of(&definition.table) {
@@ -342,22 +343,22 @@ async fn evaluate(
     let (bounds, round) = looked.map_err(of_query)?;
     course.bounds = Some(bounds);
     let found = fingerprint(&round);
-    if course.found.is_none_or(|(known, _)| known != found) {
-        course.found = Some((found, Instant::now()));
+    if course.last_matches.is_none_or(|(known, _)| known != found) {
+        course.last_matches = Some((found, Instant::now()));
     }
     let (app, followed) = (Arc::clone(app), Arc::clone(followed));
     let wrote = tokio::task::spawn_blocking(move || write(&app, &followed, bounds, &round)).await;
     wrote.unwrap_or_else(|error| {
         Err(Stopped {
             code: "E_INTERNAL".to_owned(),
-            message: format!("telling what was found panicked: {error}"),
+            message: format!("publishing events panicked: {error}"),
         })
     })
 }
 
 fn fingerprint(round: &Round) -> u64 {
     let mut hash = DefaultHasher::new();
-    (round.watermark_ns, &round.found).hash(&mut hash);
+    (round.watermark_ns, &round.matches).hash(&mut hash);
     hash.finish()
 }
 
@@ -378,7 +379,7 @@ fn write(app: &App, followed: &ActiveWatch, bounds: Bounds, round: &Round) -> Re
                 io::ErrorKind::StorageFull => "E_FULL".to_owned(),
                 _ => "E_IO".to_owned(),
             },
-            message: format!("the events cannot be written, and are retried: {error}"),
+            message: format!("the events cannot be written and will be retried: {error}"),
         })?;
         for event in &step.events {
             app.watches().metrics.emitted(event.kind.name());
@@ -391,14 +392,13 @@ fn write(app: &App, followed: &ActiveWatch, bounds: Bounds, round: &Round) -> Re
 
 /// Publishes the waiting events, one after the other, while there is a connection. Without a
 /// connection they wait: no event becomes a dead letter.
-#[cfg(feature = "mqtt")]
 fn publish(app: &Arc<App>, followed: &Arc<ActiveWatch>, topic: &str) {
     let may = app.settings.watch.topics.iter();
     let may = may
         .into_iter()
         .any(|beginning| topic.starts_with(beginning));
     let waits = matches!(followed.next(now_ns()), Next::Send(_));
-    if !may || !waits || !app.broker().publisher.is_connected() || !followed.begin_sending() {
+    if !may || !waits || !is_connected(app) || !followed.begin_sending() {
         return;
     }
     let (app, followed, topic) = (Arc::clone(app), Arc::clone(followed), topic.to_owned());
@@ -409,9 +409,13 @@ fn publish(app: &Arc<App>, followed: &Arc<ActiveWatch>, topic: &str) {
             if !may_read {
                 break;
             }
-            if !app.broker().publisher.publish(&topic, payload).await {
+            let is_published = match app.components.publisher() {
+                Some(publisher) => publisher.publish(&topic, payload).await,
+                None => false,
+            };
+            if !is_published {
                 let failure = Failure {
-                    reason: "the broker has not taken it".to_owned(),
+                    reason: "the broker has not accepted the event".to_owned(),
                     is_final: false,
                 };
                 // The event waits for the broker without a time limit, so that no event is
@@ -430,8 +434,11 @@ fn publish(app: &Arc<App>, followed: &Arc<ActiveWatch>, topic: &str) {
     });
 }
 
-#[cfg(not(feature = "mqtt"))]
-fn publish(_: &Arc<App>, _: &Arc<ActiveWatch>, _: &str) {}
+/// True while a broker is connected.
+fn is_connected(app: &App) -> bool {
+    let publisher = app.components.publisher();
+    publisher.is_some_and(|publisher| publisher.is_connected())
+}
 
 fn send(app: &App, followed: &ActiveWatch, event: &Event, now_ns: i64) -> Result<(), Failure> {
     let watch = followed.watch();
@@ -489,7 +496,7 @@ pub(crate) fn retry(app: &App, followed: &ActiveWatch, sequence: u64) -> Result<
     followed
         .change(&Change::Buried(sequence))
         .map_err(|why| Failure {
-            reason: format!("it was delivered, and that cannot be written down: {why}"),
+            reason: format!("the event was delivered, but its delivery cannot be recorded: {why}"),
             is_final: false,
         })
 }

@@ -1,6 +1,6 @@
 //! Line protocol, points of OpenTSDB, and remote write.
 
-use super::held_by;
+use super::state_of;
 use crate::prometheus::{packed, series};
 use crate::support::{Running, client, json};
 use headwater_testing::doors::{Cell, FrontEnd, Need, Outcome, Request, State, lines, walk};
@@ -25,7 +25,7 @@ fn replaced(answer: &Response) -> u64 {
 }
 
 /// What an answer with refusals by code, or without a body, says.
-fn told(answer: &mut Response) -> Outcome {
+fn outcome_of(answer: &mut Response) -> Outcome {
     let replaced = Some(replaced(answer));
     let told = match answer.status().as_u16() {
         204 => json!({"rejected": 0, "rejected_by_code": {}}),
@@ -53,7 +53,7 @@ impl FrontEnd for Lines {
         self.path
     }
 
-    fn lacks(&self) -> &'static [Need] {
+    fn unmet_needs(&self) -> &'static [Need] {
         &[]
     }
 
@@ -67,11 +67,11 @@ impl FrontEnd for Lines {
             .post(self.server.url(self.path))
             .send(body.as_bytes())
             .unwrap();
-        told(&mut answer)
+        outcome_of(&mut answer)
     }
 
     fn stored(self: Box<Self>) -> State {
-        held_by(self.server)
+        state_of(self.server)
     }
 }
 
@@ -91,7 +91,7 @@ impl FrontEnd for Points {
         "/api/put"
     }
 
-    fn lacks(&self) -> &'static [Need] {
+    fn unmet_needs(&self) -> &'static [Need] {
         &[
             Need::Unsigned,
             Need::TruthValues,
@@ -135,7 +135,7 @@ impl FrontEnd for Points {
     }
 
     fn stored(self: Box<Self>) -> State {
-        held_by(self.0)
+        state_of(self.0)
     }
 }
 
@@ -152,7 +152,7 @@ impl FrontEnd for Samples {
         "/api/v1/prom/write"
     }
 
-    fn lacks(&self) -> &'static [Need] {
+    fn unmet_needs(&self) -> &'static [Need] {
         &[
             Need::Integers,
             Need::Unsigned,
@@ -186,11 +186,11 @@ impl FrontEnd for Samples {
             .header("x-prometheus-remote-write-version", "0.1.0")
             .send(&packed(&message)[..])
             .unwrap();
-        told(&mut answer)
+        outcome_of(&mut answer)
     }
 
     fn stored(self: Box<Self>) -> State {
-        held_by(self.0)
+        state_of(self.0)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Messages of a broker, in each form of payload.
 
-use crate::mqtt::{CONNECTED, DONE, figure, start, until_figure};
+use crate::mqtt::{CONNECTED, MESSAGES_DONE, metric, start, until_figure};
 use crate::support::{Running, client};
 use headwater_testing::doors::{
-    Cell, FrontEnd, Need, Outcome, Request, Row, State, held, lines, walk,
+    Cell, FrontEnd, Need, Outcome, Request, Row, State, contents_of, lines, walk,
 };
 use headwater_testing::{Broker, has_broker, until};
 use headwater_wire::message::PayloadForm;
@@ -58,7 +58,7 @@ impl Messages {
         // Subscribed when the first message is stored.
         until("a message comes in", || {
             broker.publish("ready/v", "1");
-            figure(&server, DONE) >= 1.0
+            metric(&server, MESSAGES_DONE) >= 1.0
         });
         // Those sent meanwhile are done, too.
         broker.publish("ready/last", "1");
@@ -152,7 +152,7 @@ impl FrontEnd for Messages {
         }
     }
 
-    fn lacks(&self) -> &'static [Need] {
+    fn unmet_needs(&self) -> &'static [Need] {
         match self.form {
             PayloadForm::LineProtocol => &[],
             // Numbers are floats, unless the settings say otherwise.
@@ -169,12 +169,16 @@ impl FrontEnd for Messages {
     }
 
     fn send(&mut self, request: &Request) -> Outcome {
-        let before = (self.refused(), figure(&self.server, DONE));
+        let before = (self.refused(), metric(&self.server, MESSAGES_DONE));
         let messages = self.messages(request);
         for (topic, payload) in &messages {
             self.broker.publish(topic, payload);
         }
-        until_figure(&self.server, DONE, before.1 + messages.len() as f64);
+        until_figure(
+            &self.server,
+            MESSAGES_DONE,
+            before.1 + messages.len() as f64,
+        );
         let mut codes = Vec::new();
         for (code, count) in self.refused() {
             let more = count - before.0.get(&code).copied().unwrap_or(0);
@@ -189,9 +193,9 @@ impl FrontEnd for Messages {
 
     fn stored(self: Box<Self>) -> State {
         drop(self.server);
-        let mut held = held(&self.dir.path().join("db"));
-        assert!(held.remove("ready").is_some());
-        held
+        let mut contents = contents_of(&self.dir.path().join("db"));
+        assert!(contents.remove("ready").is_some());
+        contents
     }
 }
 

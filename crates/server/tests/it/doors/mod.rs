@@ -11,13 +11,13 @@ mod statements;
 
 use crate::support::Running;
 use headwater::{Batch, Database, StreamName, StreamRows, Timestamp, Value};
-use headwater_testing::doors::{Cell, FrontEnd, Need, Outcome, Request, State, held, walk};
+use headwater_testing::doors::{Cell, FrontEnd, Need, Outcome, Request, State, contents_of, walk};
 use tempfile::TempDir;
 
 /// The state of a server that is ended.
-fn held_by(server: Running) -> State {
+fn state_of(server: Running) -> State {
     let dir = server.ended();
-    held(&dir.path().join("db"))
+    contents_of(&dir.path().join("db"))
 }
 
 /// The library, with batches whose good rows are kept, or of which all rows are taken or none.
@@ -36,7 +36,7 @@ impl FrontEnd for Library {
         }
     }
 
-    fn lacks(&self) -> &'static [Need] {
+    fn unmet_needs(&self) -> &'static [Need] {
         &[Need::NoTimes]
     }
 
@@ -77,7 +77,7 @@ impl FrontEnd for Library {
         let Library { dir, db, .. } = *self;
         db.close().unwrap();
         drop(db);
-        held(dir.path())
+        contents_of(dir.path())
     }
 }
 

@@ -1,13 +1,13 @@
 //! `INSERT` over HTTP and as a client of PostgreSQL sends it, and `COPY` in its forms.
 
-use super::held_by;
+use super::state_of;
 use crate::postgres::raw::{Client, bind, execute, lines, message, parse, sync, texts};
 use crate::support::{Running, client, json};
 use headwater_testing::doors::{Cell, FrontEnd, Need, Outcome, Request, Row, State, walk};
 use std::collections::BTreeSet;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Protocol {
     /// `POST /api/v1/sql`.
     Http,
     /// A text of PostgreSQL's simple protocol.
@@ -20,7 +20,7 @@ enum Way {
 }
 
 struct Statements {
-    way: Way,
+    protocol: Protocol,
     server: Running,
     session: Client,
 }
@@ -116,7 +116,7 @@ fn numeric(mut value: u64) -> Vec<u8> {
 }
 
 impl Statements {
-    fn new(way: Way) -> Statements {
+    fn new(protocol: Protocol) -> Statements {
         let server = Running::start_with(|settings| {
             settings.postgres_addr = Some("127.0.0.1:0".parse().unwrap());
         });
@@ -124,7 +124,7 @@ impl Statements {
         session.begin(&[("user", "ann"), ("database", "plant")]);
         session.ready();
         Statements {
-            way,
+            protocol,
             server,
             session,
         }
@@ -172,8 +172,8 @@ impl Statements {
         let names: Vec<_> = names.map(quoted).collect();
         let names = names.join(", ");
         let rows = request.rows.iter();
-        match self.way {
-            Way::Http | Way::Simple => {
+        match self.protocol {
+            Protocol::Http | Protocol::Simple => {
                 let rows = rows.map(|row| {
                     let cells = cells(request, row);
                     let of_fields = cells.len() - fields.len();
@@ -193,12 +193,12 @@ impl Statements {
                 });
                 let rows = rows.collect::<Vec<_>>().join(", ");
                 let sql = format!("INSERT INTO {table} ({names}) VALUES {rows}");
-                match self.way {
-                    Way::Http => self.over_http(&sql),
+                match self.protocol {
+                    Protocol::Http => self.over_http(&sql),
                     _ => Self::counted(&self.session.query(&sql)),
                 }
             }
-            Way::Prepared => {
+            Protocol::Prepared => {
                 let cells: Vec<_> = rows.flat_map(|row| cells(request, row)).collect();
                 let width = cells.len() / request.rows.len();
                 let rows = (0..request.rows.len()).map(|row| {
@@ -211,7 +211,7 @@ impl Statements {
                     .iter()
                     .map(|c| c.as_deref().map(str::as_bytes))
                     .collect();
-                let told = self.session.ask(&[
+                let told = self.session.exchange(&[
                     parse("", &sql, &[]),
                     bind("", "", 0, &cells),
                     execute("", 0),
@@ -219,7 +219,7 @@ impl Statements {
                 ]);
                 Self::counted(&told)
             }
-            Way::CopyText => {
+            Protocol::CopyText => {
                 let rows = rows.map(|row| {
                     let cells = cells(request, row).into_iter().map(|cell| match cell {
                         None => "\\N".to_owned(),
@@ -236,7 +236,7 @@ impl Statements {
                     data.as_bytes(),
                 )
             }
-            Way::CopyCsv => {
+            Protocol::CopyCsv => {
                 let rows = rows.map(|row| {
                     let cells = cells(request, row).into_iter();
                     let cells = cells.map(|cell| cell.map_or(String::new(), |text| quoted(&text)));
@@ -246,7 +246,7 @@ impl Statements {
                 let sql = format!("COPY {table} ({names}) FROM STDIN (FORMAT csv)");
                 self.copy(&sql, data.as_bytes())
             }
-            Way::CopyBinary => {
+            Protocol::CopyBinary => {
                 let mut data = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0".to_vec();
                 data.extend(rows.flat_map(|row| binary(request, row)));
                 data.extend(b"\xff\xff");
@@ -268,20 +268,20 @@ impl Statements {
 
 impl FrontEnd for Statements {
     fn name(&self) -> &'static str {
-        match self.way {
-            Way::Http => "INSERT over HTTP",
-            Way::Simple => "INSERT over PostgreSQL",
-            Way::Prepared => "INSERT over PostgreSQL, prepared",
-            Way::CopyText => "COPY, text",
-            Way::CopyCsv => "COPY, CSV",
-            Way::CopyBinary => "COPY, binary",
+        match self.protocol {
+            Protocol::Http => "INSERT over HTTP",
+            Protocol::Simple => "INSERT over PostgreSQL",
+            Protocol::Prepared => "INSERT over PostgreSQL, prepared",
+            Protocol::CopyText => "COPY, text",
+            Protocol::CopyCsv => "COPY, CSV",
+            Protocol::CopyBinary => "COPY, binary",
         }
     }
 
-    fn lacks(&self) -> &'static [Need] {
-        match self.way {
+    fn unmet_needs(&self) -> &'static [Need] {
+        match self.protocol {
             // A row has values of the types of the columns.
-            Way::CopyBinary => &[
+            Protocol::CopyBinary => &[
                 Need::NewFields,
                 Need::SeveralTables,
                 Need::FieldCalledTime,
@@ -334,33 +334,33 @@ impl FrontEnd for Statements {
 
     fn stored(self: Box<Self>) -> State {
         drop(self.session);
-        held_by(self.server)
+        state_of(self.server)
     }
 }
 
 #[test]
 fn every_form_of_copy_has_its_column() {
-    let mut door = Statements::new(Way::CopyText);
+    let mut door = Statements::new(Protocol::CopyText);
     door.over_http("CREATE TABLE t (time TIMESTAMP, v DOUBLE)")
         .unwrap();
-    let told = door
+    let error = door
         .copy("COPY t FROM STDIN (FORMAT parquet)", b"")
         .unwrap_err();
     assert!(
-        told.contains("the format parquet, other than text, csv and binary,"),
-        "a form that is added needs a column here: {told}"
+        error.contains("the format parquet, other than text, csv and binary,"),
+        "a form that is added needs a column here: {error}"
     );
 }
 
 #[test]
 fn statements_and_copies_are_taken_as_every_door_does() {
     let ways = [
-        Way::Http,
-        Way::Simple,
-        Way::Prepared,
-        Way::CopyText,
-        Way::CopyCsv,
-        Way::CopyBinary,
+        Protocol::Http,
+        Protocol::Simple,
+        Protocol::Prepared,
+        Protocol::CopyText,
+        Protocol::CopyCsv,
+        Protocol::CopyBinary,
     ];
     for way in ways {
         let walked = walk(Box::new(Statements::new(way)));

@@ -1,6 +1,6 @@
 //! A table of tokens and statements: what may not be read is as if it were not there.
 
-use crate::asking::{START, encoded};
+use crate::read_routes::{START, encoded};
 use crate::support::{Running, client};
 use headwater::{Batch, Database, StreamName};
 use headwater_server::tokens::{NewToken, TokenFile};
@@ -59,7 +59,7 @@ fn scene(with_hidden: bool) -> (Running, BTreeMap<&'static str, String>) {
     (server, tokens)
 }
 
-fn ask(scene: &(Running, BTreeMap<&str, String>), token: &str, statement: &str) -> Value {
+fn query_as(scene: &(Running, BTreeMap<&str, String>), token: &str, statement: &str) -> Value {
     let mut answer = client()
         .get(scene.0.url(&format!("/query?q={}", encoded(statement))))
         .header("Authorization", format!("Token {}", scene.1[token]))
@@ -108,39 +108,39 @@ fn what_may_not_be_read_is_not_there() {
     let (with, without) = (scene(true), scene(false));
     let empty = scene(false);
     for statement in STATEMENTS {
-        let seen = ask(&with, "seen", statement);
-        assert_eq!(seen, ask(&without, "seen", statement), "{statement}");
-        assert_eq!(seen, ask(&without, "all", statement), "{statement}");
+        let seen = query_as(&with, "seen", statement);
+        assert_eq!(seen, query_as(&without, "seen", statement), "{statement}");
+        assert_eq!(seen, query_as(&without, "all", statement), "{statement}");
         let text = seen.to_string();
         assert!(
             !text.contains("hidden") && !text.contains("secret"),
             "{statement}: {text}"
         );
         // The test must be able to tell.
-        assert_ne!(seen, ask(&with, "all", statement), "{statement}");
+        assert_ne!(seen, query_as(&with, "all", statement), "{statement}");
         // A token for what is not there sees nothing at all.
-        let other = ask(&with, "other", statement).to_string();
-        assert_eq!(other, ask(&empty, "other", statement).to_string());
+        let other = query_as(&with, "other", statement).to_string();
+        assert_eq!(other, query_as(&empty, "other", statement).to_string());
         assert!(
             !other.contains("seen") && !other.contains("hidden"),
             "{statement}: {other}"
         );
         for token in ["writes", "nothing"] {
-            let refused = ask(&with, token, statement);
+            let refused = query_as(&with, token, statement);
             let error = refused["results"][0]["error"].as_str().unwrap_or_default();
             assert!(
-                error.contains("no rule of this token"),
+                error.contains("this token may not read anything"),
                 "{statement}: {refused}"
             );
         }
     }
     // What clients ask before they write needs no right to read.
-    let made = ask(&with, "writes", "SHOW DATABASES");
+    let made = query_as(&with, "writes", "SHOW DATABASES");
     assert_eq!(
         made["results"][0]["series"][0]["values"],
         json!([["headwater"]])
     );
-    ask(&with, "writes", "CREATE DATABASE x");
+    query_as(&with, "writes", "CREATE DATABASE x");
 }
 
 /// Devices that send no header send user and password in the address.
@@ -190,7 +190,7 @@ fn who_may_write_may_remove_and_others_may_not() {
             .unwrap();
         answer.body_mut().read_json().unwrap()
     };
-    let counted = || ask(&scene, "all", "SELECT count(v) FROM cars GROUP BY id").to_string();
+    let counted = || query_as(&scene, "all", "SELECT count(v) FROM cars GROUP BY id").to_string();
     let before = counted();
     for text in [
         "DELETE FROM cars",

@@ -1,7 +1,7 @@
 //! Several databases: measurements of the same name in each.
 
 use super::{error, series};
-use crate::asking::{cars, encoded, get, serve};
+use crate::read_routes::{cars, encoded, get, serve};
 use crate::support::{Running, client};
 use headwater_server::settings::Apart;
 use headwater_server::tokens::{NewToken, TokenFile};
@@ -14,7 +14,7 @@ fn write(server: &Running, path: &str, line: &str) -> u16 {
 }
 
 /// The result of a statement in a database, by POST.
-fn ask(server: &Running, database: &str, statement: &str) -> Value {
+fn query_database(server: &Running, database: &str, statement: &str) -> Value {
     let path = format!("/query?db={database}&epoch=s&q={}", encoded(statement));
     let mut answer = client().post(server.url(&path)).send_empty().unwrap();
     let body: Value = answer.body_mut().read_json().unwrap();
@@ -22,7 +22,7 @@ fn ask(server: &Running, database: &str, statement: &str) -> Value {
 }
 
 fn values(server: &Running, database: &str, statement: &str) -> Value {
-    let result = ask(server, database, statement);
+    let result = query_database(server, database, statement);
     assert!(
         result["error"].is_null(),
         "{database}: {statement}: {result}"
@@ -45,7 +45,7 @@ fn three() -> Running {
         ),
         204
     );
-    assert!(ask(&server, "", "CREATE DATABASE depot")["error"].is_null());
+    assert!(query_database(&server, "", "CREATE DATABASE depot")["error"].is_null());
     assert_eq!(
         write(
             &server,
@@ -104,7 +104,7 @@ fn databases_do_not_see_or_overwrite_one_anothers_measurements() {
         values(&server, "plant", "SELECT count(load) FROM cpu")[0][1],
         json!(2)
     );
-    let error = &ask(&server, "garden", "SELECT load FROM cpu")["error"];
+    let error = &query_database(&server, "garden", "SELECT load FROM cpu")["error"];
     assert!(
         error
             .as_str()
@@ -120,7 +120,7 @@ fn databases_do_not_see_or_overwrite_one_anothers_measurements() {
 #[test]
 fn one_statement_may_name_several_databases() {
     let server = three();
-    let result = ask(
+    let result = query_database(
         &server,
         "plant",
         "SELECT load FROM cpu, yard..cpu, depot.autogen.cpu",
@@ -134,40 +134,40 @@ fn one_statement_may_name_several_databases() {
 #[test]
 fn a_database_is_dropped_with_its_tables_and_no_others() {
     let server = three();
-    assert!(ask(&server, "plant", "DELETE FROM mem")["error"].is_null());
+    assert!(query_database(&server, "plant", "DELETE FROM mem")["error"].is_null());
     assert_eq!(
         values(&server, "depot", "SELECT free FROM mem")[0][1],
         json!(1),
         "another database's"
     );
-    assert!(ask(&server, "depot", "DROP MEASUREMENT mem")["error"].is_null());
+    assert!(query_database(&server, "depot", "DROP MEASUREMENT mem")["error"].is_null());
     assert_eq!(
         values(&server, "depot", "SHOW MEASUREMENTS"),
         json!([["cpu"]])
     );
-    assert!(ask(&server, "plant", "DROP DATABASE depot")["error"].is_null());
+    assert!(query_database(&server, "plant", "DROP DATABASE depot")["error"].is_null());
     assert!(
-        ask(&server, "plant", "DROP DATABASE depot")["error"].is_null(),
+        query_database(&server, "plant", "DROP DATABASE depot")["error"].is_null(),
         "gone is gone"
     );
     assert_eq!(
         values(&server, "plant", "SHOW DATABASES"),
         json!([["plant"], ["yard"]])
     );
-    assert!(!ask(&server, "depot", "SELECT load FROM cpu")["error"].is_null());
-    assert!(ask(&server, "plant", "DROP DATABASE plant")["error"].is_null());
+    assert!(!query_database(&server, "depot", "SELECT load FROM cpu")["error"].is_null());
+    assert!(query_database(&server, "plant", "DROP DATABASE plant")["error"].is_null());
     assert_eq!(
         values(&server, "yard", "SELECT load FROM cpu")[0][1],
         json!(2)
     );
     // Its place is taken by the next.
-    assert!(ask(&server, "yard", "CREATE DATABASE works")["error"].is_null());
+    assert!(query_database(&server, "yard", "CREATE DATABASE works")["error"].is_null());
     assert_eq!(
         values(&server, "works", "SHOW DATABASES"),
         json!([["works"], ["yard"]])
     );
     assert_eq!(
-        ask(&server, "works", "SHOW MEASUREMENTS")["series"],
+        query_database(&server, "works", "SHOW MEASUREMENTS")["series"],
         json!([])
     );
 }
@@ -204,7 +204,7 @@ fn a_database_from_before_keeps_all_names_together_unless_told_otherwise() {
             .len(),
         4
     );
-    assert!(error(&server, "DROP DATABASE a").contains("not dropped by a request"));
+    assert!(error(&server, "DROP DATABASE a").contains("cannot be dropped"));
     let server = server.restarted(|settings| settings.write_databases = Apart::Apart);
     assert_eq!(
         write(&server, "/write?db=a", "obd,car=e speed=1 1700000000"),
@@ -240,7 +240,7 @@ fn names_that_cannot_be_are_refused_and_nothing_is_stored() {
         write(&server, &format!("/write?db={long}"), "cpu load=1"),
         400
     );
-    let error = &ask(&server, "plant", "CREATE DATABASE \"a.b\"")["error"];
+    let error = &query_database(&server, "plant", "CREATE DATABASE \"a.b\"")["error"];
     assert!(error.as_str().unwrap().contains("dot"), "{error}");
     assert_eq!(
         values(&server, "plant", "SELECT count(load) FROM cpu")[0][1],
@@ -270,12 +270,12 @@ fn a_refused_write_makes_no_database() {
             false => assert_eq!(databases(&server), json!([["plant"]])),
         }
     }
-    let missing = &ask(&server, "yard", "SHOW MEASUREMENTS")["error"];
+    let missing = &query_database(&server, "yard", "SHOW MEASUREMENTS")["error"];
     assert_eq!(missing, "database not found: yard");
     // Nor after a restart; and what a statement makes stays.
     let server = server.restarted(|_| {});
     assert_eq!(databases(&server), json!([["plant"]]));
-    assert!(ask(&server, "", "CREATE DATABASE yard")["error"].is_null());
+    assert!(query_database(&server, "", "CREATE DATABASE yard")["error"].is_null());
     assert_eq!(write(&server, "/write?db=yard", "cpu load="), 400);
     assert_eq!(databases(&server), json!([["plant"], ["yard"]]));
 }
@@ -350,7 +350,7 @@ fn tokens_make_and_see_databases_as_far_as_they_may_write_and_read() {
         );
         let made = ask(yard, &format!("CREATE DATABASE {name}"));
         assert_eq!(
-            made.contains("no rule of this token"),
+            made.contains("this token may not"),
             name == "nowhere",
             "{made}"
         );
@@ -358,7 +358,7 @@ fn tokens_make_and_see_databases_as_far_as_they_may_write_and_read() {
     assert!(ask(all, "SHOW DATABASES").contains("[[\"plant\"],[\"secret\"],[\"yard\"]]"));
     assert!(ask(yard, "SHOW DATABASES").contains("[[\"plant\"],[\"yard\"]]"));
     assert!(ask(reader, "SHOW DATABASES").contains("[[\"plant\"]]"));
-    assert!(ask(reader, "CREATE DATABASE more").contains("no rule of this token"));
+    assert!(ask(reader, "CREATE DATABASE more").contains("this token may not"));
     assert!(ask(reader, "CREATE DATABASE plant").contains("{\"statement_id\":0}"));
     // Neither is taken away by who may not manage all of it.
     for name in ["plant", "yard", "secret"] {

@@ -1,6 +1,6 @@
 //! How questions come and how answers are written.
 
-use crate::asking::{START, cars, encoded, get, serve};
+use crate::read_routes::{START, cars, encoded, get, serve};
 use crate::support::{Running, client};
 use headwater::Database;
 use serde_json::{Value, json};
@@ -203,7 +203,7 @@ fn bad_questions_are_told_where_clients_look() {
             "E_PARSE",
             "JSON object",
         ),
-        ("/query?q=a&q=b", "E_PARAMETER", "twice"),
+        ("/query?q=a&q=b", "E_PARAMETER", "repeated"),
     ] {
         let (status, body) = get(&server, path);
         let body: Value = serde_json::from_str(&body).unwrap();

@@ -1,7 +1,7 @@
 //! `SELECT … INTO` over HTTP: what is written, and who may.
 
 use super::{results, rows, series};
-use crate::asking::{cars, encoded, get, serve};
+use crate::read_routes::{cars, encoded, get, serve};
 use crate::support::{Running, client};
 use headwater::Database;
 use headwater_server::tokens::{NewToken, TokenFile};

@@ -5,7 +5,7 @@
 //! and writes what it answers.
 
 use super::results;
-use crate::asking::{encoded, write};
+use crate::read_routes::{encoded, write};
 use crate::support::Running;
 use serde_json::{Value, json};
 use std::fmt::Write as _;

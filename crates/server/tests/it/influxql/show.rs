@@ -1,7 +1,7 @@
 //! `SHOW`, and the statements clients send before they write.
 
 use super::{error, results, series};
-use crate::asking::{cars, encoded, get, json as ask, serve};
+use crate::read_routes::{cars, encoded, get, json as ask, serve};
 use crate::support::{Running, client};
 use serde_json::json;
 
@@ -125,8 +125,5 @@ fn a_database_is_made_by_post_and_with_a_warning_by_get() {
         .send(form)
         .unwrap();
     let body = answer.body_mut().read_to_string().unwrap();
-    assert!(
-        body.contains("is not taken over: how long data are kept"),
-        "{body}"
-    );
+    assert!(body.contains("is ignored: retention is"), "{body}");
 }

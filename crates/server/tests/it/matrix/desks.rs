@@ -1,16 +1,16 @@
 //! A dispatcher before each of the two worlds: what a token may not see is as if it had never been
 //! there, whether the dispatcher sends on or passes on.
 
-use super::asks::{ROWS, names_a_secret};
-use super::world::{Answer, Ask, Kind, SECRET, Token, World, worlds};
-use super::{asks, get, token};
+use super::requests::{ROWS, names_a_secret};
+use super::world::{Answer, Request, SECRET, Token, TokenKind, World, worlds};
+use super::{get, requests_of, token};
 use crate::dispatch::dispatcher_in;
 use crate::support::Running;
 use std::collections::BTreeSet;
 
 /// Those who ask, and of how many questions each asks one: who reads a part asks all of them, who
 /// is unknown and who reads everything some.
-const WHO: [(&str, usize); 3] = [("read by tag", 1), ("no token", 7), ("read all", 7)];
+const SAMPLING: [(&str, usize); 3] = [("read by tag", 1), ("no token", 7), ("read all", 7)];
 
 /// Figures of the process, and an answer that does not end.
 const LEFT_OUT: [&str; 2] = ["/metrics", "/api/v1/live"];
@@ -31,7 +31,7 @@ fn desk(world: &World, own: &Token) -> Running {
     })
 }
 
-fn same(worlds: &[World; 2], desks: &[Running; 2], token: &Token, ask: &Ask) -> Answer {
+fn same_answer(worlds: &[World; 2], desks: &[Running; 2], token: &Token, ask: &Request) -> Answer {
     let [with, without] = [0, 1].map(|at| worlds[at].ask_at(&desks[at], token, ask));
     assert_eq!(
         with,
@@ -42,7 +42,7 @@ fn same(worlds: &[World; 2], desks: &[Running; 2], token: &Token, ask: &Ask) -> 
         without.shown()
     );
     assert!(
-        names_a_secret(ask) || !with.tells(SECRET),
+        names_a_secret(ask) || !with.contains(SECRET),
         "token {:?}, {ask:?}: {}",
         token.name,
         with.shown()
@@ -58,20 +58,20 @@ fn a_dispatcher_tells_nobody_what_its_nodes_would_not() {
         .map(|world| desk(world, token(&tokens, "read all")));
     let mut seen = BTreeSet::new();
     let mut differs = 0;
-    for (name, of) in WHO {
+    for (name, of) in SAMPLING {
         let token = token(&tokens, name);
         let rows = ROWS.iter().filter(|row| !LEFT_OUT.contains(&row.route));
-        for mut ask in rows.flat_map(asks).step_by(of) {
+        for mut ask in rows.flat_map(requests_of).step_by(of) {
             for relays in [false, true] {
                 if relays {
                     ask.headers.push(("x-headwater-relay", "true"));
                 }
-                if token.kind == Kind::Sees {
+                if token.kind == TokenKind::ReadsAll {
                     let both = [0, 1].map(|at| worlds[at].ask_at(&desks[at], token, &ask));
                     differs += usize::from(both[0] != both[1]);
                     continue;
                 }
-                let answer = same(&worlds, &desks, token, &ask);
+                let answer = same_answer(&worlds, &desks, token, &ask);
                 seen.insert((relays, answer.status));
             }
         }

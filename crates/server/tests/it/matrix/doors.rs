@@ -1,9 +1,9 @@
 //! SQL, over HTTP and by PostgreSQL's protocol.
 
-use super::asks::THINGS;
-use super::same;
+use super::requests::SUBJECTS;
+use super::same_answer;
 use super::statements::{CHANGES, FUNCTIONS, READS};
-use super::world::{Ask, Kind, SECRET, Token, World, worlds};
+use super::world::{Request, SECRET, Token, TokenKind, World, worlds};
 use crate::postgres::raw::{Client, lines, message, texts};
 
 /// Statements for everything there is to ask for, without doubles.
@@ -11,7 +11,7 @@ fn texts_of(statements: &[&str]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for text in statements
         .iter()
-        .flat_map(|s| THINGS.iter().map(|t| t.fill(s)))
+        .flat_map(|s| SUBJECTS.iter().map(|t| t.fill(s)))
     {
         if !out.contains(&text) {
             out.push(text);
@@ -20,8 +20,8 @@ fn texts_of(statements: &[&str]) -> Vec<String> {
     out
 }
 
-pub(super) fn over_http(statements: &[&str]) -> Vec<Ask> {
-    let ask = |text: String| Ask {
+pub(super) fn over_http(statements: &[&str]) -> Vec<Request> {
+    let ask = |text: String| Request {
         method: "POST".to_owned(),
         target: "/api/v1/sql".to_owned(),
         headers: Vec::new(),
@@ -33,9 +33,9 @@ pub(super) fn over_http(statements: &[&str]) -> Vec<Ask> {
 #[test]
 fn no_statement_that_changes_something_tells_what_a_token_may_not_see() {
     let (worlds, tokens) = worlds();
-    for token in tokens.iter().filter(|t| t.kind != Kind::Sees) {
+    for token in tokens.iter().filter(|t| t.kind != TokenKind::ReadsAll) {
         for ask in over_http(CHANGES) {
-            same(&worlds, token, &ask);
+            same_answer(&worlds, token, &ask);
         }
     }
 }
@@ -64,7 +64,7 @@ fn by_the_protocol_of_postgresql_a_token_is_told_the_same_in_both_worlds() {
         let (Some(mut with), Some(mut without)) = (with.0, without.0) else {
             continue;
         };
-        let sees = token.kind == Kind::Sees;
+        let sees = token.kind == TokenKind::ReadsAll;
         let changes: &[&str] = if sees { &[] } else { CHANGES };
         for sql in texts_of(&[READS, FUNCTIONS, changes].concat()) {
             let [with, without] = [&mut with, &mut without].map(|client| client.query(&sql));

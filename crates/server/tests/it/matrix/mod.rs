@@ -4,18 +4,20 @@
 //! Two worlds are asked the same, one of which never had what a token may not see: their answers
 //! are the same in every byte. A new route fails here until it has a row in [`asks::ROWS`].
 
-mod asks;
 mod desks;
 #[cfg(feature = "sql")]
 mod doors;
+mod requests;
+mod roles;
 #[cfg(feature = "sql")]
 mod statements;
+mod timing;
 mod world;
 
-use asks::{ROWS, Row, THINGS, Tells, names_a_secret};
 use headwater_server::endpoints;
+use requests::{ROWS, Reveals, Row, SUBJECTS, names_a_secret};
 use std::collections::BTreeSet;
-use world::{Answer, Ask, Kind, SECRET, Token, World, worlds};
+use world::{Answer, Request, SECRET, Token, TokenKind, World, worlds};
 
 #[test]
 fn every_route_has_a_row_in_the_matrix() {
@@ -26,8 +28,8 @@ fn every_route_has_a_row_in_the_matrix() {
 }
 
 /// The requests of a row for everything there is to ask for.
-fn asks(row: &Row) -> Vec<Ask> {
-    let mut asks: Vec<Ask> = THINGS.iter().flat_map(|thing| row.of(thing)).collect();
+fn requests_of(row: &Row) -> Vec<Request> {
+    let mut asks: Vec<Request> = SUBJECTS.iter().flat_map(|thing| row.of(thing)).collect();
     #[cfg(feature = "sql")]
     if row.route == "/api/v1/sql" {
         asks.extend(doors::over_http(statements::READS));
@@ -38,8 +40,8 @@ fn asks(row: &Row) -> Vec<Ask> {
 }
 
 /// What both worlds answer; they must say the same.
-fn same(worlds: &[World; 2], token: &Token, ask: &Ask) -> Answer {
-    let [with, without] = worlds.each_ref().map(|world| world.ask(token, ask));
+fn same_answer(worlds: &[World; 2], token: &Token, ask: &Request) -> Answer {
+    let [with, without] = worlds.each_ref().map(|world| world.request(token, ask));
     assert_eq!(
         with,
         without,
@@ -51,7 +53,7 @@ fn same(worlds: &[World; 2], token: &Token, ask: &Ask) -> Answer {
     // What was not asked with it is not told; where both worlds say the same, it could only come
     // from the request.
     assert!(
-        names_a_secret(ask) || !with.tells(SECRET),
+        names_a_secret(ask) || !with.contains(SECRET),
         "token {:?}, {ask:?}: {}",
         token.name,
         with.shown()
@@ -61,7 +63,7 @@ fn same(worlds: &[World; 2], token: &Token, ask: &Ask) -> Answer {
 
 /// Whether a request writes a stream that its token may write, and a field that only one of the
 /// worlds has.
-fn may_write(token: &Token, ask: &Ask) -> bool {
+fn may_write(token: &Token, ask: &Request) -> bool {
     let body = String::from_utf8_lossy(&ask.body);
     let is_hidden = body.contains(SECRET) || body.contains(" value=");
     let by_tag = token.name.ends_with("write by tag") && body.contains("site=north");
@@ -73,38 +75,39 @@ fn what_a_token_may_not_see_is_as_if_it_had_never_been_there() {
     let (worlds, tokens) = worlds();
     let mut told = BTreeSet::new();
     // Who sees everything comes first: what is kept of its answers must not be given to the others.
-    for token in tokens.iter().filter(|t| t.kind == Kind::Sees) {
-        for row in ROWS.iter().filter(|r| r.tells == Tells::Stored) {
+    for token in tokens.iter().filter(|t| t.kind == TokenKind::ReadsAll) {
+        for row in ROWS.iter().filter(|r| r.reveals == Reveals::Stored) {
             if row.route == "/api/v1/manage" && token.name != "admin" {
                 // Who reads everything manages nothing.
                 continue;
             }
-            let differs = asks(row).iter().any(|ask| {
-                let [with, without] = worlds.each_ref().map(|world| world.ask(token, ask));
+            let differs = requests_of(row).iter().any(|ask| {
+                let [with, without] = worlds.each_ref().map(|world| world.request(token, ask));
                 with != without
             });
             assert!(differs, "{} cannot tell the worlds apart", row.route);
         }
     }
-    for token in tokens.iter().filter(|t| t.kind != Kind::Sees) {
+    for token in tokens.iter().filter(|t| t.kind != TokenKind::ReadsAll) {
         for row in ROWS {
-            for ask in asks(row) {
-                match row.tells {
-                    Tells::Stored | Tells::Nothing => {
-                        let answer = same(&worlds, token, &ask);
+            for ask in requests_of(row) {
+                match row.reveals {
+                    Reveals::Stored | Reveals::Nothing => {
+                        let answer = same_answer(&worlds, token, &ask);
                         told.insert((row.route, answer.status));
                     }
-                    Tells::Figures => {
-                        let [with, without] = worlds.each_ref().map(|world| world.ask(token, &ask));
+                    Reveals::Totals => {
+                        let [with, without] =
+                            worlds.each_ref().map(|world| world.request(token, &ask));
                         assert_eq!(with.status, without.status, "{} {ask:?}", token.name);
-                        assert!(!with.tells(SECRET), "{}: {}", token.name, with.shown());
+                        assert!(!with.contains(SECRET), "{}: {}", token.name, with.shown());
                         told.insert((row.route, with.status));
                     }
                     // Who may write a stream is told whether its lines fit: that is a test of its
                     // own.
-                    Tells::Fits if may_write(token, &ask) => {}
-                    Tells::Fits => {
-                        let answer = same(&worlds, token, &ask);
+                    Reveals::Fits if may_write(token, &ask) => {}
+                    Reveals::Fits => {
+                        let answer = same_answer(&worlds, token, &ask);
                         told.insert((row.route, answer.status));
                     }
                 }
@@ -118,33 +121,34 @@ fn what_a_token_may_not_see_is_as_if_it_had_never_been_there() {
             .filter(|t| t.0 == row.route)
             .map(|t| t.1)
             .collect();
-        let wanted: &[u16] = match row.tells {
-            Tells::Stored if row.route == "/api/v1/storage" => &[401, 403],
-            Tells::Stored if row.route == "/api/v1/held" => &[401, 403],
-            Tells::Stored if row.route == "/api/v1/manage" => &[401, 403],
-            Tells::Stored => &[200, 401],
-            Tells::Fits => &[204, 401, 403],
-            Tells::Figures => &[200, 401],
-            Tells::Nothing if row.route == "/api/v1/sync" => &[401, 403],
+        let wanted: &[u16] = match row.reveals {
+            Reveals::Stored if row.route == "/api/v1/storage" => &[401, 403],
+            Reveals::Stored if row.route == "/api/v1/held" => &[401, 403],
+            Reveals::Stored if row.route == "/api/v1/manage" => &[401, 403],
+            Reveals::Stored => &[200, 401],
+            Reveals::Fits => &[204, 401, 403],
+            Reveals::Totals => &[200, 401],
+            Reveals::Nothing if row.route == "/api/v1/sync" => &[401, 403],
+            Reveals::Nothing if row.route == "/api/v1/rights" => &[401, 403],
             // This node is no cloud.
-            Tells::Nothing if row.route == "/api/v1/sync/connect" => &[409],
-            Tells::Nothing if row.route.contains("assets") => &[404],
-            Tells::Nothing if row.route.ends_with("/retry") => &[401],
+            Reveals::Nothing if row.route == "/api/v1/sync/connect" => &[409],
+            Reveals::Nothing if row.route.contains("assets") => &[404],
+            Reveals::Nothing if row.route.ends_with("/retry") => &[401],
             // There are no watches in the two worlds.
-            Tells::Nothing if row.route.starts_with("/api/v1/watches/") => &[401, 404],
+            Reveals::Nothing if row.route.starts_with("/api/v1/watches/") => &[401, 404],
             // Nor is there a lake.
-            Tells::Nothing if row.route.starts_with("/iceberg/") => &[401, 404],
-            Tells::Nothing if row.route == "/api/v1/sql" => &[501],
-            Tells::Nothing if row.route == "/ping" => &[204],
-            Tells::Nothing => &[200],
+            Reveals::Nothing if row.route.starts_with("/iceberg/") => &[401, 404],
+            Reveals::Nothing if row.route == "/api/v1/sql" => &[501],
+            Reveals::Nothing if row.route == "/ping" => &[204],
+            Reveals::Nothing => &[200],
         };
         let has_all = wanted.iter().all(|status| seen.contains(status));
         assert!(has_all, "{}: {seen:?}, expected {wanted:?}", row.route);
     }
 }
 
-fn get(target: &str) -> Ask {
-    Ask {
+fn get(target: &str) -> Request {
+    Request {
         method: "GET".to_owned(),
         target: target.to_owned(),
         headers: Vec::new(),
@@ -152,8 +156,8 @@ fn get(target: &str) -> Ask {
     }
 }
 
-fn post(target: &str, body: &str) -> Ask {
-    Ask {
+fn post(target: &str, body: &str) -> Request {
+    Request {
         method: "POST".to_owned(),
         body: body.as_bytes().to_vec(),
         ..get(target)
@@ -178,7 +182,7 @@ fn an_export_names_no_table_tag_or_field_of_streams_that_may_not_be_read() {
     for format in formats {
         let export = |name: &str, what: &str| {
             let ask = get(&format!("/api/v1/export?{what}&format={format}"));
-            world.ask(token(&tokens, name), &ask)
+            world.request(token(&tokens, name), &ask)
         };
         // A table of which nothing may be read is answered like one that is not there.
         let hidden = export("read by tag", "table=zzsecrets");
@@ -190,10 +194,10 @@ fn an_export_names_no_table_tag_or_field_of_streams_that_may_not_be_read() {
         for what in ["table=cars", "stream=cars,id=seen,site=north"] {
             let seen = export("read by tag", what);
             assert_eq!(seen.status, 200, "{}", seen.shown());
-            assert!(!seen.tells(SECRET), "{}", seen.shown());
-            assert!(seen.tells("name"), "{}", seen.shown());
+            assert!(!seen.contains(SECRET), "{}", seen.shown());
+            assert!(seen.contains("name"), "{}", seen.shown());
         }
-        assert!(export("read all", "table=cars").tells("zzsecretfield"));
+        assert!(export("read all", "table=cars").contains("zzsecretfield"));
     }
 }
 
@@ -214,14 +218,17 @@ fn a_field_is_told_of_as_soon_as_a_stream_that_may_be_read_has_a_value_of_it() {
     }
     let told = || -> Vec<bool> {
         // Twice, so that what was kept of the first time answers the second.
-        let answers = asks.iter().chain(&asks).map(|ask| world.ask(reader, ask));
+        let answers = asks
+            .iter()
+            .chain(&asks)
+            .map(|ask| world.request(reader, ask));
         // A channel that is not told of is named in its error.
-        let told = answers.map(|a| a.tells("zzsecretfield") && !a.tells("E_NOT_FOUND"));
+        let told = answers.map(|a| a.contains("zzsecretfield") && !a.contains("E_NOT_FOUND"));
         told.collect()
     };
     assert!(told().iter().all(|told| !told), "{:?}", told());
     let line = "cars,id=seen,site=north zzsecretfield=1 1700000000000000000\n";
-    let written = world.ask(admin, &post("/write?precision=ns", line));
+    let written = world.request(admin, &post("/write?precision=ns", line));
     assert_eq!(written.status, 204, "{}", written.shown());
     assert!(told().iter().all(|told| *told), "{:?}", told());
 }
@@ -231,7 +238,7 @@ fn a_field_is_told_of_as_soon_as_a_stream_that_may_be_read_has_a_value_of_it() {
 fn who_may_write_a_stream_is_told_the_type_of_a_field_it_names_and_nothing_else() {
     let ([world, _], tokens) = worlds();
     let writer = token(&tokens, "write by tag");
-    let write = |line: &str| world.ask(writer, &post("/write?precision=ns", line));
+    let write = |line: &str| world.request(writer, &post("/write?precision=ns", line));
     let refused = write("cars,id=new,site=north zzsecretfield=\"t\" 1700000000000000000\n");
     assert_eq!(refused.status, 422, "{}", refused.shown());
     let said = text(&refused).replace("zzsecretfield", "");

@@ -3,7 +3,7 @@
 //!
 //! Whatever belongs to what may not be seen has [`SECRET`] in its name, and nothing else has.
 
-use crate::asking::{START, encoded};
+use crate::read_routes::{START, encoded};
 use crate::support::Running;
 use headwater::{Batch, Database, StreamName, Value};
 use headwater_server::tokens::{NewToken, TokenFile};
@@ -15,10 +15,10 @@ pub(super) const SECRET: &str = "zzsecret";
 
 /// What a token may do.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// It may read what only one of the worlds has: by it the test sees that there is something to
     /// see.
-    Sees,
+    ReadsAll,
     /// It may read a part, in which both worlds are the same.
     Reads,
     /// It may read nothing.
@@ -27,42 +27,48 @@ pub(super) enum Kind {
 
 pub(super) struct Token {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     /// What is sent; `None` = nothing.
     pub(super) text: Option<String>,
 }
 
 /// Every kind of rule there is.
-const RULES: [(&str, Kind, &[&str]); 11] = [
-    ("read all", Kind::Sees, &["read *"]),
-    ("admin", Kind::Sees, &["read *", "write *", "manage *"]),
-    ("read one table", Kind::Reads, &["read boats"]),
-    ("read by tag", Kind::Reads, &["read *,site=north"]),
-    ("read one stream", Kind::Reads, &["read cars,id=seen"]),
-    ("read what is not there", Kind::Reads, &["read vans"]),
+const RULES: [(&str, TokenKind, &[&str]); 11] = [
+    ("read all", TokenKind::ReadsAll, &["read *"]),
+    (
+        "admin",
+        TokenKind::ReadsAll,
+        &["read *", "write *", "manage *"],
+    ),
+    ("read one table", TokenKind::Reads, &["read boats"]),
+    ("read by tag", TokenKind::Reads, &["read *,site=north"]),
+    ("read one stream", TokenKind::Reads, &["read cars,id=seen"]),
+    ("read what is not there", TokenKind::Reads, &["read vans"]),
     (
         "read and write by tag",
-        Kind::Reads,
+        TokenKind::Reads,
         &["read *,site=north", "write *,site=north"],
     ),
     (
         "manage one table",
-        Kind::Reads,
+        TokenKind::Reads,
         &["manage boats", "read boats"],
     ),
-    ("write by tag", Kind::Blind, &["write *,site=north"]),
-    ("write all", Kind::Blind, &["write *"]),
-    ("no rule", Kind::Blind, &[]),
+    ("write by tag", TokenKind::Blind, &["write *,site=north"]),
+    ("write all", TokenKind::Blind, &["write *"]),
+    ("no rule", TokenKind::Blind, &[]),
 ];
 
 pub(super) struct World {
     pub(super) server: Running,
     client: ureq::Agent,
+    /// Nodes that the server depends on.
+    behind: Vec<Running>,
 }
 
 /// A request, the same in both worlds.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct Request {
     pub(super) method: String,
     /// Path and query, not encoded yet.
     pub(super) target: String,
@@ -86,7 +92,7 @@ impl Answer {
     }
 
     /// Whether a word occurs anywhere in it.
-    pub(super) fn tells(&self, word: &str) -> bool {
+    pub(super) fn contains(&self, word: &str) -> bool {
         let head = self
             .headers
             .iter()
@@ -112,7 +118,7 @@ pub(super) fn worlds() -> ([World; 2], Vec<Token>) {
         let expired = ("expired", text);
         let unknown = ("unknown", Some("hw_0123".to_owned()));
         for (name, text) in [expired, unknown, ("no token", None)] {
-            let kind = Kind::Blind;
+            let kind = TokenKind::Blind;
             tokens.push(Token { name, kind, text });
         }
         stored = std::fs::read(file.path()).unwrap();
@@ -138,7 +144,7 @@ fn create(
 }
 
 /// What is there: streams with their rows. Some of it stands in files, some in memory.
-fn fill(db: &Database, with_secrets: bool) {
+pub(super) fn fill(db: &Database, with_secrets: bool) {
     let row = |batch: &mut Batch, stream: &str, second: i64, values: &[(&str, Value)]| {
         let stream = StreamName::parse(stream).unwrap();
         let time = START + second * 1_000_000_000;
@@ -214,21 +220,42 @@ impl World {
                 settings.postgres_addr = Some("127.0.0.1:0".parse().unwrap());
             }
         });
+        World::of(server, Vec::new())
+    }
+
+    /// A server with the nodes that it depends on.
+    pub(super) fn of(server: Running, behind: Vec<Running>) -> World {
         let client = ureq::Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
             .timeout_global(Some(std::time::Duration::from_secs(60)))
             .build()
             .into();
-        World { server, client }
+        World {
+            server,
+            client,
+            behind,
+        }
     }
 
-    pub(super) fn ask(&self, token: &Token, ask: &Ask) -> Answer {
+    /// All of its nodes that have a database.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Running> {
+        let own = std::iter::once(&self.server);
+        let own = own.filter(|server| !server.db().join("dispatch.key").exists());
+        own.chain(&self.behind)
+    }
+
+    /// The server, and the nodes that it depends on.
+    pub(super) fn into_parts(self) -> (Running, Vec<Running>) {
+        (self.server, self.behind)
+    }
+
+    pub(super) fn request(&self, token: &Token, ask: &Request) -> Answer {
         self.ask_at(&self.server, token, ask)
     }
 
     /// Asks this server, or another one that stands before it.
-    pub(super) fn ask_at(&self, server: &Running, token: &Token, ask: &Ask) -> Answer {
+    pub(super) fn ask_at(&self, server: &Running, token: &Token, ask: &Request) -> Answer {
         let mut request = ureq::http::Request::builder()
             .method(ask.method.as_str())
             .uri(server.url(&address(&ask.target)));
@@ -252,7 +279,10 @@ impl World {
                     let location = value.to_str().unwrap();
                     let (location, ticket) =
                         location.split_once("ticket=").unwrap_or((location, ""));
-                    let location = location.replace(&self.server.url(""), "NODE");
+                    let nodes = std::iter::once(&self.server).chain(&self.behind);
+                    let location = nodes.fold(location.to_owned(), |text, node| {
+                        text.replace(&node.url(""), "NODE")
+                    });
                     headers.insert(
                         "location".to_owned(),
                         format!("{location} {}", ticket.is_empty()),

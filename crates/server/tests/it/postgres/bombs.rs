@@ -282,7 +282,7 @@ fn a_statement_that_grows_as_it_is_rewritten_is_told_by_what_was_written() {
     ] {
         let mut session = server.session();
         let simple = session.query(&sql);
-        let extended = session.ask(&[
+        let extended = session.exchange(&[
             parse("", &sql, &[]),
             bind("", "", 0, &[]),
             execute("", 0),

@@ -64,7 +64,7 @@ fn rows_go_out_as_text_and_as_csv() {
         ["H", "c", "C COPY 0", "Z I"]
     );
     assert_eq!(
-        client.ask(&[
+        client.exchange(&[
             parse("", "COPY \"Odd Name\" (t) TO STDOUT", &[]),
             describe("S", ""),
             bind("", "", 0, &[]),
@@ -145,7 +145,7 @@ fn a_copy_that_fails_names_the_line_and_leaves_the_session_usable() {
         (
             "2024-01-01\ta\t1\n2024-01-01\ta\n",
             "E 22P04",
-            "line 2: 2 fields",
+            "line 2: expected 3 fields, found 2",
         ),
         (
             "2024-01-01\ta\t1\n2024-01-02\ta\tx\n",

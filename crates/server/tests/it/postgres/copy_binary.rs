@@ -5,7 +5,7 @@ use super::{session, start};
 
 const HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// 2023-11-14T22:13:20Z in microseconds since 2000.
-const SEEN_US: i64 = 1_700_000_000_000_000 - 946_684_800_000_000;
+const INSTANT_US: i64 = 1_700_000_000_000_000 - 946_684_800_000_000;
 
 /// A row of fields.
 fn row(fields: &[Option<&[u8]>]) -> Vec<u8> {
@@ -51,7 +51,7 @@ fn rows_go_out_and_come_in_as_bytes() {
     assert_eq!(told.body, wanted);
     let numeric: &[u8] = &[0, 1, 0, 0, 0, 0, 0, 0, 0, 3];
     let seen = row(&[
-        Some(&SEEN_US.to_be_bytes()),
+        Some(&INSTANT_US.to_be_bytes()),
         Some(b"seen"),
         Some(&1.5f64.to_be_bytes()),
         Some(numeric),
@@ -61,7 +61,7 @@ fn rows_go_out_and_come_in_as_bytes() {
         None,
     ]);
     let other = row(&[
-        Some(&(SEEN_US + 1_123_456).to_be_bytes()),
+        Some(&(INSTANT_US + 1_123_456).to_be_bytes()),
         Some(b"other"),
         Some(&2.5f64.to_be_bytes()),
         None,
@@ -128,23 +128,23 @@ fn a_binary_copy_that_fails_names_row_and_column_and_stores_nothing() {
     let mut client = session(&server);
     client.query("CREATE TABLE c (time TIMESTAMP, id TAG, x DOUBLE, n BIGINT UNSIGNED)");
     let good = row(&[
-        Some(&SEEN_US.to_be_bytes()),
+        Some(&INSTANT_US.to_be_bytes()),
         Some(b"a"),
         Some(&1.0f64.to_be_bytes()),
         None,
     ]);
-    let time = SEEN_US.to_be_bytes();
+    let time = INSTANT_US.to_be_bytes();
     let long = vec![b'x'; 20_000];
     for (second, error, told) in [
         (
             row(&[Some(&time), Some(b"a")]),
             "E 22P04",
-            "row 2: 2 fields",
+            "row 2: expected 4 fields, found 2",
         ),
         (
             row(&[Some(&time), Some(b"a"), Some(&[0, 7]), None]),
             "E 22P03",
-            "row 2: column x: incorrect binary data format: 2 bytes, float8 has 8",
+            "row 2: column x: incorrect binary data format: 2 bytes; float8 has 8",
         ),
         (
             row(&[Some(&[0; 4]), Some(b"a"), None, None]),
@@ -190,10 +190,18 @@ fn a_binary_copy_that_fails_names_row_and_column_and_stores_nothing() {
         (
             row(&[Some(&time), Some(&long), None, None]),
             "E 22P04",
-            "row 2: it has more than 10000 bytes",
+            "row 2: the row has more than 10000 bytes",
         ),
-        (vec![0, 4, 0], "E 22P04", "row 2: the data end within it"),
-        (vec![255, 255, 0], "E 22P04", "data follow the end"),
+        (
+            vec![0, 4, 0],
+            "E 22P04",
+            "row 2: the data ends inside the row",
+        ),
+        (
+            vec![255, 255, 0],
+            "E 22P04",
+            "there is data after the trailer",
+        ),
     ] {
         let data = [HEADER, &good, &second].concat();
         for step in [5, 9_000] {

@@ -159,7 +159,7 @@ fn prepared_statements_and_portals_are_kept_up_to_a_bound() {
     assert!((1..40).contains(&refused), "{refused}");
     let many = "1, ".repeat(100_000);
     let large = format!("SELECT 1 WHERE 1 IN ({many}1)");
-    let told = hoards.ask(&[
+    let told = hoards.exchange(&[
         parse("", &large, &[]),
         bind("", "", 0, &[]),
         execute("", 0),
@@ -179,7 +179,7 @@ fn cursors_are_open_up_to_a_number_and_a_time() {
     let mut told = Vec::new();
     for n in 0..40 {
         let name = format!("c{n}");
-        told.extend(hoards.ask(&[
+        told.extend(hoards.exchange(&[
             parse(&name, ENDLESS, &[]),
             bind(&name, &name, 0, &[]),
             execute(&name, 1),
@@ -218,7 +218,7 @@ fn a_flood_of_messages_is_answered_in_bounded_memory() {
     let mut flood = session(&server);
     let wide: Vec<String> = (0..300).map(|n| format!("1 AS column_{n}")).collect();
     let wide = format!("SELECT {}", wide.join(", "));
-    flood.ask(&[parse("w", &wide, &[]), sync()]);
+    flood.exchange(&[parse("w", &wide, &[]), sync()]);
     let describes = message(b'D', b"Sw\0").repeat(2_000);
     // Sent without reading: the server stops taking them when nothing is taken of its answers.
     let writes = std::thread::spawn(move || {

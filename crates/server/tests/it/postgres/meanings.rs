@@ -204,7 +204,7 @@ fn texts_beside_truth_values_are_truth_values() {
         (
             "SELECT id FROM cars WHERE ok = 'vrai'",
             "",
-            &["E 22P02 'vrai' is compared with a truth value: expected 'true' or 'false'"],
+            &["E 22P02 'vrai' is compared with a boolean: expected 'true' or 'false'"],
         ),
         (
             "SELECT id FROM cars WHERE ok BETWEEN 'f' AND 'true'",
@@ -381,7 +381,7 @@ fn a_database_of_any_name_is_there() {
     let mut client = session(&server);
     let told = client.query("CREATE DATABASE bench WITH OWNER ann");
     assert!(
-        told[0].starts_with("N 00000 nothing was made: \"bench\" is served"),
+        told[0].starts_with("N 00000 nothing was created: every database name, \"bench\""),
         "{told:?}"
     );
     assert_eq!(told[1], "C CREATE DATABASE");
@@ -407,7 +407,11 @@ fn a_database_of_any_name_is_there() {
         let answers = client.ready();
         let error = answers.iter().find(|answer| answer.kind == 'E').unwrap();
         assert!(error.error().contains(told), "{sql}: {}", error.error());
-        assert!(error.part(b'H').is_some(), "{sql}: {}", error.error());
+        assert!(
+            error.error_field(b'H').is_some(),
+            "{sql}: {}",
+            error.error()
+        );
     }
     // A table without a time has one.
     client.query("CREATE TABLE timeless (v DOUBLE PRECISION)");

@@ -58,7 +58,7 @@ fn fill(db: &Database) {
 }
 
 /// A session without a token.
-fn session(server: &Running) -> Client {
+pub(crate) fn session(server: &Running) -> Client {
     let mut client = Client::connect(server.postgres.unwrap());
     client.begin(&[("user", "ann"), ("database", "plant")]);
     client.ready();

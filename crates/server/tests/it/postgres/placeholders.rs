@@ -6,7 +6,7 @@ use super::{session, start};
 
 /// The types that are told of a statement's parameters.
 fn types(client: &mut Client, sql: &str, declared: &[u32]) -> String {
-    let told = client.ask(&[parse("", sql, declared), describe("S", ""), sync()]);
+    let told = client.exchange(&[parse("", sql, declared), describe("S", ""), sync()]);
     let types = told
         .iter()
         .find(|line| line.starts_with("t ") || line.starts_with("E "));
@@ -16,7 +16,7 @@ fn types(client: &mut Client, sql: &str, declared: &[u32]) -> String {
 /// The rows that a statement gives with these values as text, or its error.
 fn rows(client: &mut Client, sql: &str, declared: &[u32], values: &[&str]) -> Vec<String> {
     let values: Vec<Option<&[u8]>> = values.iter().map(|v| Some(v.as_bytes())).collect();
-    let told = client.ask(&[
+    let told = client.exchange(&[
         parse("", sql, declared),
         bind("", "", 0, &values),
         execute("", 0),
@@ -139,7 +139,7 @@ fn instants_without_end_are_refused() {
         (1082, i32::MAX.to_be_bytes().to_vec()),
         (1082, i32::MIN.to_be_bytes().to_vec()),
     ] {
-        let told = client.ask(&[
+        let told = client.exchange(&[
             parse("", "SELECT $1", &[oid]),
             bind("", "", 1, &[Some(&value)]),
             sync(),

@@ -109,8 +109,8 @@ fn texts_of_several_statements_run_until_one_fails() {
     let answers = client.ready();
     let error = answers.iter().find(|a| a.kind == 'E').unwrap();
     // Characters from the beginning of the whole text.
-    assert_eq!(error.part(b'P').as_deref(), Some("21"));
-    assert!(error.part(b'H').is_some());
+    assert_eq!(error.error_field(b'P').as_deref(), Some("21"));
+    assert!(error.error_field(b'H').is_some());
     assert_eq!(client.query(" -- nothing\n"), ["I", "Z I"]);
     assert_eq!(
         client.query("SELECT time, laps, ok, raw FROM cars ORDER BY time"),
@@ -189,7 +189,7 @@ fn a_number_that_may_be_a_year_removes_nothing_however_it_comes() {
         (&[], b"2020"),
         (&[20], b"1700000000"),
     ] {
-        let told = client.ask(&[
+        let told = client.exchange(&[
             parse("", "DELETE FROM cars WHERE time >= $1", types),
             bind("", "", 0, &[Some(value)]),
             execute("", 0),
@@ -228,7 +228,7 @@ fn statements_are_prepared_bound_and_run_in_parts() {
     let mut client = session(&server);
     let sql = "SELECT id, n, speed FROM cars WHERE speed > $1 ORDER BY time";
     assert_eq!(
-        client.ask(&[
+        client.exchange(&[
             parse("s", sql, &[]),
             describe("S", "s"),
             bind("", "s", 0, &[Some(b"1")]),
@@ -256,7 +256,7 @@ fn statements_are_prepared_bound_and_run_in_parts() {
     );
     // Both directions in the binary form.
     assert_eq!(
-        client.ask(&[
+        client.exchange(&[
             parse(
                 "b",
                 "SELECT time, speed, n, laps, ok, name FROM cars WHERE n = $1",
@@ -278,7 +278,7 @@ fn statements_are_prepared_bound_and_run_in_parts() {
     );
     // What is wrong is told once, the rest is passed over until Sync.
     assert_eq!(
-        client.ask(&[
+        client.exchange(&[
             parse("", "SELECT $1::int", &[23]),
             bind("", "", 0, &[Some(b"x")]),
             execute("", 0),
@@ -295,7 +295,7 @@ fn statements_are_prepared_bound_and_run_in_parts() {
     );
     // Statements without rows, without text, and those the session answers.
     assert_eq!(
-        client.ask(&[
+        client.exchange(&[
             parse("", "", &[]),
             describe("S", ""),
             bind("", "", 0, &[]),
@@ -355,7 +355,7 @@ fn statements_are_prepared_bound_and_run_in_parts() {
         (vec![describe("P", "none")], "E 34000"),
         (vec![parse("", "SELECT * FROM nothere", &[])], "E 42P01"),
     ] {
-        let got = client.ask(&[messages.concat(), sync()]);
+        let got = client.exchange(&[messages.concat(), sync()]);
         let error = got.iter().find(|line| line.starts_with('E')).unwrap();
         assert_eq!(&error[..7], wanted, "{got:?}");
     }
@@ -365,16 +365,16 @@ fn statements_are_prepared_bound_and_run_in_parts() {
 fn a_table_that_changed_ends_what_was_prepared() {
     let server = start(|_| {});
     let mut client = session(&server);
-    client.ask(&[parse("s", "SELECT * FROM cars", &[]), sync()]);
+    client.exchange(&[parse("s", "SELECT * FROM cars", &[]), sync()]);
     client.query("INSERT INTO \"Odd Name\" (time, v) VALUES ('2024-01-01T00:00:00Z', 2)");
     let run = [bind("", "s", 0, &[]), execute("", 1), sync()];
-    assert_eq!(client.ask(&run)[2], "s");
+    assert_eq!(client.exchange(&run)[2], "s");
     assert_eq!(
         client.query("ALTER TABLE cars ADD COLUMN more DOUBLE")[0],
         "C ALTER TABLE"
     );
     assert_eq!(
-        client.ask(&run)[1],
+        client.exchange(&run)[1],
         "E 0A000 cached plan must not change result type"
     );
 }
@@ -386,7 +386,7 @@ fn transactions_are_taken_for_the_sake_of_drivers() {
     let begun = client.query("BEGIN");
     assert_eq!(begun[1..], ["C BEGIN", "Z T"]);
     assert!(
-        begun[0].starts_with("N 00000 transactions are none"),
+        begun[0].starts_with("N 00000 transactions are not supported"),
         "{begun:?}"
     );
     assert_eq!(client.query("SELECT nope FROM cars").last().unwrap(), "Z E");
@@ -467,8 +467,8 @@ fn settings_of_a_session_are_obeyed_or_refused() {
         ["C SET", "Z I"]
     );
     assert_eq!(client.rows("SHOW headwater.use_pyramid"), ["off"]);
-    client.ask(&[parse("kept", "SELECT 1", &[]), sync()]);
+    client.exchange(&[parse("kept", "SELECT 1", &[]), sync()]);
     assert_eq!(client.query("DISCARD ALL").last().unwrap(), "Z I");
     assert_eq!(client.rows("SHOW application_name"), [""]);
-    assert!(client.ask(&[describe("S", "kept"), sync()])[0].starts_with("E 26000"));
+    assert!(client.exchange(&[describe("S", "kept"), sync()])[0].starts_with("E 26000"));
 }

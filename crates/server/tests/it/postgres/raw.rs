@@ -29,7 +29,7 @@ impl Answer {
     }
 
     /// A part of an error, by its letter.
-    pub(crate) fn part(&self, kind: u8) -> Option<String> {
+    pub(crate) fn error_field(&self, kind: u8) -> Option<String> {
         let mut parts = self.body.split(|b| *b == 0);
         let found = parts.find(|part| part.first() == Some(&kind))?;
         Some(String::from_utf8_lossy(&found[1..]).into_owned())
@@ -254,7 +254,7 @@ impl Client {
     }
 
     /// Sends messages of the extended protocol; what comes back, as lines.
-    pub(crate) fn ask(&mut self, messages: &[Vec<u8>]) -> Vec<String> {
+    pub(crate) fn exchange(&mut self, messages: &[Vec<u8>]) -> Vec<String> {
         self.send(messages);
         lines(&self.ready())
     }

@@ -6,17 +6,17 @@ use super::{session, start};
 use crate::support::Running;
 use headwater_server::tokens::{NewToken, TokenFile};
 
-const MADE: [&str; 4] = [
+const RELATIONS: [&str; 4] = [
     "CREATE VIEW fast AS SELECT id, max(speed), count(*) FROM cars GROUP BY id",
     "CREATE VIEW \"plant\".\"public\".\"named\" (a, b) AS SELECT id, laps FROM cars",
     "CREATE INDEX by_name ON cars (name, n)",
     "CREATE VIEW listed AS SELECT relname FROM pg_class WHERE relkind = 'v'",
 ];
 
-fn made() -> (Running, Client) {
+fn server_with_relations() -> (Running, Client) {
     let server = start(|_| {});
     let mut client = session(&server);
-    for sql in MADE {
+    for sql in RELATIONS {
         let told = client.query(sql);
         assert!(
             told.iter().all(|line| !line.starts_with("E ")),
@@ -27,7 +27,7 @@ fn made() -> (Running, Client) {
 }
 
 /// Statements and the rows that they must give.
-fn give(client: &mut Client, cases: &[(&str, &[&str])]) {
+fn check_rows(client: &mut Client, cases: &[(&str, &[&str])]) {
     let mut wrong = Vec::new();
     for (sql, wanted) in cases {
         let found = client.rows(sql);
@@ -40,8 +40,8 @@ fn give(client: &mut Client, cases: &[(&str, &[&str])]) {
 
 #[test]
 fn views_and_indexes_are_in_every_catalog() {
-    let (_server, mut client) = made();
-    give(
+    let (_server, mut client) = server_with_relations();
+    check_rows(
         &mut client,
         &[
             (
@@ -171,7 +171,7 @@ fn views_and_indexes_are_in_every_catalog() {
         client.query("DROP INDEX plant.public.by_name")[0],
         "C DROP INDEX"
     );
-    give(
+    check_rows(
         &mut client,
         &[
             ("SELECT viewname FROM pg_views", &["listed"]),
@@ -186,7 +186,7 @@ fn views_and_indexes_are_in_every_catalog() {
 
 #[test]
 fn views_are_renamed() {
-    let (_server, mut client) = made();
+    let (_server, mut client) = server_with_relations();
     for sql in [
         "ALTER VIEW \"plant\".\"public\".\"named\" RENAME TO \"Named 2\"",
         "ALTER TABLE fast RENAME TO quick",
@@ -194,7 +194,7 @@ fn views_are_renamed() {
     ] {
         assert_eq!(client.query(sql)[0], "C ALTER TABLE", "{sql}");
     }
-    give(
+    check_rows(
         &mut client,
         &[
             (
@@ -205,7 +205,7 @@ fn views_are_renamed() {
             ("SELECT count(*) FROM plant.public.quick", &["2"]),
             (
                 "ALTER VIEW quick RENAME TO cars",
-                &["E 42P07 `cars` exists already"],
+                &["E 42P07 `cars` already exists"],
             ),
             (
                 "ALTER VIEW nothere RENAME TO x",
@@ -243,13 +243,13 @@ fn views_and_indexes_of_what_a_token_does_not_see_are_not_told() {
         client
     };
     let mut manager = enter(all);
-    for sql in &MADE[..3] {
+    for sql in &RELATIONS[..3] {
         let told = manager.query(sql);
         assert!(told[0].starts_with("C CREATE"), "{sql}: {told:?}");
     }
     manager.query("CREATE VIEW odd AS SELECT v FROM \"Odd Name\"");
     let mut client = enter(own);
-    give(
+    check_rows(
         &mut client,
         &[
             ("SELECT viewname FROM pg_views", &["odd"]),

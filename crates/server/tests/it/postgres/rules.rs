@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 type Tokens = BTreeMap<&'static str, String>;
 
-fn make(file: &TokenFile) -> Tokens {
+fn create_tokens(file: &TokenFile) -> Tokens {
     let rules: [(&str, &[&str]); 7] = [
         ("nothing", &[]),
         ("read all", &["read *"]),
@@ -37,7 +37,7 @@ fn make(file: &TokenFile) -> Tokens {
 
 fn scene() -> (Running, Tokens) {
     let mut tokens = Tokens::new();
-    let server = start(|settings| tokens = make(&TokenFile::of_database(settings.db())));
+    let server = start(|settings| tokens = create_tokens(&TokenFile::of_database(settings.db())));
     (server, tokens)
 }
 
@@ -68,7 +68,7 @@ const COLUMNS: &str = "SELECT table_name FROM information_schema.columns WHERE t
 const ATTRIBUTES: &str = "SELECT c.relname FROM pg_attribute a JOIN pg_class c ON a.attrelid = c.oid WHERE c.relnamespace = 2200 AND attname = 'time' ORDER BY 1";
 const NUMBER: &str = "SELECT to_regclass('cars') IS NULL";
 const PG_TABLES: &str = "SELECT tablename FROM pg_tables ORDER BY 1";
-const WRITE_SEEN: &str =
+const WRITE_VISIBLE: &str =
     "INSERT INTO cars (time, id, speed) VALUES ('2024-01-01T00:00:00Z', 'seen', 1.5)";
 const WRITE_OTHER: &str =
     "INSERT INTO cars (time, id, speed) VALUES ('2024-01-01T00:00:00Z', 'other', 1.5)";
@@ -92,7 +92,7 @@ fn each_token_sees_and_changes_what_its_rules_say() {
                 (ATTRIBUTES, both),
                 (PG_TABLES, both),
                 (NUMBER, "f"),
-                (WRITE_SEEN, "E 42501"),
+                (WRITE_VISIBLE, "E 42501"),
                 (DELETE, "E 42501"),
                 (DROP, "E 42501"),
             ],
@@ -109,7 +109,7 @@ fn each_token_sees_and_changes_what_its_rules_say() {
                 (ATTRIBUTES, "cars"),
                 (PG_TABLES, "cars"),
                 ("SELECT * FROM \"Odd Name\"", "E 42P01"),
-                (WRITE_SEEN, "E 42501"),
+                (WRITE_VISIBLE, "E 42501"),
                 ("SELECT '\"Odd Name\"'::regclass", "E 42P01"),
             ],
         ),
@@ -117,7 +117,7 @@ fn each_token_sees_and_changes_what_its_rules_say() {
             "read and write seen",
             &[
                 (WRITE_OTHER, "E 42501"),
-                (WRITE_SEEN, ""),
+                (WRITE_VISIBLE, ""),
                 (COUNT, "2"),
                 (IDS, "seen"),
                 (DROP, "E 42501"),

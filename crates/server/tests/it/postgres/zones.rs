@@ -74,7 +74,7 @@ fn instants_are_told_and_read_by_the_clocks_of_the_session() {
         assert_eq!(client.rows(sql), [wanted], "{sql}");
     }
     // Text parameters are read by them too; the binary form knows no zone.
-    let told = client.ask(&[
+    let told = client.exchange(&[
         parse("", "SELECT time FROM cars WHERE time = $1", &[]),
         bind("", "", 0, &[Some(b"2023-11-14 23:13:20")]),
         describe("P", ""),
@@ -87,7 +87,7 @@ fn instants_are_told_and_read_by_the_clocks_of_the_session() {
     );
     let mut utc = in_zone(&server, "UTC");
     let binary = |client: &mut Client| {
-        client.ask(&[
+        client.exchange(&[
             parse("", times, &[]),
             bind("", "", 1, &[]),
             execute("", 0),

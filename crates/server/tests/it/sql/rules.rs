@@ -56,7 +56,7 @@ impl Scene {
         Scene { server, tokens }
     }
 
-    fn ask(&self, token: &str, sql: &str) -> Value {
+    fn query(&self, token: &str, sql: &str) -> Value {
         let token = self.tokens.get(token).unwrap();
         let mut answer = client()
             .post(self.server.url("/api/v1/sql"))
@@ -67,8 +67,8 @@ impl Scene {
     }
 
     /// The rows, or the code of the error.
-    fn told(&self, token: &str, sql: &str) -> Value {
-        let answer = self.ask(token, sql);
+    fn rows_or_code(&self, token: &str, sql: &str) -> Value {
+        let answer = self.query(token, sql);
         match &answer["code"] {
             Value::Null => answer["rows"].clone(),
             code => code.clone(),
@@ -156,10 +156,14 @@ fn every_statement_that_reads_shows_what_the_token_may_read() {
             tables(&[]),
         ),
     ] {
-        assert_eq!(scene.told("read all", sql), all, "{sql}");
-        assert_eq!(scene.told("read seen", sql), some, "{sql}");
-        assert_eq!(scene.told("read other", sql), none, "{sql}");
-        assert_eq!(scene.told("nothing", sql), value!("forbidden"), "{sql}");
+        assert_eq!(scene.rows_or_code("read all", sql), all, "{sql}");
+        assert_eq!(scene.rows_or_code("read seen", sql), some, "{sql}");
+        assert_eq!(scene.rows_or_code("read other", sql), none, "{sql}");
+        assert_eq!(
+            scene.rows_or_code("nothing", sql),
+            value!("forbidden"),
+            "{sql}"
+        );
     }
 }
 
@@ -182,7 +186,7 @@ fn no_answer_names_what_may_not_be_read() {
     ] {
         let hidden = ["hidden", "secret", "vans"];
         let some = scene
-            .ask("read seen", sql)
+            .query("read seen", sql)
             .to_string()
             .replace("SELECT hidden", "");
         // The name that was asked for may be told again.
@@ -196,7 +200,7 @@ fn no_answer_names_what_may_not_be_read() {
         }
         // The test must be able to tell: whoever may read it sees some of it.
         if ["SHOW TABLES", "SELECT * FROM cars"].contains(&sql) {
-            let all = scene.ask("read all", sql).to_string();
+            let all = scene.query("read all", sql).to_string();
             assert!(hidden.iter().any(|word| all.contains(word)), "{sql}: {all}");
         }
     }
@@ -220,7 +224,7 @@ fn a_hidden_table_looks_like_none() {
     ] {
         for token in ["read seen", "nothing"] {
             let about = |name: &str| {
-                let answer = scene.ask(
+                let answer = scene.query(
                     token,
                     &sql.replacen(
                         "TABLE",
@@ -236,7 +240,7 @@ fn a_hidden_table_looks_like_none() {
         }
     }
     assert_eq!(
-        scene.told("read all", "SELECT count(*) FROM vans"),
+        scene.rows_or_code("read all", "SELECT count(*) FROM vans"),
         value!([[2]])
     );
 }
@@ -248,7 +252,7 @@ fn statements_that_change_something_need_the_right_for_each_stream() {
         format!("INSERT INTO cars (time, id, v) VALUES ('2024-01-01T00:00:00Z', '{id}', 3)")
     };
     let count = |id: &str| {
-        scene.told(
+        scene.rows_or_code(
             "read all",
             &format!("SELECT count(v) FROM cars WHERE id = '{id}'"),
         )
@@ -261,7 +265,7 @@ fn statements_that_change_something_need_the_right_for_each_stream() {
         "read other",
     ] {
         for id in ["seen", "hidden", "new"] {
-            let told = scene.told(token, &insert(id));
+            let told = scene.rows_or_code(token, &insert(id));
             assert!(
                 ["forbidden", "unknown_table", "refused"]
                     .contains(&told.as_str().unwrap_or("stored")),
@@ -270,7 +274,7 @@ fn statements_that_change_something_need_the_right_for_each_stream() {
         }
     }
     for id in ["hidden", "new"] {
-        let told = scene.told("write seen", &insert(id));
+        let told = scene.rows_or_code("write seen", &insert(id));
         assert!(
             ["forbidden", "refused"].contains(&told.as_str().unwrap_or("stored")),
             "{id}: {told}"
@@ -281,20 +285,20 @@ fn statements_that_change_something_need_the_right_for_each_stream() {
         (value!([[1]]), value!([[1]]), value!([[0]]))
     );
     assert_eq!(
-        scene.told("write seen", &insert("seen")),
+        scene.rows_or_code("write seen", &insert("seen")),
         value!([["inserted", 1]])
     );
     assert_eq!(count("seen"), value!([[2]]));
 
     let delete = "DELETE FROM cars WHERE time >= '2024-01-01T00:00:00Z'";
     for token in ["read all", "read seen", "manage cars", "nothing"] {
-        scene.told(token, delete);
+        scene.rows_or_code(token, delete);
         assert_eq!(count("seen"), value!([[2]]), "{token}");
     }
     // What may not be written stays, whatever the statement says.
-    scene.told("write seen", "DELETE FROM cars WHERE time < now()");
+    scene.rows_or_code("write seen", "DELETE FROM cars WHERE time < now()");
     assert_eq!(count("hidden"), value!([[1]]));
-    scene.told(
+    scene.rows_or_code(
         "write seen",
         "DELETE FROM cars WHERE id = 'seen' AND time < now()",
     );
@@ -315,7 +319,7 @@ fn statements_that_change_something_need_the_right_for_each_stream() {
             "DROP TABLE cars",
             "CREATE TABLE boats (time TIMESTAMP, v DOUBLE)",
         ] {
-            let told = scene.told(token, sql);
+            let told = scene.rows_or_code(token, sql);
             assert!(
                 ["forbidden", "unknown_table"].contains(&told.as_str().unwrap_or("done")),
                 "{token}: {sql}: {told}"
@@ -323,20 +327,20 @@ fn statements_that_change_something_need_the_right_for_each_stream() {
         }
     }
     assert_eq!(
-        scene.told("manage cars", "ALTER TABLE cars ADD COLUMN x DOUBLE"),
+        scene.rows_or_code("manage cars", "ALTER TABLE cars ADD COLUMN x DOUBLE"),
         value!([["altered", null]])
     );
     assert_eq!(
-        scene.told("manage cars", "DROP TABLE vans"),
+        scene.rows_or_code("manage cars", "DROP TABLE vans"),
         value!("unknown_table")
     );
     assert_eq!(
-        scene.told("manage cars", "DROP TABLE cars"),
+        scene.rows_or_code("manage cars", "DROP TABLE cars"),
         value!([["dropped", null]])
     );
     assert_eq!(
         scene
-            .told("read all", "SHOW TABLES")
+            .rows_or_code("read all", "SHOW TABLES")
             .as_array()
             .map(Vec::len),
         Some(1)

@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use super::*;
+use crate::access::guard::{Denied, Guard};
+use crate::access::token::Carried;
 use headwater_io::{Env, ManualClock};
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 fn new(name: &str, rules: &[&str]) -> NewToken {
@@ -37,10 +40,11 @@ fn tokens_are_made_listed_and_revoked() {
         tokens.grants()[1].rules[0].pattern.to_string(),
         "weather,origin=E*"
     );
-    assert_eq!(tokens.find(&first, file.now()).unwrap().name, "a");
-    assert!(tokens.find("hw_", file.now()).is_none());
+    let found = find_by_hash(tokens.grants(), &hash(&first));
+    assert_eq!(found.unwrap().name, "a");
+    assert!(find_by_hash(tokens.grants(), &hash("hw_")).is_none());
     let (taken, id) = (file.create(new("a", &[])), tokens.grants()[1].id.clone());
-    assert!(matches!(taken, Err(TokenError::Taken(_))));
+    assert!(matches!(taken, Err(TokenError::NameExists(_))));
     file.revoke("a").unwrap();
     assert!(matches!(file.revoke("a"), Err(TokenError::Unknown(_))));
     file.revoke(&id).unwrap();
@@ -76,7 +80,7 @@ fn damaged_files_are_refused() {
     let file = TokenFile::of_database(dir.path());
     for (text, part) in [
         ("", "EOF"),
-        ("{\"version\":2,\"tokens\":[]}", "version 2"),
+        ("{\"version\":3,\"tokens\":[]}", "version 3"),
         ("{\"version\":1,\"tokens\":[],\"x\":1}", "unknown field"),
         (
             "{\"version\":1,\"tokens\":[{\"id\":\"1\",\"name\":\"n\",\"created\":\"2026-01-01T00:00:00Z\",\"rules\":[\"peek *\"],\"sha256\":\"00\"}]}",
@@ -91,17 +95,61 @@ fn damaged_files_are_refused() {
 }
 
 #[test]
+fn a_budget_for_fetching_is_stored_and_only_then_the_file_has_a_later_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = TokenFile::of_database(dir.path());
+    file.create(new("a", &["read *"])).unwrap();
+    let version = || {
+        let text = std::fs::read_to_string(file.path()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        value["version"].as_u64().unwrap()
+    };
+    assert_eq!(version(), 1);
+    for (name, limit) in [
+        ("b", FetchLimit::Bytes(0)),
+        ("c", FetchLimit::Bytes(u64::MAX)),
+        ("d", FetchLimit::Unlimited),
+    ] {
+        let token = new(name, &["read *"]);
+        file.create_with_budget(token, Some(limit)).unwrap();
+        let tokens = file.read().unwrap().unwrap();
+        assert_eq!(tokens.grants().last().unwrap().fetch_per_day, Some(limit));
+    }
+    assert_eq!(version(), 2);
+    assert_eq!(
+        file.read().unwrap().unwrap().grants()[0].fetch_per_day,
+        None
+    );
+    let good = std::fs::read_to_string(file.path()).unwrap();
+    for wrong in [
+        "\"-1\"",
+        "\"\"",
+        "\"+5\"",
+        "\"1e3\"",
+        "\"10MiB\"",
+        "7",
+        "\"18446744073709551616\"",
+    ] {
+        let bad = good.replace("\"unlimited\"", wrong);
+        assert_ne!(bad, good);
+        std::fs::write(file.path(), bad).unwrap();
+        let error = file.read().unwrap_err().to_string();
+        assert!(error.contains("tokens.json"), "{wrong}: {error}");
+    }
+}
+
+#[test]
 fn a_guard_follows_the_file_and_never_opens_again() {
     let dir = tempfile::tempdir().unwrap();
     let file = TokenFile::of_database(dir.path());
     let guard = Arc::new(Guard::new(file.clone()).unwrap());
-    let open = guard.admit(&Carried::Nothing).unwrap();
+    let open = guard.admit(&Carried::Missing).unwrap();
     assert!(open.is_current() && open.reads_all() && open.writes_all());
 
     let token = file.create(new("a", &["read weather"])).unwrap();
     guard.refresh();
     assert!(!open.is_current());
-    assert_eq!(guard.admit(&Carried::Nothing).unwrap_err(), Denied::Missing);
+    assert_eq!(guard.admit(&Carried::Missing).unwrap_err(), Denied::Missing);
     assert_eq!(
         guard.admit(&Carried::Token("hw_x".into())).unwrap_err(),
         Denied::Wrong
@@ -118,7 +166,7 @@ fn a_guard_follows_the_file_and_never_opens_again() {
     assert!(guard.admit(&carried).is_ok());
     std::fs::remove_file(file.path()).unwrap();
     guard.refresh();
-    assert!(guard.admit(&Carried::Nothing).is_err());
+    assert!(guard.admit(&Carried::Missing).is_err());
     std::fs::write(file.path(), good).unwrap();
     guard.refresh();
     assert!(access.is_current());
@@ -128,5 +176,5 @@ fn a_guard_follows_the_file_and_never_opens_again() {
     guard.refresh();
     assert!(!access.is_current());
     assert_eq!(guard.admit(&carried).unwrap_err(), Denied::Wrong);
-    assert_eq!(guard.admit(&Carried::Nothing).unwrap_err(), Denied::Missing);
+    assert_eq!(guard.admit(&Carried::Missing).unwrap_err(), Denied::Missing);
 }

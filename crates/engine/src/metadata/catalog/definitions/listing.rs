@@ -5,7 +5,7 @@
 use super::Catalog;
 use crate::Result;
 use crate::common::ids::{Sequence, StreamId, TableId};
-use crate::metadata::catalog::{Having, Look, StreamIndex, StreamRecord, Walk};
+use crate::metadata::catalog::{KeyMatch, StreamIndex, StreamRecord, TagFilter, Walk};
 use std::collections::HashMap;
 
 impl Catalog {
@@ -20,7 +20,7 @@ impl Catalog {
         index: &dyn StreamIndex,
         table: TableId,
         after: &[u8],
-        having: &Having,
+        having: &TagFilter,
         limit: usize,
         at: Sequence,
         each: &mut dyn FnMut(&[u8]),
@@ -33,7 +33,7 @@ impl Catalog {
             Ok(look) => look,
             Err(error) => {
                 failed.get_or_insert(error);
-                Look::Not(Walk::End)
+                KeyMatch::Not(Walk::End)
             }
         };
         // Pending ones first: a commit in between moves them to the metadata, so each stream is
@@ -44,7 +44,7 @@ impl Catalog {
             let dropped_later = state.dropped.iter().filter(|(s, _)| *s > at);
             let mut records: Vec<&StreamRecord> = pending
                 .chain(dropped_later.map(|(_, r)| r))
-                .filter(|r| r.table == table && *r.key > *after && look(&r.key) == Look::Match)
+                .filter(|r| r.table == table && *r.key > *after && look(&r.key) == KeyMatch::Match)
                 .collect();
             if records.len() > limit {
                 records.select_nth_unstable_by(limit, |a, b| a.key.cmp(&b.key));
@@ -58,9 +58,9 @@ impl Catalog {
         let mut left = limit;
         index.walk_keys(table, after, &mut |key, id| {
             let found = match look(key) {
-                Look::Match => !self.is_dropped(id),
-                Look::Not(Walk::Next) => false,
-                Look::Not(walk) => return walk,
+                KeyMatch::Match => !self.is_dropped(id),
+                KeyMatch::Not(Walk::Next) => false,
+                KeyMatch::Not(walk) => return walk,
             };
             if !found {
                 return Walk::Next;

@@ -2,7 +2,7 @@
 
 use super::{Catalog, State};
 use crate::common::ids::{Sequence, ShardIndex, StreamId, TableId};
-use crate::metadata::catalog::limits::{Beyond, TableLimits};
+use crate::metadata::catalog::limits::{LimitExceeded, TableLimits};
 use crate::metadata::catalog::pending::Definition;
 use crate::metadata::catalog::streams::StreamRecord;
 use crate::metadata::catalog::table::{Table, TableRecord};
@@ -42,7 +42,7 @@ pub(crate) enum Planned {
 
 impl Catalog {
     /// Number of existing tables, and bytes of their definitions.
-    pub(crate) fn room_taken(&self) -> (usize, usize) {
+    pub(crate) fn usage(&self) -> (usize, usize) {
         let state = self.state.read();
         (state.table_ids.len(), state.table_bytes)
     }
@@ -71,7 +71,7 @@ impl Catalog {
         for (table, keys) in streams {
             let before = records.len();
             for key in keys {
-                let is_defined = state.known.contains_key(&self.hash(key))
+                let is_defined = state.stream_ids.contains_key(&self.hash(key))
                     || state.pending_keys.contains(&**key);
                 if is_defined {
                     continue;
@@ -144,7 +144,7 @@ impl State {
             }
             let table = Arc::clone(&planned.table);
             if self.table_ids.len() >= limits.tables {
-                let beyond = Beyond::Tables(limits.tables);
+                let beyond = LimitExceeded::Tables(limits.tables);
                 return Err(Error::invalid(format!("table `{name}`: {beyond}")));
             }
             return Ok(Some((None, table)));
@@ -157,8 +157,8 @@ impl State {
         table.leaf_events = now.leaf_events;
         table.duplicates = now.duplicates;
         table.tags.clone_from(&now.tags);
-        table.life = now.life;
-        table.life.expires |= planned.table.life.expires;
+        table.lifetime = now.lifetime;
+        table.lifetime.expires |= planned.table.lifetime.expires;
         Ok(Some((Some(Arc::clone(now)), Arc::new(table))))
     }
 }

@@ -48,7 +48,7 @@ fn a_section_gives_what_the_footer_gives() {
         assert_eq!(read, written);
         assert!(index_agrees(&bytes, &footer));
         for page in [1, 4000] {
-            assert!(read.place(page).is_none() || streams.contains(&8));
+            assert!(read.location(page).is_none() || streams.contains(&8));
         }
     }
 }
@@ -153,7 +153,7 @@ fn many_groups_at_once_are_as_one_after_the_other() {
 fn a_section_that_changed_is_refused() {
     let footer = footer(&[1, 2, 9], 64, None);
     let (mut bytes, index) = GroupIndex::encode(&footer, 64, 3).unwrap();
-    let (at, len) = index.place(0).unwrap();
+    let (at, len) = index.location(0).unwrap();
     let range = (at - 64) as usize..(at - 64) as usize + len as usize;
     assert_eq!(index.changes(0, &bytes[range.clone()]).unwrap().len(), 2);
     bytes[range.start + 3] ^= 1;

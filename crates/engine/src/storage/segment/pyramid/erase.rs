@@ -75,7 +75,7 @@ fn erase_blocks(
         }
         let block = match target.store.block(target.segment, entry) {
             Err(error) if error.kind() == ErrorKind::Corrupt && edges.is_none() => {
-                tracing::warn!(%error, "a damaged block keeps the buckets that a delete names: they cannot be read");
+                tracing::warn!(%error, "a damaged block retains deleted buckets, since they cannot be read");
                 left += 1;
                 end = Some(entry.last_bucket);
                 continue;

@@ -31,7 +31,7 @@ pub(crate) struct ReadAhead {
     bytes_max: u64,
     bytes: AtomicU64,
     /// Requests that no reader reached, and that are pending at the device.
-    left: Mutex<Vec<PendingRead>>,
+    abandoned: Mutex<Vec<PendingRead>>,
 }
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ struct PendingRead {
 /// A leaf that was requested.
 #[derive(Debug)]
 pub(crate) struct LeafAhead {
-    place: FileOffset,
+    location: FileOffset,
     /// `None` = the request was completed.
     request: Option<PendingRead>,
     from: Arc<ReadAhead>,
@@ -56,7 +56,7 @@ impl ReadAhead {
             depth,
             bytes_max: u64::try_from(bytes_max).unwrap_or(u64::MAX),
             bytes: AtomicU64::new(0),
-            left: Mutex::new(Vec::new()),
+            abandoned: Mutex::new(Vec::new()),
         }
     }
 
@@ -79,7 +79,7 @@ impl ReadAhead {
 
     /// Drops abandoned requests that have been answered.
     fn forget_answered(&self) {
-        let Some(mut left) = self.left.try_lock() else {
+        let Some(mut left) = self.abandoned.try_lock() else {
             return;
         };
         left.retain(|request| {
@@ -95,7 +95,7 @@ impl ReadAhead {
 impl Drop for LeafAhead {
     fn drop(&mut self) {
         if let Some(request) = self.request.take() {
-            self.from.left.lock().push(request);
+            self.from.abandoned.lock().push(request);
         }
     }
 }
@@ -129,7 +129,7 @@ impl AheadOfReader {
         let wanted = wanted.min(ahead.depth);
         for (place, leaf) in leaves.take(wanted).enumerate().skip(thought_of) {
             let request = match leaf {
-                Some((id, entry)) if place > 0 => store.ask_ahead(ahead, id, entry),
+                Some((id, entry)) if place > 0 => store.request_ahead(ahead, id, entry),
                 _ => None,
             };
             self.begun.push_back(request);
@@ -146,17 +146,17 @@ impl Store {
     }
 
     /// Requests a leaf, unless it is in memory or in the fast tier, or the device may not have it.
-    fn ask_ahead(
+    fn request_ahead(
         &self,
         ahead: &Arc<ReadAhead>,
         id: SegmentId,
         entry: &LeafEntry,
     ) -> Option<LeafAhead> {
-        let place = FileOffset(id, entry.offset);
+        let location = FileOffset(id, entry.offset);
         let newest = self.repeats.get(RepeatKind::Newest);
         let is_near = newest.is_some_and(|kept| kept.up_to(id).is_some());
         // In a copy the misses of reads are recorded: a request ahead must not cause one.
-        if is_near || self.here.is_some() || self.has_leaf(place) {
+        if is_near || self.here.is_some() || self.has_leaf(location) {
             return None;
         }
         let bytes = u64::from(entry.bytes);
@@ -166,7 +166,7 @@ impl Store {
             return None;
         }
         Some(LeafAhead {
-            place,
+            location,
             request: Some(PendingRead {
                 completion: file.submit_read(entry.offset, vec![0; len]),
                 bytes,
@@ -182,7 +182,7 @@ impl Store {
         entry: &LeafEntry,
         mut ahead: LeafAhead,
     ) -> Result<Option<Arc<[u8]>>> {
-        if ahead.place != FileOffset(id, entry.offset) {
+        if ahead.location != FileOffset(id, entry.offset) {
             return Ok(None);
         }
         let Some(PendingRead { completion, bytes }) = ahead.request.take() else {
@@ -222,14 +222,14 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn on_its_way(
+    fn pending_leaf(
         ahead: &Arc<ReadAhead>,
         bytes: u64,
     ) -> (LeafAhead, headwater_io::Completer<Vec<u8>>) {
         assert!(ahead.reserve(bytes));
         let (completion, medium) = Completion::pending();
         let leaf = LeafAhead {
-            place: FileOffset(SegmentId(1), 0),
+            location: FileOffset(SegmentId(1), 0),
             request: Some(PendingRead { completion, bytes }),
             from: Arc::clone(ahead),
         };
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn what_nobody_came_to_takes_its_room_until_the_medium_answered() {
         let ahead = Arc::new(ReadAhead::new(4, 100));
-        let (first, medium) = on_its_way(&ahead, 60);
+        let (first, medium) = pending_leaf(&ahead, 60);
         assert!(!ahead.reserve(60), "there is no room for two");
         drop(first);
         assert!(!ahead.reserve(60), "the medium still has it");
@@ -264,7 +264,7 @@ mod tests {
                         assert!(ahead.bytes.load(Ordering::Acquire) <= 1_000);
                         let (completion, medium) = Completion::pending();
                         let leaf = LeafAhead {
-                            place: FileOffset(SegmentId(thread), round),
+                            location: FileOffset(SegmentId(thread), round),
                             request: Some(PendingRead { completion, bytes }),
                             from: Arc::clone(ahead),
                         };
@@ -276,6 +276,6 @@ mod tests {
         });
         ahead.forget_answered();
         assert_eq!(ahead.bytes.load(Ordering::Relaxed), 0);
-        assert!(ahead.left.lock().is_empty());
+        assert!(ahead.abandoned.lock().is_empty());
     }
 }

@@ -41,7 +41,7 @@ impl Store {
     }
 
     fn raw_block(&self, id: SegmentId, entry: &BlockEntry) -> Result<RawBlock> {
-        if let Some(bytes) = self.blocks.get(&FileOffset(id, entry.offset)) {
+        if let Some(bytes) = self.cache.blocks.get(&FileOffset(id, entry.offset)) {
             return Ok(RawBlock::Cached(bytes));
         }
         let bytes = Store::read_shared(entry.bytes, |out| self.read_into(id, entry.offset, out))?;
@@ -58,7 +58,7 @@ impl Store {
         let mut out = Vec::with_capacity(entries.len());
         let mut rest = entries;
         while let Some((entry, behind)) = rest.split_first() {
-            if let Some(bytes) = self.blocks.get(&FileOffset(id, entry.offset)) {
+            if let Some(bytes) = self.cache.blocks.get(&FileOffset(id, entry.offset)) {
                 out.push(Ok(RawBlock::Cached(bytes)));
                 rest = behind;
                 continue;
@@ -66,7 +66,13 @@ impl Store {
             let mut together = 1;
             let mut end = entry.offset.saturating_add(u64::from(entry.bytes));
             for next in behind {
-                if next.offset != end || self.blocks.peek(&FileOffset(id, next.offset)).is_some() {
+                if next.offset != end
+                    || self
+                        .cache
+                        .blocks
+                        .peek(&FileOffset(id, next.offset))
+                        .is_some()
+                {
                     break;
                 }
                 end = end.saturating_add(u64::from(next.bytes));
@@ -102,7 +108,7 @@ impl Store {
         field: FieldId,
     ) -> Result<Arc<BucketBlock>> {
         let key = (FileOffset(id, entry.offset), field);
-        if let Some(block) = self.coarse.get(&key) {
+        if let Some(block) = self.cache.coarse.get(&key) {
             return Ok(block);
         }
         let part = BlockPart {
@@ -111,7 +117,7 @@ impl Store {
         };
         let raw = self.raw_block(id, entry);
         let block = Arc::new(self.decode_block(id, entry, raw, &part)?);
-        self.coarse.insert(key, Arc::clone(&block));
+        self.cache.coarse.insert(key, Arc::clone(&block));
         Ok(block)
     }
 
@@ -150,7 +156,7 @@ impl Store {
             .map_err(|e| Error::decode(&self.path(id), entry.offset, e))?;
         if let RawBlock::Read(bytes) = raw {
             self.counters.blocks.fetch_add(1, Ordering::Relaxed);
-            self.blocks.insert(place, bytes);
+            self.cache.blocks.insert(place, bytes);
         }
         Ok(block)
     }

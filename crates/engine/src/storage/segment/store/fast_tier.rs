@@ -128,7 +128,7 @@ impl Store {
                     file: path,
                     offset: 0,
                     expected: format!("the header of segment {}", id.0),
-                    found: format!("that of segment {}", found.id.0),
+                    found: format!("the header of segment {}", found.id.0),
                 }));
             }
             index.drop_once(id, "the segment has another header");
@@ -180,7 +180,7 @@ impl Store {
             tracing::warn!(
                 segment = partition.id().0,
                 %error,
-                "a segment could not be copied to the fast tier"
+                "cannot copy a segment to the fast tier"
             );
         }
     }
@@ -190,14 +190,14 @@ impl Store {
         let Some(writing) = index.writing(id, up_to(record)) else {
             return Ok(());
         };
-        if writing.is_whole() {
+        if writing.is_complete() {
             return Ok(());
         }
         let newest = (record.footer_offset, record.footer_bytes);
         let mut from = writing.from();
         let mut missing = self.missing(id, newest, from)?;
         if missing.is_none() {
-            writing.doubt("the segment's footers do not lead to where it ends");
+            writing.doubt("the segment's footers do not reach its end");
             from = None;
             missing = self.missing(id, newest, from)?;
         }
@@ -208,7 +208,7 @@ impl Store {
         else {
             return Err(Error::internal("footers that end before the first"));
         };
-        if index.what() == RepeatKind::Newest {
+        if index.kind() == RepeatKind::Newest {
             let begin = from.map_or(0, |up_to| up_to.end());
             let bytes = up_to(record).end().saturating_sub(begin);
             if bytes > rows_max {

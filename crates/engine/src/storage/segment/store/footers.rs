@@ -7,7 +7,7 @@
 
 use super::super::checkpoint::CheckpointIndex;
 use super::super::directory::Directory;
-use super::super::format::{CheckpointNote, CheckpointPlace, Footer};
+use super::super::format::{CheckpointLocation, CheckpointNote, Footer};
 use super::super::index::{GroupIndex, SegmentState};
 use super::super::state::Sums;
 use super::{Partition, Store};
@@ -21,7 +21,7 @@ pub(super) enum Footers {
     /// By their directories, if they have one: parts that no reader needs are not read.
     ByDirectory,
     /// Completely, so that every byte is checked.
-    Whole,
+    Full,
 }
 
 /// The streams of a footer, as far as they were read.
@@ -39,7 +39,7 @@ const TAIL_READ: u32 = 4 << 10;
 
 /// Returns the checkpoint that a footer refers to, if it should be used.
 type FindCheckpoint<'a> =
-    &'a mut dyn FnMut(&Footer, (u64, u32), CheckpointPlace) -> Result<Option<CheckpointIndex>>;
+    &'a mut dyn FnMut(&Footer, (u64, u32), CheckpointLocation) -> Result<Option<CheckpointIndex>>;
 
 impl Store {
     /// The state up to a footer: from the newest usable checkpoint on, or from the first group on.
@@ -59,7 +59,7 @@ impl Store {
             let wrong = |e| Error::decode(&self.path(id), offset, e);
             let (front, rest) = match footers {
                 Footers::ByDirectory => self.by_directory(id, (offset, bytes))?,
-                Footers::Whole => None,
+                Footers::Full => None,
             }
             .map_or_else(
                 || {

@@ -41,7 +41,8 @@ impl Store {
 
     /// True when no part of the leaf has to be read, as far as is known.
     pub(super) fn has_leaf(&self, place: FileOffset) -> bool {
-        self.leaves.peek(&place).is_some() || self.columns.peek(&ColumnKey(place, None)).is_some()
+        self.cache.leaves.peek(&place).is_some()
+            || self.cache.columns.peek(&ColumnKey(place, None)).is_some()
     }
 
     /// The leaf, and true if its bytes were read before.
@@ -52,7 +53,7 @@ impl Store {
         ahead: Option<LeafAhead>,
     ) -> Result<(Leaf, bool)> {
         let place = FileOffset(id, entry.offset);
-        if let Some((leaf, _)) = self.leaves.get(&place) {
+        if let Some((leaf, _)) = self.cache.leaves.get(&place) {
             return Ok((leaf, true));
         }
         let arrived = match ahead {
@@ -64,7 +65,7 @@ impl Store {
             None => self.without_doubt(id, || self.read_leaf(id, entry))?,
         };
         self.counters.leaves.fetch_add(1, Ordering::Relaxed);
-        self.leaves.insert(place, (leaf.clone(), len));
+        self.cache.leaves.insert(place, (leaf.clone(), len));
         Ok((leaf, false))
     }
 
@@ -261,12 +262,12 @@ impl Store {
         fields: &[FieldId],
     ) -> Option<LeafColumns> {
         let place = FileOffset(id, entry.offset);
-        let DecodedColumn::Times(times) = self.columns.get(&ColumnKey(place, None))? else {
+        let DecodedColumn::Times(times) = self.cache.columns.get(&ColumnKey(place, None))? else {
             return None;
         };
         let mut columns = Vec::with_capacity(fields.len());
         for field in fields {
-            match self.columns.get(&ColumnKey(place, Some(*field)))? {
+            match self.cache.columns.get(&ColumnKey(place, Some(*field)))? {
                 DecodedColumn::Column(column) => columns.push((*field, column)),
                 DecodedColumn::Missing => {}
                 DecodedColumn::Times(_) => return None,
@@ -285,7 +286,8 @@ impl Store {
     ) -> LeafColumns {
         let times = Arc::new(all.times);
         let key = ColumnKey(place, None);
-        self.columns
+        self.cache
+            .columns
             .insert(key, DecodedColumn::Times(Arc::clone(&times)));
         let mut columns = Vec::with_capacity(all.columns.len());
         let mut decoded = all.columns;
@@ -298,7 +300,9 @@ impl Store {
                 }
                 None => DecodedColumn::Missing,
             };
-            self.columns.insert(ColumnKey(place, Some(*field)), kept);
+            self.cache
+                .columns
+                .insert(ColumnKey(place, Some(*field)), kept);
         }
         LeafColumns::new(times, columns, range)
     }

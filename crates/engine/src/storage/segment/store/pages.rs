@@ -6,68 +6,31 @@
 //! they are evicted they are packed ([`Page`]) and cached, as long as they fit. Reads of a part of
 //! a large stream use [`super::stream_contents`].
 //!
-//! Invariants: a version of a page is in [`FreshPages`] or among the packed ones, or has to be
-//! folded; its contents are the same from each source. Concurrency, failure: as in [`super`].
+//! Invariants: a version of a page is in [`super::fresh_pages`] or among the packed ones, or has to
+//! be folded; its contents are the same from each source. Concurrency, failure: as in [`super`].
 
 use super::super::format::{Cover, Parts, StreamDelta};
 use super::super::index::{PageNumber, SegmentState};
 use super::super::page::Page;
 use super::super::state::StreamState;
 use super::Store;
-use crate::common::ids::{SegmentId, Sequence, StreamId};
+use super::fresh_pages::{PageKey, Streams};
+use super::read_cache::RecentPart;
+use crate::common::ids::{Sequence, StreamId};
 use crate::{Error, ErrorKind, Result};
-use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A version of a page, by the offset of the newest footer that changed it.
-type PageKey = (SegmentId, PageNumber, u64);
-
-/// The streams of a page, sorted.
-pub(super) type Streams = Arc<Vec<(StreamId, Arc<StreamState>)>>;
-
-/// A few pages, unpacked.
-#[derive(Debug)]
-pub(super) struct FreshPages {
-    count_max: usize,
-    pages: Mutex<VecDeque<(PageKey, Streams)>>,
-}
-
-impl FreshPages {
-    pub(super) fn new(count_max: usize) -> FreshPages {
-        FreshPages {
-            count_max,
-            pages: Mutex::default(),
-        }
-    }
-
-    fn get(&self, key: PageKey) -> Option<Streams> {
-        let pages = self.pages.lock();
-        let (_, streams) = pages.iter().find(|(k, _)| *k == key)?;
-        Some(Arc::clone(streams))
-    }
-
-    /// Inserts a page; returns the evicted one.
-    fn put(&self, key: PageKey, streams: Streams) -> Option<(PageKey, Streams)> {
-        let mut pages = self.pages.lock();
-        if pages.iter().any(|(k, _)| *k == key) {
-            // Two readers have folded the page at the same time.
-            return None;
-        }
-        pages.push_back((key, streams));
-        if pages.len() > self.count_max {
-            pages.pop_front()
-        } else {
-            None
-        }
-    }
-
-    /// Removes the pages of a segment.
-    pub(super) fn forget(&self, id: SegmentId) {
-        self.pages
-            .lock()
-            .retain(|((segment, ..), _)| *segment != id);
-    }
+/// Packs a page, and inserts it into the cache.
+fn keep_packed(
+    pages: &RecentPart<Page>,
+    (id, page, version): PageKey,
+    streams: &Streams,
+) -> Arc<Page> {
+    let content = Arc::new(Page::of(streams.iter().cloned()));
+    let bytes = content.weight();
+    pages.put((id, page), version, Arc::clone(&content), bytes);
+    content
 }
 
 /// The state of a stream in a page.
@@ -103,31 +66,31 @@ impl Store {
             return Ok(None);
         };
         let key = (state.segment(), page, version);
-        if let Some(known) = self.known(state, page, version) {
+        if let Some(known) = self.cached(state, page, version) {
             return Ok(known.stream(stream));
         }
         let streams = self.put_together(state, page)?;
         let found = found(&streams, stream);
-        if let Some((key, streams)) = self.fresh.put(key, streams)
-            && self.pages.admits()
+        if let Some(((store, key), streams)) = self.cache.fresh.put(key, streams)
+            && self.cache.pages.admits()
         {
-            self.keep_packed(key, &streams);
+            keep_packed(&self.cache.pages.of(store), key, &streams);
         }
         Ok(found)
     }
 
     /// A page, if it is cached.
-    pub(super) fn known(
+    pub(super) fn cached(
         &self,
         state: &SegmentState,
         page: PageNumber,
         version: u64,
     ) -> Option<CachedPage> {
         let id = state.segment();
-        if let Some(streams) = self.fresh.get((id, page, version)) {
+        if let Some(streams) = self.cache.fresh.get((id, page, version)) {
             return Some(CachedPage::Fresh(streams));
         }
-        let packed = self.pages.get((id, page), version)?;
+        let packed = self.cache.pages.get((id, page), version)?;
         Some(CachedPage::Packed(packed))
     }
 
@@ -137,15 +100,15 @@ impl Store {
         let Some(version) = state.version(page) else {
             return Ok(Arc::default());
         };
-        if let Some(content) = self.pages.get((id, page), version) {
+        if let Some(content) = self.cache.pages.get((id, page), version) {
             return Ok(content);
         }
         let key = (id, page, version);
-        let streams = match self.fresh.get(key) {
+        let streams = match self.cache.fresh.get(key) {
             Some(streams) => streams,
             None => self.put_together(state, page)?,
         };
-        Ok(self.keep_packed(key, &streams))
+        Ok(keep_packed(&self.cache.pages, key, &streams))
     }
 
     /// Passes on the contents of a segment for every stream of a page, by number. For readers that
@@ -160,21 +123,14 @@ impl Store {
         let Some(version) = state.version(page) else {
             return Ok(());
         };
-        if let Some(content) = self.pages.get((id, page), version) {
+        if let Some(content) = self.cache.pages.get((id, page), version) {
             return content.iter().try_for_each(|(s, state)| each(s, &state));
         }
-        let streams = match self.fresh.get((id, page, version)) {
+        let streams = match self.cache.fresh.get((id, page, version)) {
             Some(streams) => streams,
             None => self.put_together(state, page)?,
         };
         streams.iter().try_for_each(|(s, state)| each(*s, state))
-    }
-
-    fn keep_packed(&self, (id, page, version): PageKey, streams: &Streams) -> Arc<Page> {
-        let content = Arc::new(Page::of(streams.iter().cloned()));
-        self.pages
-            .put((id, page), version, Arc::clone(&content), content.weight());
-        content
     }
 
     fn put_together(&self, state: &SegmentState, page: PageNumber) -> Result<Streams> {
@@ -198,7 +154,7 @@ impl Store {
     ) -> Result<BTreeMap<StreamId, StreamState>> {
         let mut streams: BTreeMap<StreamId, StreamState> = BTreeMap::new();
         for (stream, head) in self.heads(state, page)? {
-            streams.insert(stream, self.whole(state.segment(), head)?);
+            streams.insert(stream, self.full_state(state.segment(), head)?);
         }
         self.page_changes(state, page, Parts::State, |delta| {
             streams.entry(delta.stream).or_default().take(delta);
@@ -216,7 +172,7 @@ impl Store {
     ) -> Result<()> {
         let id = state.segment();
         for group in state.groups_of(page) {
-            let (offset, bytes) = group.place(page).ok_or_else(|| {
+            let (offset, bytes) = group.location(page).ok_or_else(|| {
                 Error::internal(format!("a group without page {} that it changed", page))
             })?;
             let raw = self.read(id, offset, bytes)?;
@@ -290,34 +246,5 @@ impl<'a> PageCursor<'a> {
     /// The pages that were looked up, sorted.
     pub(crate) fn touched(self) -> Vec<(PageNumber, Arc<Page>)> {
         self.touched
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-    use super::*;
-
-    fn key(segment: u64, page: PageNumber, version: u64) -> PageKey {
-        (SegmentId(segment), page, version)
-    }
-
-    #[test]
-    fn the_first_page_makes_room_and_is_handed_back() {
-        let fresh = FreshPages::new(2);
-        let of = |stream: u32| Arc::new(vec![(StreamId(stream), Arc::default())]);
-        let keys = [key(7, 0, 64), key(7, 1, 64), key(7, 1, 99), key(8, 1, 64)];
-        assert!(fresh.put(keys[0], of(0)).is_none());
-        assert!(fresh.put(keys[1], of(1)).is_none());
-        // The same page once more: nothing is evicted.
-        assert!(fresh.put(keys[0], of(5)).is_none());
-        let streams = fresh.get(keys[0]).unwrap();
-        assert!(found(&streams, StreamId(0)).is_some() && found(&streams, StreamId(5)).is_none());
-        // Another version of a page is another entry.
-        assert_eq!(fresh.put(keys[2], of(2)).unwrap().0, keys[0]);
-        assert!(fresh.get(keys[0]).is_none() && fresh.get(keys[1]).is_some());
-        assert_eq!(fresh.put(keys[3], of(3)).unwrap().0, keys[1]);
-        fresh.forget(SegmentId(7));
-        assert!(fresh.get(keys[2]).is_none() && fresh.get(keys[3]).is_some());
     }
 }

@@ -5,7 +5,7 @@
 //! [`super`]. Failure: damage of a checkpoint is a warning, as long as the footers can be read.
 
 use super::super::checkpoint::{CheckpointIndex, PageEntries, PageLocation, StreamHead};
-use super::super::format::{CheckpointPlace, Footer, Parts};
+use super::super::format::{CheckpointLocation, Footer, Parts};
 use super::super::index::{PageNumber, SegmentState};
 use super::super::state::StreamState;
 use super::super::stream_contents::{IndexPages, PagedStream, StreamContents};
@@ -17,9 +17,6 @@ use crate::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A stream of a segment at one version.
-pub(super) type PagedStreamKey = (SegmentId, StreamId, u64);
-
 impl Store {
     /// The checkpoint that a footer refers to; `None` when it should not be used.
     pub(super) fn checkpoint(
@@ -27,7 +24,7 @@ impl Store {
         id: SegmentId,
         footer: &Footer,
         at: (u64, u32),
-        place: CheckpointPlace,
+        place: CheckpointLocation,
     ) -> Result<Option<CheckpointIndex>> {
         if self.distrusted.lock().contains(&id) {
             return Ok(None);
@@ -46,7 +43,7 @@ impl Store {
         id: SegmentId,
         footer: &Footer,
         at: (u64, u32),
-        place: CheckpointPlace,
+        place: CheckpointLocation,
     ) -> Result<CheckpointIndex> {
         let wrong = |e| Error::decode(&self.path(id), at.0, e);
         let root = CheckpointIndex::root_of(at.0, footer, place).map_err(wrong)?;
@@ -58,9 +55,9 @@ impl Store {
     /// Stops the use of the segment's checkpoints and directories.
     pub(super) fn distrust(&self, id: SegmentId, error: &Error) {
         if self.distrusted.lock().insert(id) {
-            tracing::warn!(%error, "the index of a segment is damaged: its footers are read instead, as a whole");
+            tracing::warn!(%error, "the index of a segment is damaged; all its footers are read instead");
         }
-        self.states.forget(id);
+        self.cache.states.forget(id);
     }
 
     /// The heads of the streams of a page in the checkpoint, by number.
@@ -82,7 +79,7 @@ impl Store {
         let Some(checkpoint) = state.checkpoint() else {
             return Ok(Vec::new());
         };
-        let Some((offset, bytes)) = checkpoint.place_of(first, last) else {
+        let Some((offset, bytes)) = checkpoint.location_of_heads(first, last) else {
             return Ok(Vec::new());
         };
         let raw = self.read(state.segment(), offset, bytes)?;
@@ -98,7 +95,7 @@ impl Store {
     }
 
     /// The complete state of a stream in a checkpoint.
-    pub(super) fn whole(&self, id: SegmentId, head: StreamHead) -> Result<StreamState> {
+    pub(super) fn full_state(&self, id: SegmentId, head: StreamHead) -> Result<StreamState> {
         let mut state = StreamState::default();
         for place in &head.pages {
             match self.read_entries(id, place)? {
@@ -113,7 +110,7 @@ impl Store {
     }
 
     /// The contents of a segment for a stream, for readers of a part of them.
-    pub(crate) fn held_stream(
+    pub(crate) fn stream_contents(
         &self,
         state: &SegmentState,
         stream: StreamId,
@@ -122,24 +119,24 @@ impl Store {
         let Some(version) = state.version(page) else {
             return Ok(None);
         };
-        if let Some(known) = self.known(state, page, version) {
-            return Ok(known.stream(stream).map(StreamContents::Whole));
+        if let Some(known) = self.cached(state, page, version) {
+            return Ok(known.stream(stream).map(StreamContents::Full));
         }
         let key = (state.segment(), stream, version);
-        if let Some(paged) = self.held.get(&key) {
+        if let Some(paged) = self.cache.paged_streams.get(&key) {
             return Ok(Some(StreamContents::Paged(paged)));
         }
         match self.paged(state, page, stream) {
             Ok(Some(paged)) => {
                 let paged = Arc::new(paged);
-                self.held.insert(key, Arc::clone(&paged));
+                self.cache.paged_streams.insert(key, Arc::clone(&paged));
                 return Ok(Some(StreamContents::Paged(paged)));
             }
             Ok(None) => {}
             Err(error) if error.kind() == ErrorKind::Corrupt => {}
             Err(error) => return Err(error),
         }
-        Ok(self.stream(state, stream)?.map(StreamContents::Whole))
+        Ok(self.stream(state, stream)?.map(StreamContents::Full))
     }
 
     /// `None` when the stream is small: its complete state is read then.
@@ -167,7 +164,7 @@ impl Store {
 
     /// Folds the footers up to one, ignoring checkpoints.
     fn state_of_footers(&self, id: SegmentId, newest: (u64, u32)) -> Result<SegmentState> {
-        self.fold_back(id, newest, Footers::Whole, &mut |_, _, _| Ok(None))
+        self.fold_back(id, newest, Footers::Full, &mut |_, _, _| Ok(None))
     }
 
     /// Locations of a partition's whole index, oldest first: each footer with the checkpoint before
@@ -198,7 +195,7 @@ impl Store {
     /// without a checkpoint.
     pub(crate) fn verify_checkpoint(&self, id: SegmentId, newest: (u64, u32)) -> Result<()> {
         let mut used = None;
-        let state = self.fold_back(id, newest, Footers::Whole, &mut |footer, at, place| {
+        let state = self.fold_back(id, newest, Footers::Full, &mut |footer, at, place| {
             used = Some(at.0);
             self.read_checkpoint(id, footer, at, place).map(Some)
         })?;
@@ -215,8 +212,8 @@ impl Store {
             }))
         };
         if !state.pages().eq(plain.pages()) || state.table != plain.table {
-            let found = "other streams, or another definition".into();
-            return damage("the checkpoint of what the footers say".into(), found);
+            let found = "different streams, or a different definition".into();
+            return damage("a checkpoint that matches the footers".into(), found);
         }
         if state.sums.footer_bytes != plain.sums.footer_bytes {
             let expected = format!("{} bytes of index", plain.sums.footer_bytes);
@@ -228,10 +225,10 @@ impl Store {
             {
                 return damage(
                     format!(
-                        "a checkpoint that says of stream {} what the footers say",
+                        "a checkpoint that matches the footers for stream {}",
                         stream.0
                     ),
-                    "something else".into(),
+                    "different contents".into(),
                 );
             }
         }
@@ -242,11 +239,11 @@ impl Store {
 impl IndexPages for Store {
     fn entries(&self, segment: SegmentId, place: &PageLocation) -> Result<Arc<PageEntries>> {
         let key = FileOffset(segment, place.offset);
-        if let Some(entries) = self.index_pages.get(&key) {
+        if let Some(entries) = self.cache.index_pages.get(&key) {
             return Ok(entries);
         }
         let entries = Arc::new(self.read_entries(segment, place)?);
-        self.index_pages.insert(key, Arc::clone(&entries));
+        self.cache.index_pages.insert(key, Arc::clone(&entries));
         Ok(entries)
     }
 

@@ -12,7 +12,7 @@ use headwater_types::{Aggregate, FieldId, FieldType};
 use std::sync::Arc;
 
 /// Fields with the types in which they are read.
-pub(crate) type WantedFields = Arc<[(FieldId, FieldType)]>;
+pub(crate) type TypedFields = Arc<[(FieldId, FieldType)]>;
 
 /// Key of totals.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub(crate) struct TotalsKey {
     /// The end of the commit in the file, and its sequence.
     pub(crate) committed: (u64, Sequence),
     pub(crate) stream: StreamId,
-    pub(crate) fields: WantedFields,
+    pub(crate) fields: TypedFields,
 }
 
 /// The rows of a stream in a partition, and the aggregates of the fields.
@@ -40,10 +40,10 @@ impl Totals {
 
 impl Store {
     pub(crate) fn totals(&self, key: &TotalsKey) -> Option<Arc<Totals>> {
-        self.totals.get(key)
+        self.cache.totals.get(key)
     }
 
     pub(crate) fn keep_totals(&self, key: TotalsKey, totals: Totals) {
-        self.totals.insert(key, Arc::new(totals));
+        self.cache.totals.insert(key, Arc::new(totals));
     }
 }

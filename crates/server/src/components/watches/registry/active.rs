@@ -29,7 +29,7 @@ pub(crate) struct ActiveWatch {
 
 #[derive(Debug)]
 struct Inner {
-    kept: Persisted,
+    persisted: Persisted,
     /// `None` after the watch was removed.
     store: Option<Store>,
     stopped: Option<Stopped>,
@@ -51,12 +51,12 @@ impl ActiveWatch {
         let new = || Persisted::new(epoch, definition.since_ns);
         let opened = Store::open(files, dir, definition.id, new)?;
         if let Some(damage) = &opened.damage {
-            tracing::error!(watch = definition.name, %damage, "the file of a watch is damaged; it goes on with what stands before that");
+            tracing::error!(watch = definition.name, %damage, "the file of a watch is damaged; the watch continues from the last valid record");
         }
         Ok(ActiveWatch {
-            newest: watch::Sender::new(opened.kept.state.sequence()),
+            newest: watch::Sender::new(opened.state.state.sequence()),
             inner: Mutex::new(Inner {
-                kept: opened.kept,
+                persisted: opened.state,
                 store: Some(opened.store),
                 stopped: None,
             }),
@@ -75,21 +75,21 @@ impl ActiveWatch {
     }
 
     pub(crate) fn epoch(&self) -> u64 {
-        self.inner.lock().kept.epoch
+        self.inner.lock().persisted.epoch
     }
 
     pub(crate) fn behind(&self, after: u64, most: usize) -> Behind {
-        self.inner.lock().kept.journal.behind(after, most)
+        self.inner.lock().persisted.journal.behind(after, most)
     }
 
     /// Reads the stored state.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&Persisted) -> T) -> T {
-        look(&self.inner.lock().kept)
+        look(&self.inner.lock().persisted)
     }
 
     /// Changes state that need not be persisted.
     pub(crate) fn moved(&self, work: impl FnOnce(&mut Persisted)) {
-        work(&mut self.inner.lock().kept);
+        work(&mut self.inner.lock().persisted);
     }
 
     /// Persists a change, and applies it. May wait for the disk.
@@ -102,9 +102,9 @@ impl ActiveWatch {
                 "the watch was dropped",
             ));
         };
-        store.append(&inner.kept, change)?;
-        inner.kept.apply(change);
-        self.newest.send_replace(inner.kept.state.sequence());
+        store.append(&inner.persisted, change)?;
+        inner.persisted.apply(change);
+        self.newest.send_replace(inner.persisted.state.sequence());
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl ActiveWatch {
             let name = &self.watch.definition().name;
             match &stopped {
                 Some(why) => tracing::warn!(watch = name, code = why.code, "{}", why.message),
-                None => tracing::info!(watch = name, "the watch looks again"),
+                None => tracing::info!(watch = name, "the watch is evaluated again"),
             }
             inner.stopped = stopped;
         }
@@ -147,12 +147,15 @@ impl ActiveWatch {
     /// Next step of the delivery to the hook.
     pub(crate) fn next(&self, now_ns: i64) -> Next {
         let inner = self.inner.lock();
-        inner.kept.delivery.next(&inner.kept.journal, now_ns)
+        inner
+            .persisted
+            .delivery
+            .next(&inner.persisted.journal, now_ns)
     }
 
     /// Handles a refused event: returns the change to persist if the event is abandoned.
     pub(crate) fn failed(&self, event: &Event, failure: &Failure, now_ns: i64) -> Option<Change> {
-        let delivery = &mut self.inner.lock().kept.delivery;
+        let delivery = &mut self.inner.lock().persisted.delivery;
         let given_up = delivery.failed(failure, now_ns);
         let attempts = delivery.attempts();
         let dead = headwater_watch::Delivery::dead_of(event.clone(), attempts, &failure.reason);
@@ -163,7 +166,7 @@ impl ActiveWatch {
     pub(crate) fn dead(&self) -> Vec<Dead> {
         self.inner
             .lock()
-            .kept
+            .persisted
             .delivery
             .dead()
             .values()
@@ -174,7 +177,7 @@ impl ActiveWatch {
     /// Status of the watch, as routes report it.
     pub(crate) fn status(&self) -> Value {
         let inner = self.inner.lock();
-        let (kept, definition) = (&inner.kept, self.watch.definition());
+        let (kept, definition) = (&inner.persisted, self.watch.definition());
         let instant = |ns: i64| format_instant(Timestamp::from_nanos(ns));
         let mut told = json!({
             "name": definition.name,
@@ -207,7 +210,7 @@ impl ActiveWatch {
                 "hook",
                 json!({
                     "url": hook,
-                    "delivered": delivery.done(),
+                    "delivered": delivery.delivered_up_to(),
                     "dead": delivery.dead().len(),
                     "lost": delivery.lost(),
                     "failure": delivery.reason(),
@@ -217,7 +220,7 @@ impl ActiveWatch {
         if let Some(topic) = self.watch.topic() {
             put(
                 "topic",
-                json!({ "name": topic, "delivered": kept.delivery.done() }),
+                json!({ "name": topic, "delivered": kept.delivery.delivered_up_to() }),
             );
         }
         told
@@ -245,7 +248,7 @@ pub(crate) fn event_json(watch: &Watch, event: &Event) -> String {
         event.key.partition,
         instant(event.key.first.time_ns),
         instant(event.last_ns),
-        instant(event.told_ns),
+        instant(event.reported_ns),
         event.row,
     )
 }

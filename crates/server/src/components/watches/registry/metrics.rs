@@ -34,21 +34,25 @@ pub(crate) struct WatchMetrics {
 impl WatchMetrics {
     /// Registers the metrics for `/metrics`.
     pub(crate) fn register(&self, registry: &mut Registry) {
-        registry.register("watches", "Watches that are followed", self.watches.clone());
+        registry.register("watches", "Active watches", self.watches.clone());
         registry.register(
             "watches_stopped",
-            "Watches that could not look the last time, for whatever reason",
+            "Watches whose last evaluation failed",
             self.stopped.clone(),
         );
         registry.register(
             "watch_looks",
-            "Looks for what watches tell of, by what caused them: a change of the table, or time",
+            "Evaluations of watches, by cause: a change of the table, or time",
             self.looks.clone(),
         );
-        registry.register("watch_events", "Events told, by kind", self.events.clone());
+        registry.register(
+            "watch_events",
+            "Events reported, by kind",
+            self.events.clone(),
+        );
         registry.register(
             "watch_hooks",
-            "Events sent to web hooks, by what became of them",
+            "Events sent to web hooks, by outcome",
             self.hooks.clone(),
         );
     }
