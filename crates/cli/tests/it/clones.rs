@@ -128,7 +128,17 @@ fn a_copied_disk_that_runs_twice_loses_and_overwrites_nothing_and_all_are_told()
     let invited = run_against(&center.addr, &["edges", "add", "gw-2"]).ok();
     let join = ["join", invited.stdout.trim(), "--new-incarnation", "--db"];
     run(&[&join[..], &[text(db)]].concat()).ok();
-    until("all rows of both are here", || rows(&center) == Some(3_100));
+    let mut looks = 0;
+    until("all rows of both are here", || {
+        looks += 1;
+        let counted = rows(&center);
+        if looks % 500 == 0 {
+            // What holds it up, should the time not suffice.
+            let (of_copy, of_edge) = (told(&center, "gw-2"), state(&refused));
+            eprintln!("{counted:?} rows; the copy: {of_copy:?}; its edge: {of_edge:?}");
+        }
+        counted == Some(3_100)
+    });
     for (edge, name) in [(&served, "gw"), (&refused, "gw-2")] {
         until(name, || is_current(&center.addr, edge, name));
         let compared = run_against(&center.addr, &["sync", "verify", name, "--format", "json"]);

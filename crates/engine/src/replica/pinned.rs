@@ -263,6 +263,14 @@ fn look(
     if core.write_barrier.deletes() != deletes {
         return Ok(None);
     }
+    // Definitions and deletes in the log are part of the state, and must be of a state of this
+    // opening: two databases that continue from one copy of the files have the same numbers.
+    if !core.meta.has_named_opening() && core.log.has_written() {
+        let _commit = core.commits.begin();
+        if core.meta.begin_opening()? {
+            return Ok(None);
+        }
+    }
     core.log.sync_up_to(sequence)?;
     let withheld = tables.iter().filter(|t| rules.withholds(&t.name));
     let withheld: Vec<TableId> = withheld.map(|t| t.id).collect();

@@ -175,6 +175,25 @@ impl Meta {
         transaction.commit().map_err(Error::meta)
     }
 
+    /// True when a state of this opening has a name.
+    pub(crate) fn has_named_opening(&self) -> bool {
+        self.naming.chance.is_none() || *self.naming.has_opened.lock()
+    }
+
+    /// Names the present state as one of this opening, if no state has been named by it yet; true
+    /// if it did. Definitions that are only in the log change no number: without this, two
+    /// databases that continue from one copy of the files would give different definitions one
+    /// name.
+    pub(crate) fn begin_opening(&self) -> Result<bool> {
+        if self.has_named_opening() {
+            return Ok(false);
+        }
+        let transaction = self.begin_write()?;
+        self.name_state(&transaction)?;
+        transaction.commit().map_err(Error::meta)?;
+        Ok(true)
+    }
+
     /// Begins another incarnation with the next state, which this call makes.
     pub(crate) fn begin_incarnation(&self) -> Result<()> {
         let transaction = self.begin_write()?;

@@ -36,7 +36,7 @@ pub struct StateName {
     pub identity: u64,
     /// Number drawn when the database was last made, restored or repaired.
     pub incarnation: u64,
-    /// Number of the process that made the newest change of stored data.
+    /// Number of the newest process that stored data, or wrote definitions or deletes of the state.
     pub opening: u64,
     /// The number of changes of stored data.
     pub number: u64,

@@ -1,6 +1,7 @@
 //! States and copies of them: what a database names and holds for others, which bytes are needed
 //! for tiles, and copies with holes that answer as the source does, or say elsewhere.
 
+mod clones;
 mod copies;
 mod edge;
 mod needed;
