@@ -237,6 +237,18 @@ impl ShardContents {
     }
 }
 
+/// Names the state by this opening if it has written something; true if it was not named so.
+///
+/// Definitions and deletes in the log are part of the state, and must be of a state of this
+/// opening: two databases that continue from one copy of the files have the same numbers.
+fn begins_opening(core: &Core) -> Result<bool> {
+    if core.meta.has_named_opening() || core.log.stats().bytes_written == 0 {
+        return Ok(false);
+    }
+    let _commit = core.commits.begin();
+    core.meta.begin_opening()
+}
+
 /// One attempt; `None` when the database changed meanwhile.
 fn look(
     core: &Arc<Core>,
@@ -260,16 +272,8 @@ fn look(
     let later = ShardContents::of(core);
     let tables = tables(core);
     let sequence = core.log.published();
-    if core.write_barrier.deletes() != deletes {
+    if core.write_barrier.deletes() != deletes || begins_opening(core)? {
         return Ok(None);
-    }
-    // Definitions and deletes in the log are part of the state, and must be of a state of this
-    // opening: two databases that continue from one copy of the files have the same numbers.
-    if !core.meta.has_named_opening() && core.log.has_written() {
-        let _commit = core.commits.begin();
-        if core.meta.begin_opening()? {
-            return Ok(None);
-        }
     }
     core.log.sync_up_to(sequence)?;
     let withheld = tables.iter().filter(|t| rules.withholds(&t.name));

@@ -632,11 +632,6 @@ impl Log {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// True when something was written since the opening.
-    pub(crate) fn has_written(&self) -> bool {
-        self.leader.lock().files.bytes_written > 0
-    }
-
     pub(crate) fn stats(&self) -> LogStats {
         let leader = self.leader.lock();
         let mut samples = leader.sync_samples.clone();
