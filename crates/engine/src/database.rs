@@ -2,7 +2,7 @@
 
 use crate::common::ids::Sequence;
 use crate::common::refused::Refused;
-use crate::core::late_policy::{self, LateReport};
+use crate::core::policy_choice::{self, LateReport};
 use crate::core::{Core, Turn};
 use crate::maintenance::deletes::{self, DeleteSpec};
 use crate::maintenance::flush;
@@ -578,7 +578,7 @@ impl Database {
     /// ```
     #[must_use]
     pub fn late(&self) -> LateReport {
-        late_policy::late_report(self.core())
+        policy_choice::late_report(self.core())
     }
 
     /// Changes the origin of the policy for late data, until the database is closed. This causes no
@@ -588,7 +588,7 @@ impl Database {
     /// # Errors
     /// `invalid` when the policy is out of range.
     pub fn set_late_policy(&self, choice: PolicyChoice) -> Result<()> {
-        late_policy::set_late_policy(self.own_core()?, choice)
+        policy_choice::set_late_policy(self.own_core()?, choice)
     }
 
     /// Stores every event in memory and closes the database; further writes fail with `closed`.

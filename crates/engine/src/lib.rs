@@ -44,7 +44,7 @@ pub use common::refused::{
 pub use config::backend::{IoBackend, QueuePlacement};
 pub use config::options::{Durability, Options};
 pub use config::settings;
-pub use core::late_policy::{LateReport, ShardLateReport};
+pub use core::policy_choice::{LateReport, ShardLateReport};
 pub use database::{Database, Ticket, Written};
 pub use device::tiers::{FastTier, TierParts, fast_tier};
 pub use headwater_late::{FlushRule, Knobs, LatePolicy, MergeScope, PolicyChoice, Split};

@@ -2,11 +2,11 @@
 
 use crate::access::ticket::Audience;
 use crate::component::Components;
+use crate::database_metrics::Metrics;
 use crate::databases::DatabaseNames;
 use crate::error::ApiError;
 use crate::ingest::Ingest;
 use crate::live::Hub;
-use crate::metrics::Metrics;
 use crate::read_scope::ReadScope;
 use crate::request::{no_snapshot, ok_if_found};
 use crate::rights_state::RightsState;

@@ -2,7 +2,8 @@
 //!
 //! Invariants: nothing is lost while writes are accepted, and rows that the cloud has, safe from
 //! its own loss, are freed before rows are lost, if it proves within [`PROVING_MAX`] that it has
-//! them. Each loss is recorded by the engine and logged.
+//! them. No more is lost than makes room: after each share of the rows the disk is tried again.
+//! Each loss is recorded by the engine and logged.
 //! Concurrency: one worker, away from the runtime. Failure: where nothing more may be lost, writes
 //! stay refused, which is logged once.
 
@@ -16,8 +17,13 @@ use tokio::time::Instant;
 
 /// Interval of looking at the space.
 const LOOK: Duration = Duration::from_millis(250);
-/// Bytes that are freed at least when the disk is full.
+/// Bytes that are freed before the disk is tried again: these, or this share of all segments where
+/// that is less.
 const ROOM: u64 = 64 << 20;
+const ROOM_SHARE: u64 = 16;
+/// Longest time in which the database finds that there is room again, and interval of looking.
+const TRYING_MAX: Duration = Duration::from_secs(1);
+const TRYING_LOOK: Duration = Duration::from_millis(50);
 /// Longest time for which nothing is lost, and writes are refused, while the cloud proves that it
 /// has rows.
 const PROVING_MAX: Duration = Duration::from_secs(10);
@@ -85,12 +91,16 @@ fn make_room(app: &App, may_wait: bool) -> Result<Turn, ApiError> {
         None => MadeRoom::default(),
     };
     let mut freed = made.bytes;
-    if may_wait && made.is_proving && (freed < ROOM || is_full()?) {
+    let goal = (db.stats()?.segment_bytes / ROOM_SHARE).clamp(1, ROOM);
+    if may_wait && made.is_proving && (freed < goal || is_full()?) {
         return Ok(Turn::Proving);
     }
     for _ in 0..TURN {
-        if freed >= ROOM && !is_full()? {
-            return Ok(Turn::Room);
+        if freed >= goal {
+            if !stays_full(&is_full)? {
+                return Ok(Turn::Room);
+            }
+            freed = 0;
         }
         match db.lose_oldest_rows() {
             Ok(lost) if lost.partitions > 0 => freed = freed.saturating_add(lost.bytes),
@@ -99,8 +109,22 @@ fn make_room(app: &App, may_wait: bool) -> Result<Turn, ApiError> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(match is_full()? {
+    Ok(match stays_full(&is_full)? {
         true => Turn::Stuck,
         false => Turn::Room,
     })
+}
+
+/// Whether the disk is full after space was freed: the database tries to use it after a while.
+fn stays_full(is_full: &dyn Fn() -> headwater::Result<bool>) -> headwater::Result<bool> {
+    let began = Instant::now();
+    loop {
+        if !is_full()? {
+            return Ok(false);
+        }
+        if began.elapsed() >= TRYING_MAX {
+            return Ok(true);
+        }
+        std::thread::sleep(TRYING_LOOK);
+    }
 }

@@ -9,16 +9,17 @@ use crate::access::tokens::TokenFile;
 use crate::app::App;
 use crate::component::Components;
 use crate::components::{self, Opening, Reserved};
+use crate::database_metrics::Metrics;
 use crate::database_server::DatabaseServer;
 use crate::databases::DatabaseNames;
 use crate::ingest::{Ingest, Limits};
-use crate::metrics::Metrics;
 use crate::rights_state::RightsState;
 use crate::settings::{NodeRole, Settings};
 use crate::start_error::StartError;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::{Database, Reader};
+use headwater_cluster::LinkBudget;
 use headwater_cluster::dispatcher::Dispatcher;
 use headwater_cluster::inventory::Inventory;
 use headwater_cluster::notices::{NoticeMetrics, Notices};
@@ -109,6 +110,7 @@ impl Server {
             &settings.notices,
             Some(settings.db()),
             NoticeMetrics::default(),
+            uplink.as_ref().map(LinkBudget::of),
         )?;
         let bound = listener.shell(|registry| {
             metrics.register(registry);

@@ -6,8 +6,8 @@
 
 use crate::access::guard::Guard;
 use crate::access::tokens::{TokenError, TokenFile};
+use crate::http_metrics::Metrics;
 use crate::listen::Listening;
-use crate::metrics::Metrics;
 use crate::middleware;
 use crate::notify::notify;
 use crate::role::{Role, Work};

@@ -5,7 +5,7 @@
 use crate::access::guard::Guard;
 use crate::access::host::Names;
 use crate::error::ErrorAnswer;
-use crate::metrics::Metrics;
+use crate::http_metrics::Metrics;
 use crate::settings::ShellSettings;
 use crate::tls::Certificate;
 use axum::http::StatusCode;

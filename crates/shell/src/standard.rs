@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::access::rules::Action;
 use crate::error::ErrorAnswer;
-use crate::metrics::{nameless, plain};
+use crate::http_metrics::{nameless, plain};
 use crate::role::Role;
 use crate::route::{Endpoint, Needs, Route};
 use crate::shell::Shell;

@@ -1,5 +1,6 @@
 //! A cloud and an edge whose disks are full while they sync, as processes on file systems of their
-//! own: nothing acknowledged is lost, and they go on when there is room.
+//! own: nothing acknowledged is lost, and they go on when there is room. An edge that prefers new
+//! rows loses old ones, and says which.
 
 use crate::fleet::{edge, is_current, kill, run, run_against};
 use crate::serve::Served;
@@ -280,5 +281,121 @@ fn an_edge_whose_disk_is_full_refuses_rows_and_loses_none_that_it_took() {
     let verify = ["sync", "verify", "gw", "--format", "json"];
     let compared = run_against(&cloud.addr, &verify).ok().json();
     assert_eq!(compared["different"], 0);
+    [cloud, gw].into_iter().for_each(kill);
+}
+
+/// Rows of a stream in time order, of this batch.
+fn in_order(batch: u64) -> String {
+    let line = |n: u64| {
+        let mixed = (batch * BATCH + n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 8;
+        let at = 1_700_000_000_000 + (batch * BATCH + n) * 1_000;
+        format!("series,id=a v={mixed}i,w={}i {at}\n", mixed / 3)
+    };
+    (0..BATCH).map(line).collect()
+}
+
+/// Number of values of the stream; nothing while that is not answered.
+fn values(server: &Served) -> Option<u64> {
+    let path = "/api/v1/aggregate?channel=series,id%3Da.v&functions=count";
+    let answer = server.request("GET", path, "", "");
+    let (_, rest) = answer.split_once("\"count\":[")?;
+    rest.split(']').next()?.parse().ok()
+}
+
+/// Answer to a query for the row of a second.
+fn row(server: &Served, second: u64) -> String {
+    let at = 1_700_000_000 + second;
+    let path = format!("/api/v1/scan?stream=series,id%3Da&from={at}000000000&to={at}000000001");
+    server.request("GET", &path, "", "")
+}
+
+#[test]
+fn an_edge_that_prefers_new_rows_loses_the_oldest_and_says_which() {
+    let bench = Bench::new();
+    let Some(disk) = disk(&bench, 96 << 20) else {
+        return;
+    };
+    let cloud = crate::fleet::cloud(&bench.path("cloud"), "127.0.0.1:0");
+    let invited = run_against(&cloud.addr, &["edges", "add", "gw"]).ok();
+    let mut join = disk.program();
+    join.args(["join", invited.stdout.trim(), "--db"])
+        .arg(disk.db());
+    assert!(join.output().unwrap().status.success());
+    let cloud_addr = cloud.addr.clone();
+    // It is away while the disk is filled, so that it proves nothing.
+    kill(cloud);
+    let flags = [
+        "--role",
+        "edge",
+        "--sync-full",
+        "lose-raw",
+        "--memory-budget",
+        "8MiB",
+        "--partition-target",
+        "256KiB",
+        "--partition-max",
+        "1MiB",
+        "--log-level",
+        "error",
+    ];
+    let gw = disk.serve("127.0.0.1:0", &flags);
+    disk.fill(24 << 20);
+    let lost = |gw: &Served| {
+        let answer = gw.request("GET", "/api/v1/sync", "", "");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status: Value = serde_json::from_str(body).unwrap();
+        status["cloud"]["lost"].clone()
+    };
+    let mut batch = 0;
+    let write_batches = |gw: &Served, batch: &mut u64, count: u64| {
+        for _ in 0..count {
+            // A refusal while room is made is told, and the client sends the rows again.
+            until("a batch is taken", || {
+                let answer = gw.request("POST", "/write?precision=ms", "", &in_order(*batch));
+                let is_taken = answer.starts_with("HTTP/1.1 204");
+                assert!(is_taken || answer.contains("E_FULL"), "{answer}");
+                is_taken
+            });
+            *batch += 1;
+        }
+    };
+    while lost(&gw)["rows"].as_u64().is_none() {
+        assert!(batch < 2_000, "nothing is lost");
+        write_batches(&gw, &mut batch, 20);
+    }
+    // No more than makes room.
+    let told = lost(&gw);
+    let rows_lost = told["rows"].as_u64().unwrap();
+    assert!(rows_lost < batch * BATCH * 3 / 4, "{told}");
+    // New rows are taken, and are there; aggregates count every row that was taken.
+    write_batches(&gw, &mut batch, 20);
+    let told = lost(&gw);
+    let rows_lost = told["rows"].as_u64().unwrap();
+    assert!(rows_lost < batch * BATCH, "{told}");
+    let first: i64 = told["first_ns"].as_str().unwrap().parse().unwrap();
+    // The span of the oldest partition.
+    assert!(first <= 1_700_000_000_000_000_000, "{told}");
+    let check = |server: &Served, batch: u64| {
+        assert_eq!(values(server), Some(batch * BATCH));
+        let newest = row(server, batch * BATCH - 1);
+        assert!(newest.starts_with("HTTP/1.1 200"), "{newest}");
+        let oldest = row(server, 0);
+        assert!(oldest.contains("E_ELSEWHERE"), "{oldest}");
+    };
+    check(&gw, batch);
+    kill(gw);
+    let gw = disk.serve("127.0.0.1:0", &flags);
+    check(&gw, batch);
+    assert!(lost(&gw)["rows"].as_u64().unwrap() >= rows_lost);
+    // The cloud gets what there is, and knows no more of the lost rows than their aggregates.
+    let cloud = crate::fleet::cloud(&bench.path("cloud"), &cloud_addr);
+    until("the cloud counts all rows", || {
+        values(&cloud) == Some(batch * BATCH)
+    });
+    until("the newest rows are at the cloud", || {
+        row(&cloud, batch * BATCH - 1).starts_with("HTTP/1.1 200")
+    });
+    assert!(row(&cloud, 0).contains("E_ELSEWHERE"));
     [cloud, gw].into_iter().for_each(kill);
 }

@@ -76,7 +76,7 @@ impl Dispatcher {
         listener: Listener,
     ) -> Result<(Bound, Dispatcher), StartError> {
         let metrics = DispatcherMetrics::default();
-        let notices = Notices::open(config.notices, None, NoticeMetrics::default())?;
+        let notices = Notices::open(config.notices, None, NoticeMetrics::default(), None)?;
         let bound = listener.shell(|registry| {
             metrics.register(registry);
             notices.metrics.register(registry);

@@ -1,5 +1,6 @@
 //! Spans: stretches of a stream of which more is present than is subscribed, since it was
-//! prefetched, pinned, or fetched for a reader.
+//! prefetched, pinned, or fetched for a reader; and, of a copy that is still growing, what is
+//! present of the subscribed rows: buckets come before rows, and rows not in the order of time.
 //!
 //! Invariants: data of a span was found to be present, by the reader's own rules. The number of
 //! coverages for a stream is bounded, and so is the number of spans; what is not found for that
@@ -8,7 +9,7 @@
 
 use headwater_engine::Snapshot;
 use headwater_protocol::dispatch::{Reach, SPANS_MAX};
-use headwater_types::{ClosedRange, Level, StreamName, Timestamp};
+use headwater_types::{ClosedRange, Level, StreamName, TILE_BUCKETS, Timestamp};
 
 /// Parts of a stream's time, at whose begins stretches are looked for.
 const CELLS: i128 = 16;
@@ -96,7 +97,8 @@ pub fn spans(
 ) -> (Vec<Stretch>, usize) {
     let info = snapshot.stream_info(stream).ok();
     let ends = info.and_then(|info| info.first.zip(info.last));
-    let Some((first, last)) = ends.filter(|_| below != Reach::Rows) else {
+    let has_all = below == Reach::Rows && is_current;
+    let Some((first, last)) = ends.filter(|_| !has_all) else {
         return (Vec::new(), 0);
     };
     let until = |range: ClosedRange, level: Level| {
@@ -123,6 +125,15 @@ pub fn spans(
     (spans, used)
 }
 
+/// The finest level at which a range is within two tiles.
+fn overview(range: ClosedRange) -> Level {
+    let width = |level: Level| level.bucket_start_wide(TILE_BUCKETS);
+    let length = i128::from(range.last.as_nanos()) - i128::from(range.first.as_nanos());
+    let mut levels = (Level::MIN.get()..Level::MAX.get()).map(Level::clamped);
+    let found = levels.find(|level| width(*level) >= length);
+    found.unwrap_or(Level::MAX)
+}
+
 fn examine(
     until: &dyn Fn(ClosedRange, Level) -> Option<Timestamp>,
     range: ClosedRange,
@@ -135,7 +146,12 @@ fn examine(
     };
     let rows = examined.stretches(Level::MIN);
     let mut spans: Vec<Stretch> = rows.iter().map(|range| (Reach::Rows, *range)).collect();
-    if let Reach::Level(below) = below {
+    let below = match below {
+        Reach::Level(below) => Some(below),
+        Reach::Rows => Some(overview(range)),
+        Reach::None => None,
+    };
+    if let Some(below) = below {
         for level in (below.get().saturating_sub(LEVELS)..below.get()).rev() {
             let Some(level) = Level::new(level) else {
                 break;
@@ -200,6 +216,40 @@ mod tests {
             found(&[(rows, 0, 20_000)], six),
             (vec![(Reach::Rows, all)], 2)
         );
+    }
+
+    #[test]
+    fn of_rows_that_still_arrive_stretches_and_fine_levels_are_found() {
+        // A range of 16 µs is within two tiles at the finest level.
+        assert_eq!(overview(ClosedRange::nanos(0, 15_999)), Level::MIN);
+        let week = ClosedRange::nanos(0, 7 * 86_400 * 1_000_000_000);
+        assert_eq!(overview(week).get(), 11);
+        let seconds =
+            |first: i64, last: i64| ClosedRange::nanos(first * 1_000_000_000, last * 1_000_000_000);
+        // Buckets from level 6 on of all, rows of two days.
+        let (all, rows) = (seconds(0, 604_800), seconds(172_800, 345_600));
+        let until = |range: ClosedRange, level: Level| {
+            let here = if level.get() >= 6 { all } else { rows };
+            let is_inside = here.first <= range.first && range.first <= here.last;
+            is_inside.then_some(here.last)
+        };
+        let (spans, used) = examine(&until, week, Reach::Rows);
+        assert!(used < COVERAGES_MAX, "{used}");
+        let levels: Vec<i32> = spans
+            .iter()
+            .filter_map(|(reach, range)| match reach {
+                Reach::Level(level) if *range == all => Some(level.get()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(levels, [10, 9, 8, 7, 6], "{spans:?}");
+        let fine: Vec<ClosedRange> = spans
+            .iter()
+            .filter_map(|(reach, range)| (*reach == Reach::Rows).then_some(*range))
+            .collect();
+        assert_eq!(fine.len(), 1, "{spans:?}");
+        let one = fine.first().copied().unwrap_or(ClosedRange::EMPTY);
+        assert!(rows.intersect(&one) == one && one.last == rows.last);
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! before the next read. Concurrency: one owner. Failure: texts for the log.
 
 use crate::broker_login::{password, tls};
+use crate::link_budget::LinkBudget;
 use crate::settings::{Broker, NoticeSettings};
+use crate::socket_bytes::Counted;
 use headwater_protocol::xmpp::{
     Element, Happened, IqKind, Jid, Login as SessionLogin, Refusal, Session,
 };
@@ -100,12 +102,12 @@ impl Line {
     ///
     /// # Errors
     /// When the connection fails or times out.
-    pub(super) async fn connect(login: &Login) -> Result<Line, String> {
-        let made = timeout(LOGIN_MAX, Line::begin(login)).await;
+    pub(super) async fn connect(login: &Login, link: Option<&LinkBudget>) -> Result<Line, String> {
+        let made = timeout(LOGIN_MAX, Line::begin(login, link)).await;
         made.map_err(|_| "the server does not answer in time".to_owned())?
     }
 
-    async fn begin(login: &Login) -> Result<Line, String> {
+    async fn begin(login: &Login, link: Option<&LinkBudget>) -> Result<Line, String> {
         let host = login
             .server
             .host
@@ -117,7 +119,10 @@ impl Line {
         stream
             .set_nodelay(true)
             .map_err(|error| error.to_string())?;
-        let mut bytes: Box<dyn Bytes> = Box::new(stream);
+        let mut bytes: Box<dyn Bytes> = match link {
+            Some(link) => Box::new(Counted::new(stream, Arc::clone(link.bytes()))),
+            None => Box::new(stream),
+        };
         if login.server.tls {
             bytes = secure(bytes, login).await?;
         }

@@ -71,7 +71,16 @@ pub(super) async fn run(notices: &Notices, mut wanted: WantedLists) {
             worker.reconciler.want(worker.now(), Lists::clone(&lists));
             known = Some(lists);
         }
-        match worker.apply_until_changed(&wanted).await {
+        notices.until_open().await;
+        let applied = tokio::select! {
+            applied = worker.apply_until_changed(&wanted) => applied,
+            () = notices.until_paused() => {
+                // Lists that were being applied are applied again.
+                worker.server = None;
+                continue;
+            }
+        };
+        match applied {
             Ok(()) => {
                 (pause, is_reported) = (PAUSE, false);
                 if let Ok(Err(_)) = tokio::time::timeout(LOOK, wanted.changed()).await {
@@ -165,7 +174,7 @@ impl ListWorker<'_> {
 
     async fn connect(&mut self) -> Result<(), String> {
         let login = Login::of(&self.notices.settings)?;
-        let mut line = Line::connect(&login).await?;
+        let mut line = Line::connect(&login, self.notices.link.as_ref()).await?;
         let found = topics(&mut line).await;
         let (ListFault::Line(why) | ListFault::Topic(why)) = match found {
             Ok(found) => {

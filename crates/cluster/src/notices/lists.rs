@@ -58,7 +58,7 @@ pub async fn apply_broker_lists(
     lists: &Lists,
 ) -> Result<ListsApplied, String> {
     let login = Login::of(settings)?;
-    let mut line = Line::connect(&login).await?;
+    let mut line = Line::connect(&login, None).await?;
     let mut applied = ListsApplied::default();
     let there = topics(&mut line).await.map_err(ListFault::text)?;
     let prefix = format!("{}/", settings.topic);

@@ -33,6 +33,7 @@ pub use rules::{broker_lists, broker_rules, wanted_lists};
 pub use values::{LiveValues, VALUES_PATH};
 
 use crate::key_file::seed;
+use crate::link_budget::LinkBudget;
 use crate::settings::{NoticeBus, NoticeSettings};
 use crate::start_error::StartError;
 use headwater_protocol::notice::{
@@ -58,6 +59,8 @@ pub type LastWords = Box<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
 /// Bus for notices to and from this node.
 pub struct Notices {
     settings: NoticeSettings,
+    /// Budget of the link over which the broker is reached; `None` = not limited.
+    link: Option<LinkBudget>,
     /// Counts of this bus.
     pub metrics: NoticeMetrics,
     /// Notices of this node, for local subscribers.
@@ -121,7 +124,8 @@ pub async fn next(from: &mut Subscription) -> Event {
 
 impl Notices {
     /// Opens the bus of the settings. A node that publishes names its directory, which has the key
-    /// of its notices; a node without only subscribes.
+    /// of its notices; a node without only subscribes. Where a link to the cloud has a budget,
+    /// connections to the bus are within it.
     ///
     /// # Errors
     /// When the key, the password or certificates cannot be read.
@@ -129,6 +133,7 @@ impl Notices {
         settings: &NoticeSettings,
         publisher: Option<&Path>,
         metrics: NoticeMetrics,
+        link: Option<LinkBudget>,
     ) -> Result<Arc<Notices>, StartError> {
         let of = settings.clone();
         let is_mqtt = of.bus == NoticeBus::Mqtt;
@@ -166,6 +171,7 @@ impl Notices {
             values: LiveValues::new(&of, epoch, metrics.clone()),
             rights: BusRights::default(),
             settings: of,
+            link,
             metrics,
             published: Hub::new(true),
             received: Hub::new(false),
@@ -276,6 +282,21 @@ impl Notices {
             () = list_worker::run(&self, wanted) => {}
             // An error means that the server has stopped.
             _ = stopping.wait_for(|stop| *stop) => {}
+        }
+    }
+
+    /// Waits until connections to the bus may be made.
+    async fn until_open(&self) {
+        if let Some(link) = &self.link {
+            link.until_open().await;
+        }
+    }
+
+    /// Waits until connections to the bus have to end; for ever where nothing limits them.
+    async fn until_paused(&self) {
+        match &self.link {
+            Some(link) => link.until_paused().await,
+            None => std::future::pending().await,
         }
     }
 

@@ -38,9 +38,16 @@ pub(super) async fn run_connections(notices: &Notices, last_words: Option<LastWo
     let mut pauses = Pauses::default();
     let number = AtomicU64::new(0);
     loop {
+        notices.until_open().await;
         let before = notices.metrics.connects.get();
         let ended = match connecting(notices, last_words.as_ref(), &number) {
-            Ok(options) => once(notices, options).await,
+            Ok(options) => tokio::select! {
+                why = once(notices, options) => why,
+                () = notices.until_paused() => {
+                    pauses.begin_pause(notices);
+                    continue;
+                }
+            },
             Err(why) => why,
         };
         tokio::time::sleep(pauses.after(notices, before, &ended)).await;

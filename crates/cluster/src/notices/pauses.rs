@@ -27,6 +27,14 @@ impl Default for Pauses {
 }
 
 impl Pauses {
+    /// Handles a connection that was ended for a pause of the budget of the link.
+    pub(super) fn begin_pause(&mut self, notices: &Notices) {
+        notices.received.set_linked(false);
+        notices.metrics.connected.set(0);
+        *self = Pauses::default();
+        tracing::info!("notices: no connection while the budget of the link to the cloud pauses");
+    }
+
     /// Handles a connection that has ended, or failed; `connects` were counted before it. Returns
     /// the pause before the next.
     pub(super) fn after(&mut self, notices: &Notices, connects: u64, why: &str) -> Duration {

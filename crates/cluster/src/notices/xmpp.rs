@@ -98,19 +98,31 @@ struct Connection<'a> {
 pub(super) async fn run_connections(notices: &Notices) {
     let mut pauses = Pauses::default();
     loop {
+        notices.until_open().await;
         let before = notices.metrics.connects.get();
         let ended = match once(notices).await {
-            Ok(()) => "the server ends the stream".to_owned(),
+            Ok(Ended::Paused) => {
+                pauses.begin_pause(notices);
+                continue;
+            }
+            Ok(Ended::ByServer) => "the server ends the stream".to_owned(),
             Err(why) => why,
         };
         tokio::time::sleep(pauses.after(notices, before, &ended)).await;
     }
 }
 
+/// Why a connection has ended without a fault.
+enum Ended {
+    ByServer,
+    /// The budget of the link pauses.
+    Paused,
+}
+
 /// Runs one connection until it ends.
-async fn once(notices: &Notices) -> Result<(), String> {
+async fn once(notices: &Notices) -> Result<Ended, String> {
     let login = Login::of(&notices.settings)?;
-    let line = Line::connect(&login).await?;
+    let line = Line::connect(&login, notices.link.as_ref()).await?;
     notices.metrics.connects.inc();
     let (account, service) = (line.account.to_string(), line.service.to_string());
     tracing::info!(account, service, "notices: connected");
@@ -133,8 +145,14 @@ async fn once(notices: &Notices) -> Result<(), String> {
     };
     connection.begin()?;
     notices.values.set_connected(true);
-    let ended = connection.run().await;
+    let ended = tokio::select! {
+        ended = connection.run() => ended.map(|()| Ended::ByServer),
+        () = notices.until_paused() => Ok(Ended::Paused),
+    };
     notices.values.set_connected(false);
+    if matches!(ended, Ok(Ended::Paused)) {
+        connection.line.end().await;
+    }
     ended
 }
 

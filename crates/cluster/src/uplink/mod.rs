@@ -14,6 +14,7 @@ mod heartbeat;
 mod lag;
 mod live;
 mod outbox;
+mod spending;
 mod talk;
 
 use crate::dial::{DialContext, dial};
@@ -51,8 +52,6 @@ use tokio::time::{sleep, timeout};
 const LOOK: Duration = Duration::from_secs(1);
 /// Interval of checks for changes that do not change the number of the state.
 const THOROUGH: Duration = Duration::from_secs(10);
-/// Time before quiet hours at which the connection is closed.
-const QUIET_AHEAD: Duration = Duration::from_secs(5);
 const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(60);
 const SEND_MAX: Duration = Duration::from_secs(60);
@@ -412,7 +411,27 @@ impl Uplink {
 
     /// Maintains the connection until the server stops.
     pub async fn run(self: Arc<Self>, mut stopping: watch::Receiver<bool>) {
+        let mut stop = stopping.clone();
+        tokio::select! {
+            () = self.charge_others() => {}
+            () = async {
+                self.run_link(&mut stopping).await;
+                // The loop ends with the server.
+                stopped(&mut stop).await;
+            } => {}
+        }
         let uplink = Arc::clone(&self);
+        if let Err(error) = blocking(move || uplink.keep_exactly())
+            .await
+            .map_err(|e| e.to_string())
+            .and_then(|kept| kept)
+        {
+            tracing::warn!(why = %error, "sync: the count of sent bytes is higher than it should be");
+        }
+    }
+
+    async fn run_link(self: &Arc<Self>, stopping: &mut watch::Receiver<bool>) {
+        let uplink = Arc::clone(self);
         let begun = blocking(move || uplink.record_sent()).await;
         if let Err(error) = begun.and_then(|begun| begun) {
             tracing::warn!(why = %error, "sync: what is sent is not recorded");
@@ -443,7 +462,7 @@ impl Uplink {
                     } else if self.rests() {
                         LOOK
                     } else {
-                        let was_of_use = self.connect(&file, &mut stopping).await;
+                        let was_of_use = self.connect(&file, stopping).await;
                         pause = match was_of_use {
                             true => BACK_OFF_FIRST,
                             false => (pause * 2).min(BACK_OFF_MAX),
@@ -454,17 +473,10 @@ impl Uplink {
             };
             tokio::select! {
                 () = sleep(wait) => {}
-                () = stopped(&mut stopping) => {}
+                () = stopped(stopping) => {}
                 () = self.until_the_file_changes() => {}
+                () = self.until_pause_begins() => {}
             }
-        }
-        let uplink = Arc::clone(&self);
-        if let Err(error) = blocking(move || uplink.keep_exactly())
-            .await
-            .map_err(|e| e.to_string())
-            .and_then(|kept| kept)
-        {
-            tracing::warn!(why = %error, "sync: the count of sent bytes is higher than it should be");
         }
     }
 
@@ -563,34 +575,6 @@ impl Uplink {
         }
     }
 
-    /// Charges the bytes of the sockets since the last call, in place of what was granted, but for
-    /// `unsent` bytes that wait to be sent.
-    fn settle(&self, unsent: u64) -> Result<(), String> {
-        let mut agent = self.agent.lock();
-        let bytes = {
-            let mut charged = self.charged.lock();
-            let total = self.bytes.total();
-            total.saturating_sub(std::mem::replace(&mut *charged, total))
-        };
-        agent.settle(self.now(), bytes, unsent);
-        self.keep_ahead(&mut agent)
-    }
-
-    /// The pause of the budget that has begun, or begins soon.
-    fn pause_now(&self) -> Option<Pause> {
-        self.agent.lock().pause(self.now(), QUIET_AHEAD)
-    }
-
-    /// True in a pause of the budget, which the status then has.
-    fn rests(&self) -> bool {
-        let pause = self.pause_now();
-        if let Some(pause) = pause {
-            self.set_state(UplinkState::Quiet, None);
-            self.link.lock().quiet = Some(pause);
-        }
-        pause.is_some()
-    }
-
     /// Bytes of the sockets to and from the cloud since the start: sent and received, below TLS.
     #[must_use]
     pub fn socket_bytes(&self) -> (u64, u64) {
@@ -609,29 +593,6 @@ impl Uplink {
         let answers = answers.map_err(|e| e.to_string())?;
         self.keep_ahead(&mut agent)?;
         Ok(answers)
-    }
-
-    /// Persists the bytes that may be sent next as sent.
-    fn keep_ahead(&self, agent: &mut Agent) -> Result<(), String> {
-        if let Some(spent) = agent.to_keep() {
-            let kept = private::replace_bytes(&spent_path(&self.dir), &spent.encode());
-            kept.map_err(|e| e.to_string())?;
-            agent.set_persisted(spent);
-        }
-        Ok(())
-    }
-
-    /// Sending has ended: the spending counted ahead is credited.
-    fn keep_exactly(&self) -> Result<(), String> {
-        let mut agent = self.agent.lock();
-        let spent = agent.spent();
-        if spent == Spent::default() {
-            return Ok(());
-        }
-        let kept = private::replace_bytes(&spent_path(&self.dir), &spent.encode());
-        kept.map_err(|e| e.to_string())?;
-        agent.set_persisted(spent);
-        Ok(())
     }
 
     /// News of the database for a cloud that last received this state. Definitions and deletes

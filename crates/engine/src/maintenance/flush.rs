@@ -8,7 +8,7 @@
 use crate::Result;
 use crate::common::ids::{Sequence, ShardIndex};
 use crate::core::Core;
-use crate::core::late_policy::{decide_if_due, late_buffer_is_due, settle_analyzers};
+use crate::core::policy_choice::{decide_if_due, late_buffer_is_due, settle_analyzers};
 use crate::maintenance::jobs::{self, Buffers, ShardView, Urgency};
 
 /// Log length, in multiples of the memory budget, above which old events are flushed to shorten it.

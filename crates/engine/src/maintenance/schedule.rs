@@ -10,7 +10,7 @@
 
 use crate::common::ids::{SegmentId, ShardIndex};
 use crate::core::Core;
-use crate::core::late_policy::late_work_is_due;
+use crate::core::policy_choice::late_work_is_due;
 use crate::maintenance::flush::{
     flush_if_due, give_back_if_full, log_bytes_max, rest_if_due, sweep_all,
 };

@@ -1,7 +1,7 @@
 //! Reads a database without owning it.
 
 use crate::core::Core;
-use crate::core::late_policy::late_report;
+use crate::core::policy_choice::late_report;
 use crate::device::layout::meta_path;
 use crate::device::tiers::located;
 use crate::metadata::tables::Meta;

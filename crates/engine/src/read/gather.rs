@@ -5,10 +5,11 @@
 //! as a row, merged with all rows of its time and without expired values.
 
 use super::merge::{Merge, Source};
+use super::missing::record_missing;
 use super::view::{StreamView, run_sources};
 use super::walk::{Visit, VisitedBucket, Walk};
-use crate::Result;
 use crate::storage::segment::{LeafCaching, Partition, StreamContents};
+use crate::{ErrorKind, Result};
 use headwater_types::{ClosedRange, FieldId, Rows, Timestamp};
 
 /// Receiver of buckets and rows.
@@ -148,7 +149,26 @@ pub(super) fn rows(
 
 /// Passes the buckets of a range that are inside bins of this width to the sink, and the remaining
 /// rows with the fields in `read`.
+///
+/// Where a read ends at a range that a copy does not have, the other ranges that it needs are
+/// recorded with it.
 pub(super) fn buckets_and_rows(
+    view: &StreamView,
+    read: &[FieldId],
+    range: &ClosedRange,
+    width_ns: i128,
+    sink: &mut impl Sink,
+) -> Result<()> {
+    let passed = pass_buckets_and_rows(view, read, range, width_ns, sink);
+    if let Err(error) = &passed
+        && error.kind() == ErrorKind::Elsewhere
+    {
+        record_missing(view, range, width_ns)?;
+    }
+    passed
+}
+
+fn pass_buckets_and_rows(
     view: &StreamView,
     read: &[FieldId],
     range: &ClosedRange,

@@ -26,6 +26,7 @@ mod indexed;
 mod last;
 mod listing;
 pub(crate) mod merge;
+mod missing;
 mod replay;
 mod scan;
 mod single;

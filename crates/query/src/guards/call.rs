@@ -5,8 +5,8 @@
 //! long on a single row. Calls that take long on many rows are split into parts, between which the
 //! statement can be ended.
 
-use super::cost::{self, GrowthKind};
 use super::extent::{of_scalar, of_value};
+use super::function_cost::{self, GrowthKind};
 use super::statement;
 use crate::error::Error;
 use arrow::array::{Array, AsArray, Int64Array};
@@ -47,7 +47,7 @@ pub(super) fn guarded_call(
     {
         not_negative(length);
     }
-    let cost = cost::cost(kind, &args.args, rows);
+    let cost = function_cost::cost(kind, &args.args, rows);
     statement::check_fold(cost.bytes, kind.grows(), name)?;
     // A growing result is copied.
     statement::check_memory(cost.bytes.saturating_mul(2), name)?;

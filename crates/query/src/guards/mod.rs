@@ -18,10 +18,10 @@
 mod aggregates;
 mod allocator;
 mod call;
-mod cost;
 mod exec;
 mod extent;
 mod function;
+mod function_cost;
 mod operator;
 mod planners;
 mod rule;
@@ -44,7 +44,7 @@ use std::sync::Arc;
 /// Adds guards to all functions and planners of a state; call after all other registrations.
 pub(crate) fn register(builder: &mut SessionStateBuilder) {
     if let Some(functions) = builder.scalar_functions() {
-        functions.retain(|function| cost::GrowthKind::listed(function.name()).is_some());
+        functions.retain(|function| function_cost::GrowthKind::listed(function.name()).is_some());
         for function in functions.iter_mut() {
             *function = guarded(Arc::clone(function));
         }
@@ -87,7 +87,7 @@ pub(crate) fn batch_rows(plan: &Arc<dyn ExecutionPlan>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::cost::GrowthKind;
+    use super::function_cost::GrowthKind;
     use datafusion::execution::session_state::SessionStateBuilder;
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
             .collect();
         assert!(
             unknown.is_empty(),
-            "{unknown:?}: say in guards/cost.rs what these make, else they are not registered"
+            "{unknown:?}: say in guards/function_cost.rs what these make, else they are not registered"
         );
         assert!(functions.len() > 150, "{}", functions.len());
     }

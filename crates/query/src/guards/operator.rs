@@ -4,7 +4,7 @@
 //! Invariant: an operator has the same meaning, and its column the same name, as without the guard.
 
 use super::call::guarded_call;
-use super::cost::states;
+use super::function_cost::states;
 use arrow::array::RecordBatch;
 use arrow::array::RecordBatchOptions;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};

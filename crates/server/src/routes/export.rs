@@ -6,7 +6,7 @@
 //! [`EXPORTS_MAX`] at once.
 
 use crate::access::Access;
-use crate::access::visibility::VisibleTable;
+use crate::access::visible_tables::VisibleTable;
 use crate::app::App;
 use crate::columnar::{ColumnarFormat, ColumnarWriter};
 use crate::components::columnar_formats;

@@ -7,7 +7,7 @@ use crate::notices_xmpp::{Speaker, notices};
 use crate::prosody::{OWNER, Prosody, has_prosody};
 use crate::rights::{cloud_with, create, invited, tokens};
 use crate::support::{Running, client, json};
-use crate::sync::write;
+use crate::sync::{status, write};
 use headwater_protocol::live::{NewestValues, topic_of};
 use headwater_protocol::xmpp::{IqKind, pubsub};
 use headwater_server::rights::keys::RightsKeys;
@@ -500,4 +500,65 @@ fn revocations_and_new_signing_keys_reach_an_edge_whose_cloud_is_out_of_reach() 
     assert_eq!(status_of(&edge, &reader), 401);
     assert_eq!(status_of(&edge, &late), 200);
     assert_eq!(sync_of(&edge, &own)["cloud"]["state"], "offline");
+}
+
+/// What the edge's budget knows to have been sent today.
+fn sent_today(edge: &Running) -> u64 {
+    status(edge)["cloud"]["sent_today"].as_u64().unwrap()
+}
+
+#[test]
+fn the_bus_is_within_the_budget_of_the_link() {
+    const DAY_MAX: u64 = 256 << 10;
+    if !has_prosody() {
+        return;
+    }
+    let server = Prosody::start(&ACCOUNTS);
+    let (cloud, admin) = cloud(&server);
+    let settings = |s: &mut headwater_server::Settings| {
+        s.sync.role = NodeRole::Edge;
+        s.sync.day_max = Some(DAY_MAX);
+        s.notices = notices(&server, "north", false);
+        s.notices.name = "north".to_owned();
+        s.notices.values = vec!["*".parse().unwrap()];
+        s.notices.values_interval = Duration::from_millis(20);
+    };
+    let edge = Running::start_in(invited(&cloud, &admin, "north"), settings);
+    write(&edge, &line("pump,id=a", 0, 1.5));
+    let mut gate = Speaker::new(&server, "gate");
+    until("the server keeps the newest value", || {
+        let newest = gate.newest("pump,id=a");
+        newest.is_some_and(|kept| !kept.is_empty())
+    });
+    // From now on all bytes are those of the bus.
+    cloud.stopped(|_| ());
+    let before = sent_today(&edge);
+    until("bytes of the bus are charged", || {
+        write(&edge, &line("pump,id=a", 1, 2.5));
+        sent_today(&edge) > before
+    });
+    let mut second = 2;
+    until("the cap of the day is spent, and the bus is left", || {
+        for _ in 0..20 {
+            second += 1;
+            write(&edge, &line("pump,id=a", second, 2.5));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        metric(&edge, "connected") == 0
+    });
+    until("the status says so, also while no cloud answers", || {
+        status(&edge)["cloud"]["quiet"]["cause"] == "day_cap"
+    });
+    // Some answers of the server were on their way.
+    let spent = sent_today(&edge);
+    assert!(spent < DAY_MAX + (64 << 10), "{spent}");
+    let connects = metric(&edge, "connects_total");
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(sent_today(&edge), spent);
+    assert_eq!(metric(&edge, "connects_total"), connects);
+    // A restart resets nothing.
+    let edge = edge.restarted(settings);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(metric(&edge, "connects_total"), 0);
+    assert_eq!(sent_today(&edge), spent);
 }

@@ -20,7 +20,7 @@ use super::rules::{AccessRule, Action};
 use super::ticket_keys::TicketKeys;
 use super::token::{Carried, Hash, hash};
 use super::tokens::{Grant, TokenError, TokenFile, Tokens, find_by_hash};
-use super::visibility::StreamFields;
+use super::visible_tables::StreamFields;
 use headwater::StreamName;
 use headwater_protocol::rights::RightsList;
 use jiff::Timestamp;

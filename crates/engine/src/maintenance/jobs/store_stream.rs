@@ -8,7 +8,7 @@
 
 use super::carried;
 use super::late_merge::{RowsToMerge, fold_units};
-use super::late_plan::{LatePlan, plan_late};
+use super::run_or_merge::{LatePlan, plan_late};
 use super::stream_writer::StreamWriter;
 use crate::common::counters::Cause;
 use crate::read::merge::{Merge, Source};

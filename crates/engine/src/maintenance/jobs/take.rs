@@ -8,7 +8,7 @@ use super::buffers::{self, Buffers, Urgency};
 use crate::common::ids::{Sequence, StreamId, TableId};
 use crate::common::ranges::contains_instant;
 use crate::core::Core;
-use crate::core::late_policy::InForce;
+use crate::core::policy_choice::InForce;
 use crate::core::shard::{Shard, ShardState};
 use crate::memory::chunk::Chunk;
 use crate::memory::sorted_rows;

@@ -10,7 +10,7 @@ use super::take::TakenRows;
 use crate::common::counters::Counters;
 use crate::common::ids::{SegmentId, Sequence, ShardIndex, StreamId, TableId};
 use crate::core::Core;
-use crate::core::late_policy::InForce;
+use crate::core::policy_choice::InForce;
 use crate::core::shard::StepScratch;
 use crate::metadata::catalog::Table;
 use crate::metadata::tables::PartitionRecord;

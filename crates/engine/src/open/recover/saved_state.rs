@@ -7,7 +7,7 @@ use super::retained_deletes::{load_ends, settle_keepers};
 use super::segments::OpenedSegments;
 use crate::Result;
 use crate::common::counters::{COMPACTION_DAY, COMPACTION_DAY_BYTES, Counters};
-use crate::core::late_policy::{first_analyzer, persisted_analyzer};
+use crate::core::policy_choice::{first_analyzer, persisted_analyzer};
 use crate::core::shard::Shard;
 use crate::core::{Ends, NewestDeletes, WrittenOnDay};
 use crate::device::tiers::log_begun;

@@ -43,6 +43,11 @@ pub fn reading_for<T>(reader: u64, call: impl FnOnce() -> T) -> T {
 pub(super) struct MissedRanges(Mutex<BTreeMap<u64, Vec<MissedRange>>>);
 
 impl MissedRanges {
+    /// True when reads of this thread are on behalf of a reader.
+    pub(super) fn has_reader() -> bool {
+        READER.get() != 0
+    }
+
     /// Records a range for the reader of this thread.
     pub(super) fn put(&self, missed: MissedRange) {
         let mut all = self.0.lock();

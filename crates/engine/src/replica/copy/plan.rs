@@ -208,6 +208,16 @@ impl PresentRanges for CopyPresentRanges {
             self.missed.put(MissedRange::of(segment, range));
         }
     }
+
+    fn has_reader(&self) -> bool {
+        MissedRanges::has_reader()
+    }
+
+    fn missed_too(&self, ranges: &[MissedRange]) {
+        for missed in ranges {
+            self.missed.put(*missed);
+        }
+    }
 }
 
 /// The metadata of a database with only the partitions that a copy shows.

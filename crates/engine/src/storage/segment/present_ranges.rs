@@ -46,4 +46,11 @@ pub(crate) trait PresentRanges: Debug + Send + Sync {
 
     /// Records a read of a segment whose frame is missing.
     fn missed_frame(&self, segment: SegmentId);
+
+    /// True when the reads of this thread are on behalf of a reader for which missing ranges are
+    /// fetched.
+    fn has_reader(&self) -> bool;
+
+    /// Records ranges that a read of this thread needs, without having met them yet.
+    fn missed_too(&self, ranges: &[MissedRange]);
 }

@@ -10,7 +10,7 @@
 //! `ID.seg` is not written. Concurrency: one lock, not held while another is taken; heads are read
 //! without it. Failure: a head that cannot be read is damage of its file.
 
-use super::present_ranges::PresentRanges;
+use super::present_ranges::{MissedRange, PresentRanges};
 use super::stub::{STUB_FRONT_BYTES, StubHead, StubLayout};
 use crate::common::error::{MissingBytes, StubDamage};
 use crate::common::ids::{SegmentId, ShardIndex, TableId};
@@ -284,6 +284,12 @@ impl PresentRanges for StubFiles {
     }
 
     fn missed_frame(&self, _: SegmentId) {}
+
+    fn has_reader(&self) -> bool {
+        false
+    }
+
+    fn missed_too(&self, _: &[MissedRange]) {}
 }
 
 /// A segment file with freed bytes.

@@ -13,12 +13,12 @@ use std::path::Path;
 
 /// A copy of a part, and what it is a copy of.
 pub(super) struct PartCopy {
-    copy: RemoteCopy,
+    pub(super) copy: RemoteCopy,
     pinned: PinnedState,
 }
 
 impl PartCopy {
-    fn of(world: &World, n: usize, level: Level) -> PartCopy {
+    pub(super) fn of(world: &World, n: usize, level: Level) -> PartCopy {
         PartCopy::of_database(world.part(n), level)
     }
 
@@ -42,7 +42,7 @@ impl PartCopy {
         !missing.is_empty()
     }
 
-    fn bring(&self, segment: u64, offset: u64, bytes: u64) {
+    pub(super) fn bring(&self, segment: u64, offset: u64, bytes: u64) {
         let found = self
             .pinned
             .read(segment, offset, u32::try_from(bytes).unwrap());

@@ -4,6 +4,7 @@
 mod aged;
 mod compare;
 mod copies;
+mod fetching;
 mod keeping;
 mod part_database;
 mod replays;

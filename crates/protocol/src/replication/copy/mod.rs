@@ -6,22 +6,19 @@
 //! call; a message of the source never is.
 
 mod challenge;
-mod fill;
 mod pace;
 mod planner;
-mod policy;
 mod proof;
-mod score;
-mod shares;
+mod request_order;
 mod source_missing;
-mod stats;
+
 mod tail_requester;
 mod verify;
 mod window;
 
 pub use planner::{ExplainedSegment, Planner, PlannerLimits};
-pub use policy::Policy;
-pub use score::{ScoreBy, score};
-pub use shares::{TrafficShare, Weights};
-pub use stats::{PlannerStats, RequestedRange, ShareStats};
+pub use request_order::policy::Policy;
+pub use request_order::score::{ScoreBy, score};
+pub use request_order::shares::{TrafficShare, Weights};
+pub use request_order::stats::{PlannerStats, RequestedRange, ShareStats};
 pub use verify::{ProvenStats, Verified};

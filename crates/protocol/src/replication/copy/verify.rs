@@ -4,8 +4,8 @@
 //! Invariants: a comparison is complete when every present byte was compared in the state that the
 //! copy has, and every segment was proven that can be.
 
-use crate::replication::copy::fill::split;
 use crate::replication::copy::proof::{ProofOutcome, Prover};
+use crate::replication::copy::request_order::fill::split;
 use crate::replication::digest::{MISSING_DIGEST, digest};
 use crate::replication::message::{Digest, SegmentRange};
 use headwater_engine::{ErrorKind, RemoteCopy, Result, State, StateName};

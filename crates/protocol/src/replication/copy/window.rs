@@ -7,7 +7,7 @@
 //! limit. Concurrency: plain data.
 
 use crate::replication::copy::pace::Pace;
-use crate::replication::copy::stats::RequestedRange;
+use crate::replication::copy::request_order::stats::RequestedRange;
 use crate::replication::message::{Digest, SegmentRange};
 use headwater_types::invariant::wide;
 use std::time::Duration;

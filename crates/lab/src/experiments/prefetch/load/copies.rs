@@ -15,7 +15,7 @@ use crate::harness::{Failure, real, signed, unsigned, whole};
 use headwater_cluster::inventory::spans;
 use headwater_engine::{
     Database, ErrorKind, Options, ReadCache, Reader, RemoteCopy, ReplicationRules, Snapshot,
-    StreamShare,
+    StreamShare, reading_for,
 };
 use headwater_io::Env;
 use headwater_protocol::dispatch::{Exception, Reach, Span, StreamKey};
@@ -167,14 +167,8 @@ impl Subscription {
     }
 }
 
-/// Ranges that are requested for a tile that a copy lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) enum Lookahead {
-    /// The range at which the read ended, as a cloud node does.
-    Read,
-    /// All ranges that the tile is known to lack.
-    Tile,
-}
+/// The reader on whose behalf tiles are read: what it misses is fetched.
+const READER: u64 = 1;
 
 /// Room for copies in memory, with their common cache.
 pub(super) struct Room {
@@ -327,7 +321,8 @@ impl Copy {
 
     /// A tile, if all of it is here; it equals the edge's.
     pub(super) fn tile(&self, source: &mut Source, spot: Spot) -> Result<bool, Failure> {
-        let Some(found) = read(&self.reader.snapshot(), spot)? else {
+        let found = reading_for(READER, || read(&self.reader.snapshot(), spot))?;
+        let Some(found) = found else {
             return Ok(false);
         };
         let expected = source.tile(spot)?;
@@ -338,38 +333,19 @@ impl Copy {
         Ok(true)
     }
 
-    /// Has ranges fetched: those that reads have missed, or also all others that the named tiles
-    /// are known to lack.
-    pub(super) fn request_missed(
-        &self,
-        lookahead: Lookahead,
-        spots: &[Spot],
-    ) -> Result<(), Failure> {
+    /// Has the ranges fetched that reads have missed.
+    pub(super) fn request_missed(&self) {
         let copy = self.planner.copy();
-        let mut missed = copy.take_missed();
-        if lookahead == Lookahead::Tile {
-            let snapshot = self.reader.snapshot();
-            for (_, level, offset) in spots {
-                let level = Level::clamped(*level);
-                let buckets = level
-                    .tile_buckets(*offset)
-                    .ok_or("a tile beyond all time")?;
-                let range = level.span(*buckets.start(), *buckets.end());
-                for part in snapshot.coverage(&stream(), range, Some(level))? {
-                    missed.extend(part.missing);
-                }
-            }
-        }
-        for missed in missed {
+        for missed in copy.take_missed_of(READER) {
             // A range that is requested already, or has come meanwhile, is not requested again.
             let _ = copy.request_range(missed.segment, missed.offset, missed.bytes);
         }
-        Ok(())
     }
 
     /// Forgets which ranges reads have missed.
     pub(super) fn forget_missed(&self) {
-        drop(self.planner.copy().take_missed());
+        let copy = self.planner.copy();
+        drop((copy.take_missed(), copy.take_missed_of(READER)));
     }
 
     /// Inventory of the copy, as a node lists it.

@@ -20,7 +20,7 @@ use super::visits::{Tile, visits};
 use crate::harness::{Bench, Bound, Common, Failure, Random, Targets, real, size, unsigned};
 use crate::machine::{cpu_seconds, peak_resident_bytes};
 use crate::table;
-use copies::{Copy, Lookahead, Room, Source, Spot, Subscription, spot};
+use copies::{Copy, Room, Source, Spot, Subscription, spot};
 use serde::Serialize;
 use simulation::{Micros, NetworkModel, Outcome, SimulatedEdge, Simulation, User};
 
@@ -70,7 +70,6 @@ const MODEL: NetworkModel = NetworkModel {
     think_us: 5_000_000,
     browsers: 50,
     direct: 25,
-    lookahead: Lookahead::Read,
 };
 
 /// A fleet: what has come of its edges before users look.
@@ -78,7 +77,6 @@ struct Fleet {
     name: &'static str,
     /// Subscriptions, each with the edges of a hundred that have it.
     parts: &'static [(Subscription, u64)],
-    lookahead: Lookahead,
     /// The wanted latency is for it.
     is_judged: bool,
 }
@@ -88,13 +86,12 @@ impl Fleet {
         Fleet {
             name,
             parts,
-            lookahead: Lookahead::Read,
             is_judged: false,
         }
     }
 }
 
-const FLEETS: [Fleet; 6] = [
+const FLEETS: [Fleet; 5] = [
     Fleet {
         is_judged: true,
         ..Fleet::new("all rows", &[(Subscription::Rows(1.0), 100)])
@@ -119,13 +116,6 @@ const FLEETS: [Fleet; 6] = [
         &[(Subscription::Tiles(10, 0.05), 100)],
     ),
     Fleet::new("states alone", &[(Subscription::Rows(0.0), 100)]),
-    Fleet {
-        lookahead: Lookahead::Tile,
-        ..Fleet::new(
-            "states alone, all that a tile lacks requested at once (not shipped)",
-            &[(Subscription::Rows(0.0), 100)],
-        )
-    },
 ];
 
 /// Results of a fleet.
@@ -240,10 +230,6 @@ fn run_fleet(
     }
     let grown = cpu_seconds();
     let users = users(visits, scale)?;
-    let model = NetworkModel {
-        lookahead: fleet.lookahead,
-        ..model
-    };
     let world = Simulation::new(model, scale.clouds, sources, edges, users, scale.seed + 2)?;
     let outcome = world.run()?;
     Ok(FleetResults {

@@ -5,7 +5,7 @@
 //! dispatcher claims a tile that its cloud lacks. Equal seeds give equal runs. Concurrency: none;
 //! events of the same microsecond happen in the order in which they were caused.
 
-use super::copies::{Copy, Lookahead, Source, Spot, clocks, key_at_cloud};
+use super::copies::{Copy, Source, Spot, clocks, key_at_cloud};
 use crate::harness::{Failure, Random, real, signed, size, unsigned, whole};
 use headwater_protocol::dispatch::{
     Address, At, Client, Database, Decision, EdgeFacts, NodeIndex, Question, Registry, Tables, Why,
@@ -52,8 +52,6 @@ pub(super) struct NetworkModel {
     pub(super) browsers: u64,
     /// Edges of a hundred with an address that users reach.
     pub(super) direct: u64,
-    /// Ranges that clouds request for a tile.
-    pub(super) lookahead: Lookahead,
 }
 
 /// A query under way.
@@ -508,18 +506,16 @@ impl Simulation {
     fn serve_waiting(&mut self, now: Micros, number: usize) -> Result<(), Failure> {
         let edge = self.edges.get(number).ok_or("no edge")?;
         let source = self.sources.get_mut(edge.source).ok_or("no source")?;
-        let (mut come, mut lacking) = (Vec::new(), Vec::new());
+        let mut come = Vec::new();
         for (spot, requests) in &edge.waiting {
             let waits_since = requests.iter().map(|request| request.began).min();
             if edge.copy.tile(source, *spot)? {
                 come.push(*spot);
             } else if waits_since.is_some_and(|since| now > since + PATIENCE) {
                 return Err(format!("edge {number}: {spot:?} does not come").into());
-            } else {
-                lacking.push(*spot);
             }
         }
-        edge.copy.request_missed(self.model.lookahead, &lacking)?;
+        edge.copy.request_missed();
         self.outcome.fetched_tiles += unsigned(come.len());
         for spot in come {
             let edge = self.edges.get_mut(number).ok_or("no edge")?;

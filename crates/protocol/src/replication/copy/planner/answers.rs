@@ -3,8 +3,8 @@
 //! Invariants, concurrency and failure: as in the planner.
 
 use super::Planner;
-use crate::replication::copy::shares::TrafficShare;
-use crate::replication::copy::stats::RequestedRange;
+use crate::replication::copy::request_order::shares::TrafficShare;
+use crate::replication::copy::request_order::stats::RequestedRange;
 use crate::replication::copy::window::{InFlight, RequestKind};
 use crate::replication::message::{Digest, Message, REFUSED_HISTORY};
 use headwater_engine::{ErrorKind, Missing, Reason, Result, State, StateName};

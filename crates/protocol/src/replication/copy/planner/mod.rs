@@ -1,6 +1,5 @@
 //! Requests of a copy for its missing ranges, and confirmations of the ranges on its device. Which
-//! ranges come first is decided in [`super::fill`]: shares in turn by weight ([`super::shares`],
-//! [`super::policy`]), within a share by score ([`super::score`]).
+//! ranges come first is decided in [`super::request_order`].
 //!
 //! Several requests are in flight, as many as are answered quickly, with as many bytes as the link
 //! carries soon ([`super::window`]). Received ranges are committed together, after a second at the
@@ -17,13 +16,13 @@ mod answers;
 mod planned;
 
 use crate::replication::copy::challenge::ChallengeResponder;
-use crate::replication::copy::fill::Plan;
-use crate::replication::copy::policy::Policy;
 use crate::replication::copy::proof::ProofOutcome;
-use crate::replication::copy::score::{ScoreBy, score};
-use crate::replication::copy::shares::{TrafficShare, Turns, Weights};
+use crate::replication::copy::request_order::fill::Plan;
+use crate::replication::copy::request_order::policy::Policy;
+use crate::replication::copy::request_order::score::{ScoreBy, score};
+use crate::replication::copy::request_order::shares::{TrafficShare, Turns, Weights};
+use crate::replication::copy::request_order::stats::{Counted, PlannerStats, RequestedRange};
 use crate::replication::copy::source_missing::SourceMissing;
-use crate::replication::copy::stats::{Counted, PlannerStats, RequestedRange};
 use crate::replication::copy::tail_requester::TailRequester;
 use crate::replication::copy::verify::{ProvenStats, Verified, Verifier};
 use crate::replication::copy::window::{InFlight, RequestKind, Window};

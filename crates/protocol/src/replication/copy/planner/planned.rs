@@ -6,10 +6,10 @@
 //! Ranges that are not committed are not requested again. Concurrency: plain data.
 
 use super::Planner;
-use crate::replication::copy::fill::{Filling, Limits, Plan};
-use crate::replication::copy::score::score;
-use crate::replication::copy::shares::{TrafficShare, Turns};
-use crate::replication::copy::stats::RequestedRange;
+use crate::replication::copy::request_order::fill::{Filling, Limits, Plan};
+use crate::replication::copy::request_order::score::score;
+use crate::replication::copy::request_order::shares::{TrafficShare, Turns};
+use crate::replication::copy::request_order::stats::RequestedRange;
 use crate::replication::copy::window::{InFlight, RequestKind};
 use crate::replication::message::SegmentRange;
 use headwater_engine::{Reason, Result};

@@ -1,9 +1,9 @@
 //! Fills a request from the shares in turn.
 
-use crate::replication::copy::policy::Policy;
-use crate::replication::copy::shares::{TrafficShare, Turns};
+use crate::replication::copy::request_order::policy::Policy;
+use crate::replication::copy::request_order::shares::{TrafficShare, Turns};
+use crate::replication::copy::request_order::stats::RequestedRange;
 use crate::replication::copy::source_missing::Open;
-use crate::replication::copy::stats::RequestedRange;
 use crate::replication::message::{PIECE_MAX, SegmentRange};
 use crate::replication::ranges::beside;
 use headwater_engine::{LeafFacts, Missing, Reason, RemoteCopy, Result};

@@ -5,7 +5,7 @@
 //!
 //! Concurrency: plain data.
 
-use crate::replication::copy::shares::{TrafficShare, Weights};
+use crate::replication::copy::request_order::shares::{TrafficShare, Weights};
 
 /// Order of prefetch. Ranges that readers request, pins and states travel under every policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Stats of a planner, and the shares of its last requests.
 
-use crate::replication::copy::shares::{ForEach, TrafficShare};
+use crate::replication::copy::request_order::shares::{ForEach, TrafficShare};
 use crate::replication::message::SegmentRange;
 use headwater_engine::Tally;
 use headwater_types::Timestamp;
