@@ -121,13 +121,13 @@ func IdleAfter(idle time.Duration) Option {
 	return option(func(o *C.hw_options) { o.idle_after_ns = C.int64_t(idle) })
 }
 
-// FastTier puts parts of the database into a folder on a small fast device: "log", "buffers", "index", "newest", or several, separated
+// FastTier puts parts of the database into a folder on a small fast device: "log", "pins", "index", "newest", or several, separated
 // by commas. Without it the database uses its existing tier. docs/operate/tiers.md describes what to place there, and what is lost if it fails.
 func FastTier(dir, parts string) Option {
 	return func(c *config) { c.fastDir, c.fastParts = dir, parts }
 }
 
-// FastTierBytes is the maximum size of the log in a fast tier; 0, the default, is four times the memory budget.
+// FastTierBytes is the maximum size of a fast tier, shared by its parts; 0, the default, leaves the limits of each part.
 func FastTierBytes(bytes int64) Option {
 	return option(func(o *C.hw_options) { o.fast_bytes = C.uint64_t(max(bytes, 0)) })
 }

@@ -256,7 +256,7 @@ function storage(): unknown {
     partitions,
     tiers: {
       fast: "/mnt/nvme/headwater",
-      parts: "log,buffers,index,newest",
+      parts: "log,pins,index,newest",
       fast_bytes: 1_290_000_000,
       fast_bytes_max: 268_435_456,
       bulk_bytes: 12_903_441_200,

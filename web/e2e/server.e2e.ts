@@ -283,7 +283,7 @@ test("storage tells what a fast tier holds and repeats, and what it does not hav
   tiered.import(
     Array.from({ length: 5_000 }, (_, k) => `pump,id=a flow=${k % 97} ${now - BigInt(k) * 1_000_000_000n}`),
   );
-  const tier = ["--tier-fast", `${tiered.db}-fast`, "--tier-parts", "log,buffers,index,newest"];
+  const tier = ["--tier-fast", `${tiered.db}-fast`, "--tier-parts", "log,pins,index,newest"];
   const url = await tiered.start(...tier);
   const { page, problems, close } = await open(browser, `${url}#/storage`);
   const media = page.locator(".card").filter({ has: page.getByRole("heading", { name: "Media" }) });
@@ -294,7 +294,7 @@ test("storage tells what a fast tier holds and repeats, and what it does not hav
     .poll(async () => (await row.locator(".num").allTextContents())[2], { timeout: 20_000 })
     .toMatch(/^[1-9]/);
   const text = await media.innerText();
-  for (const part of [`${tiered.db}-fast`, "in order", "log and buffers", "Index of segments", "2.00 GiB"]) {
+  for (const part of [`${tiered.db}-fast`, "in order", "log and pinned rows", "Index of segments", "2.00 GiB"]) {
     expect(text).toContain(part);
   }
   await shoot(page, "server-tiers");

@@ -44,6 +44,7 @@ pub use common::refused::{
 pub use config::backend::{IoBackend, QueuePlacement};
 pub use config::options::{Durability, Options};
 pub use config::settings;
+pub use config::tier_shares::TierShares;
 pub use core::policy_choice::{LateReport, ShardLateReport};
 pub use database::{Database, Ticket, Written};
 pub use device::tiers::{FastTier, TierParts, fast_tier};

@@ -303,10 +303,10 @@ typedef struct hw_options {
   // Folder of a fast tier, on a small fast device: see docs/operate/tiers.md. Empty (default) =
   // the existing tier of the database, if any.
   struct hw_str fast_dir;
-  // Parts of the database in the fast tier: "log", "buffers", "index", "newest", or several with
-  // commas between them. Empty = "log,buffers".
+  // Parts of the database in the fast tier: "log", "pins", "index", "newest", or several with
+  // commas between them. Empty = "log,pins".
   struct hw_str fast_parts;
-  // Maximum size of the log there; 0 (default) = four times the memory budget.
+  // Maximum size of the tier, shared by its parts; 0 (default) = the limits of each part.
   uint64_t fast_bytes;
   // Interval at which the log in a fast tier is copied to the bulk device, ns, which bounds the
   // loss if the tier fails; below 0 = never (default).

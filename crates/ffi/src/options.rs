@@ -94,10 +94,10 @@ pub struct hw_options {
     /// Folder of a fast tier, on a small fast device: see docs/operate/tiers.md. Empty (default) =
     /// the existing tier of the database, if any.
     pub fast_dir: hw_str,
-    /// Parts of the database in the fast tier: "log", "buffers", "index", "newest", or several with
-    /// commas between them. Empty = "log,buffers".
+    /// Parts of the database in the fast tier: "log", "pins", "index", "newest", or several with
+    /// commas between them. Empty = "log,pins".
     pub fast_parts: hw_str,
-    /// Maximum size of the log there; 0 (default) = four times the memory budget.
+    /// Maximum size of the tier, shared by its parts; 0 (default) = the limits of each part.
     pub fast_bytes: u64,
     /// Interval at which the log in a fast tier is copied to the bulk device, ns, which bounds the
     /// loss if the tier fails; below 0 = never (default).

@@ -30,7 +30,8 @@ pub use headwater_engine::{
     ReplaySpec, ReplaySteps, Result, RowBlock, STATS, Scan, ScanChunk, ScanSpec, ShardLateReport,
     Snapshot, SnapshotEnd, SnapshotInfo, SnapshotPart, Split, Stat, StatKind, StatUnit, StatValue,
     Stats, StreamDiff, StreamHandle, StreamInfo, StreamPage, Stretch, Stretches, SummaryBin,
-    SummarySpec, TableChange, TableInfo, TableSpec, Ticket, TierParts, Written, reading_for,
+    SummarySpec, TableChange, TableInfo, TableSpec, Ticket, TierParts, TierShares, Written,
+    reading_for,
 };
 pub use headwater_io::{Env, Media};
 pub use headwater_types::{

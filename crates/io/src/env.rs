@@ -84,8 +84,8 @@ impl Env {
 
     /// The files of rows that do not fit into memory.
     #[must_use]
-    pub fn buffer_files(&self) -> &Arc<dyn Files> {
-        self.media.buffers.as_ref().unwrap_or(&self.files)
+    pub fn pins_files(&self) -> &Arc<dyn Files> {
+        self.media.pins.as_ref().unwrap_or(&self.files)
     }
 
     /// The files of the metadata.
@@ -112,7 +112,7 @@ impl Env {
         let mut all = vec![&self.files];
         let parts = [
             self.log_files(),
-            self.buffer_files(),
+            self.pins_files(),
             self.index_files(),
             self.segment_files(),
             self.fast_files(),
@@ -141,7 +141,7 @@ impl Env {
             files: wrapped(&self.files),
             media: Media {
                 log: self.media.log.as_ref().map(wrapped),
-                buffers: self.media.buffers.as_ref().map(wrapped),
+                pins: self.media.pins.as_ref().map(wrapped),
                 index: self.media.index.as_ref().map(wrapped),
                 segments: self.media.segments.as_ref().map(wrapped),
                 fast: self.media.fast.as_ref().map(wrapped),

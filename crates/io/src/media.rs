@@ -31,9 +31,9 @@ pub struct Media {
     pub log_root: Option<PathBuf>,
     /// Rows that do not fit into memory (`DIR/pins`). Their files end with the process, and are
     /// never synced.
-    pub buffers: Option<Arc<dyn Files>>,
+    pub pins: Option<Arc<dyn Files>>,
     /// The folder that replaces `DIR` there; `None` = the same path.
-    pub buffers_root: Option<PathBuf>,
+    pub pins_root: Option<PathBuf>,
     /// The metadata (`DIR/meta.redb`): which tables, streams and partitions there are. Small,
     /// written with every step.
     pub index: Option<Arc<dyn Files>>,
@@ -52,8 +52,8 @@ impl Media {
 
     /// The folder of rows that do not fit into memory, of the database in `dir`.
     #[must_use]
-    pub fn buffers_root<'a>(&'a self, dir: &'a Path) -> &'a Path {
-        self.buffers_root.as_deref().unwrap_or(dir)
+    pub fn pins_root<'a>(&'a self, dir: &'a Path) -> &'a Path {
+        self.pins_root.as_deref().unwrap_or(dir)
     }
 }
 

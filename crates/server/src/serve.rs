@@ -19,7 +19,7 @@ use crate::start_error::StartError;
 use crate::tile_cache::TileCache;
 use crate::tile_costs::TileCosts;
 use headwater::{Database, Reader};
-use headwater_cluster::LinkBudget;
+use headwater_cluster::BusBudget;
 use headwater_cluster::dispatcher::Dispatcher;
 use headwater_cluster::inventory::Inventory;
 use headwater_cluster::notices::{NoticeMetrics, Notices};
@@ -110,7 +110,7 @@ impl Server {
             &settings.notices,
             Some(settings.db()),
             NoticeMetrics::default(),
-            uplink.as_ref().map(LinkBudget::of),
+            uplink.as_ref().map(BusBudget::of),
         )?;
         let bound = listener.shell(|registry| {
             metrics.register(registry);

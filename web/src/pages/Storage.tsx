@@ -177,7 +177,7 @@ function Tiers({ use }: { use: TierUse }): JSX.Element {
       <Bars
         rows={[
           [
-            `Fast: log and buffers${use.fastBytesMax === undefined ? "" : ` (of ${formatBytes(use.fastBytesMax)} for the log)`}`,
+            `Fast: log and pinned rows${use.fastBytesMax === undefined ? "" : ` (of ${formatBytes(use.fastBytesMax)} for the log)`}`,
             own ?? NaN,
           ],
           ...kept.flatMap(([name, each]) =>

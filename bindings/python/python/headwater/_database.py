@@ -555,8 +555,8 @@ def open(
     :param batch_bytes_max: most bytes of a batch, which is stored whole or not at all; 16 MiB.
     :param fast_dir: folder of a fast tier, on a small fast medium beside that of the database; the one the database has, if it has
         one. See docs/operate/tiers.md.
-    :param fast_parts: what is to lie there: ``"log"``, ``"buffers"``, ``"index"``, ``"newest"``, or several with commas
-        between them; ``"log,buffers"``.
+    :param fast_parts: what is to lie there: ``"log"``, ``"pins"``, ``"index"``, ``"newest"``, or several with commas
+        between them; ``"log,pins"``.
     :param idle_after: when nothing was written for this time, what memory holds is stored, and the log gives back files that it
         does not need; 30 s, ``None`` = never.
     :param more: ``late_runs_max``, ``partition_target_bytes``, ``partition_bytes_max``, ``leaf_events``, ``bucket_events``,

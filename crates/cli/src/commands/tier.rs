@@ -35,8 +35,8 @@ enum TierCommand {
         /// Folder of the tier
         #[arg(long, value_name = "DIR")]
         fast: PathBuf,
-        /// Parts to place there: log, buffers, index, newest, or several with commas between
-        #[arg(long, value_name = "PARTS", default_value = "log,buffers")]
+        /// Parts to place there: log, pins, index, newest, or several with commas between
+        #[arg(long, value_name = "PARTS", default_value = "log,pins")]
         parts: TierParts,
     },
     /// Stop using the tier: everything is moved back to the directory of the database
@@ -65,7 +65,7 @@ impl Tier {
             } => {
                 if parts.is_empty() {
                     return Err(Failure::usage(
-                        "--parts: expected log, buffers, index, newest, or several; `headwater tier leave` uses none",
+                        "--parts: expected log, pins, index, newest, or several; `headwater tier leave` uses none",
                     ));
                 }
                 let tier = FastTier {

@@ -204,7 +204,7 @@ fn a_fast_tier_is_used_lost_and_given_up_on_the_command_line() {
     ok(&run("import", &bench.db(), &import));
     assert_eq!(ok(&tier(&["show"], None)), "fast: none\n");
     let used = ok(&tier(&["use"], Some(&fast)));
-    assert_eq!(used, format!("fast: {} (log,buffers)\n", fast.display()));
+    assert_eq!(used, format!("fast: {} (log,pins)\n", fast.display()));
     ok(&run("import", &bench.db(), &import));
     assert!(fast.join("tier").exists() && !bench.db().join("log/1.log").exists());
 

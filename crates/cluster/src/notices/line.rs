@@ -5,7 +5,7 @@
 //! before the next read. Concurrency: one owner. Failure: texts for the log.
 
 use crate::broker_login::{password, tls};
-use crate::link_budget::LinkBudget;
+use crate::bus_budget::BusBudget;
 use crate::settings::{Broker, NoticeSettings};
 use crate::socket_bytes::Counted;
 use headwater_protocol::xmpp::{
@@ -102,12 +102,12 @@ impl Line {
     ///
     /// # Errors
     /// When the connection fails or times out.
-    pub(super) async fn connect(login: &Login, link: Option<&LinkBudget>) -> Result<Line, String> {
+    pub(super) async fn connect(login: &Login, link: Option<&BusBudget>) -> Result<Line, String> {
         let made = timeout(LOGIN_MAX, Line::begin(login, link)).await;
         made.map_err(|_| "the server does not answer in time".to_owned())?
     }
 
-    async fn begin(login: &Login, link: Option<&LinkBudget>) -> Result<Line, String> {
+    async fn begin(login: &Login, link: Option<&BusBudget>) -> Result<Line, String> {
         let host = login
             .server
             .host

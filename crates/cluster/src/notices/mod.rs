@@ -32,8 +32,8 @@ pub use metrics::NoticeMetrics;
 pub use rules::{broker_lists, broker_rules, wanted_lists};
 pub use values::{LiveValues, VALUES_PATH};
 
+use crate::bus_budget::BusBudget;
 use crate::key_file::seed;
-use crate::link_budget::LinkBudget;
 use crate::settings::{NoticeBus, NoticeSettings};
 use crate::start_error::StartError;
 use headwater_protocol::notice::{
@@ -60,7 +60,7 @@ pub type LastWords = Box<dyn Fn(u64) -> Vec<u8> + Send + Sync>;
 pub struct Notices {
     settings: NoticeSettings,
     /// Budget of the link over which the broker is reached; `None` = not limited.
-    link: Option<LinkBudget>,
+    link: Option<BusBudget>,
     /// Counts of this bus.
     pub metrics: NoticeMetrics,
     /// Notices of this node, for local subscribers.
@@ -133,7 +133,7 @@ impl Notices {
         settings: &NoticeSettings,
         publisher: Option<&Path>,
         metrics: NoticeMetrics,
-        link: Option<LinkBudget>,
+        link: Option<BusBudget>,
     ) -> Result<Arc<Notices>, StartError> {
         let of = settings.clone();
         let is_mqtt = of.bus == NoticeBus::Mqtt;

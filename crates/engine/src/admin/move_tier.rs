@@ -89,10 +89,10 @@ fn move_tier(core: &Core, wanted: Option<&FastTier>) -> Result<()> {
     }
     let media = &core.env.media;
     if media.log.is_some() && media.log_root.is_none()
-        || media.buffers.is_some() && media.buffers_root.is_none()
+        || media.pins.is_some() && media.pins_root.is_none()
     {
         return Err(Error::invalid(
-            "the environment already places the log or the buffers on separate devices: a fast tier cannot be added while the database is open",
+            "the environment already places the log or the pins on separate devices: a fast tier cannot be added while the database is open",
         ));
     }
     let change = Change {
@@ -130,8 +130,8 @@ impl Change<'_> {
             || self.current.parts.log && !self.is_same_folder
     }
 
-    fn buffers_move(&self) -> bool {
-        let (is, wanted) = (self.current.parts.buffers, self.target.parts.buffers);
+    fn pins_move(&self) -> bool {
+        let (is, wanted) = (self.current.parts.pins, self.target.parts.pins);
         is != wanted || is && !self.is_same_folder
     }
 
@@ -155,12 +155,12 @@ impl Change<'_> {
             return Err(error);
         }
         // From here on the change has happened.
-        if self.buffers_move() {
+        if self.pins_move() {
             let env = &new.placed.env;
-            let root = env.media.buffers_root(&self.core.options.dir);
+            let root = env.media.pins_root(&self.core.options.dir);
             let mut pins = self.core.pin_files.lock();
-            let tier = new.tier.clone().filter(|_| self.target.parts.buffers);
-            *pins = pins.moved(env.buffer_files(), root, tier);
+            let tier = new.tier.clone().filter(|_| self.target.parts.pins);
+            *pins = pins.moved(env.pins_files(), root, tier);
         }
         for what in RepeatKind::ALL {
             if !self.stays(what)
@@ -279,7 +279,7 @@ impl Change<'_> {
         })
     }
 
-    /// The environment with the log and buffers at their new locations.
+    /// The environment with the log and pins at their new locations.
     fn relocated_env(
         &self,
         plain: &Env,
@@ -309,14 +309,14 @@ impl Change<'_> {
             env.media.log = Some(Arc::clone(&log_files));
             env.media.log_root = Some(folder.clone());
         }
-        if parts.buffers {
+        if parts.pins {
             // Files of snapshots must not use reserved space.
-            env.media.buffers = Some(Arc::new(GuardedFiles::new(
+            env.media.pins = Some(Arc::new(GuardedFiles::new(
                 &tier.files,
                 &core.guard,
                 &tier.written,
             )));
-            env.media.buffers_root = Some(folder.clone());
+            env.media.pins_root = Some(folder.clone());
         }
         Ok(env)
     }

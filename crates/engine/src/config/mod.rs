@@ -7,3 +7,4 @@ pub(crate) mod backend;
 pub(crate) mod mode;
 pub(crate) mod options;
 pub mod settings;
+pub(crate) mod tier_shares;

@@ -19,6 +19,9 @@ pub enum Durability {
     Written,
 }
 
+/// Log length, in multiples of the memory budget, above which old events are flushed to shorten it.
+const LOG_BUDGETS_MAX: u64 = 4;
+
 /// Settings of [`crate::Database::open`].
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -78,8 +81,10 @@ pub struct Options {
     pub fast_dir: Option<PathBuf>,
     /// The parts to put in [`Options::fast_dir`]. Default the log, and rows that exceed memory.
     pub fast_parts: TierParts,
-    /// Limit of the log in the fast tier, in bytes; `None` = as in bulk, four times the memory
-    /// budget. Default none.
+    /// Limit of the fast tier, in bytes. The log has at most half of it where the index or the
+    /// newest segments are there too, of the rest the index has a quarter beside the newest
+    /// segments; pinned rows are not limited. `None` = only by the limits of each part, four times
+    /// the memory budget for the log. Default none.
     pub fast_bytes: Option<u64>,
     /// Limit of the index of segments in the fast tier, in bytes, if the tier contains it; the rest
     /// is read in bulk. `None` = as much as there is space for. Default none.
@@ -168,7 +173,7 @@ impl Options {
             fast_dir: None,
             fast_parts: TierParts {
                 log: true,
-                buffers: true,
+                pins: true,
                 index: false,
                 newest: false,
             },
@@ -277,6 +282,11 @@ impl Options {
             "groups_max must be at least 2",
             &self.groups_max,
         )
+    }
+
+    /// Log length above which old events are flushed to shorten it, where nothing else limits it.
+    pub(crate) fn log_bytes_usual(&self) -> u64 {
+        LOG_BUDGETS_MAX * self.memory_budget_bytes as u64
     }
 
     /// Bytes of one log file.

@@ -380,7 +380,7 @@ pub static SETTINGS: &[Setting] = settings! {
     "tier.fast_size" limit(fast_bytes),
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",
-        "Maximum size of the commit log in a fast tier; none = four times the memory budget.";
+        "Maximum size of a fast tier, without rows pinned by snapshots: the log has at most half of it where index or newest are placed there, the index a quarter of the rest beside newest; none = only the limits of each part, four times the memory budget for the log.";
     "tier.index_size" limit(fast_index_bytes),
         SettingKind::Bytes { range: MIB..=1024 * GIB, or_none: true, or_zero: false },
         "1MiB to 1024GiB, or none",

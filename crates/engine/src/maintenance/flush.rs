@@ -7,12 +7,10 @@
 
 use crate::Result;
 use crate::common::ids::{Sequence, ShardIndex};
+use crate::config::tier_shares::TierShares;
 use crate::core::Core;
 use crate::core::policy_choice::{decide_if_due, late_buffer_is_due, settle_analyzers};
 use crate::maintenance::jobs::{self, Buffers, ShardView, Urgency};
-
-/// Log length, in multiples of the memory budget, above which old events are flushed to shorten it.
-const LOG_BUDGETS_MAX: u64 = 4;
 
 fn view(core: &Core, index: ShardIndex) -> Result<(ShardView, usize)> {
     let state = core.shards.get(index)?.state.lock();
@@ -27,13 +25,14 @@ fn view(core: &Core, index: ShardIndex) -> Result<(ShardView, usize)> {
 
 /// Log length in bytes above which events are flushed to shorten it.
 pub(crate) fn log_bytes_max(core: &Core) -> u64 {
-    let usual = LOG_BUDGETS_MAX * core.options.memory_budget_bytes as u64;
-    let is_fast = core.placing.now().is_log_fast();
-    match core.options.fast_bytes {
-        // Files that are being filled or prepared are counted in addition to the needed ones.
-        Some(most) if is_fast => usual.min(most.saturating_sub(2 * core.options.log_file_size())),
-        _ => usual,
-    }
+    let usual = core.options.log_bytes_usual();
+    let placed = core.placing.now();
+    let parts = placed.tier.as_ref().map(|owned| owned.tier.parts);
+    let parts = parts.filter(|_| placed.is_log_fast());
+    // Files that are being filled or prepared are counted in addition to the needed ones.
+    let prepared = 2 * core.options.log_file_size();
+    let share = parts.and_then(|parts| TierShares::of(&core.options, parts).log);
+    share.map_or(usual, |most| usual.min(most.saturating_sub(prepared)))
 }
 
 /// Flushes a shard if it is due. True when it did something.

@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::common::counters::Cause;
+use crate::config::tier_shares::TierShares;
 use crate::core::Core;
 use crate::storage::fast_index::RepeatKind;
 use headwater_types::invariant::wide;
@@ -250,7 +251,7 @@ impl Stats {
         let media = &placed.env.media;
         let fast = [
             (&media.log_root, self.log_bytes),
-            (&media.buffers_root, self.pinned_file_bytes),
+            (&media.pins_root, self.pinned_file_bytes),
         ];
         let fast = fast.into_iter().filter(|(root, _)| root.is_some());
         self.fast_bytes = fast.map(|(_, bytes)| bytes).sum();
@@ -273,7 +274,8 @@ impl Stats {
         }
         if let Some(owned) = &placed.tier {
             self.fast_written_bytes = owned.written.load(Ordering::Relaxed);
-            self.fast_bytes_max = core.options.fast_bytes.unwrap_or(0);
+            let share = TierShares::of(&core.options, owned.tier.parts).log;
+            self.fast_bytes_max = share.unwrap_or(0);
         }
         self.bulk_written_bytes = core.guard.bulk_written().load(Ordering::Relaxed);
         self.log_mirror_behind_bytes = placed.mirror.as_ref().map_or(0, |mirror| {

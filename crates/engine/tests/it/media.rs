@@ -39,7 +39,7 @@ impl Disks {
             files: Arc::new(self.main.clone()),
             media: Media {
                 log: shared(&self.log),
-                buffers: Some(Arc::new(MemoryFiles::new())),
+                pins: Some(Arc::new(MemoryFiles::new())),
                 index: shared(&self.index),
                 segments: shared(&self.segments),
                 ..Media::default()

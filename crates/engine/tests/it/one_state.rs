@@ -114,7 +114,7 @@ fn after_each_move_the_owner_can_do_what_a_process_beside_it_can() {
     let layouts = [
         tier("/fast", "log,newest"),
         tier("/fast", "buffers"),
-        tier("/other", "log,buffers"),
+        tier("/other", "log,pins"),
         tier("/fast", "log"),
         None,
         tier("/fast", "index"),
@@ -122,7 +122,7 @@ fn after_each_move_the_owner_can_do_what_a_process_beside_it_can() {
     ];
     let options = small_options();
     // At the opening the log lies in bulk, or in a tier.
-    for at_opening in [None, tier("/first", "log,buffers")] {
+    for at_opening in [None, tier("/first", "log,pins")] {
         let machine = Machine::new();
         let db = machine.open(&options);
         db.move_tier(at_opening.as_ref()).unwrap();

@@ -107,7 +107,7 @@ fn change_layout(db: &Database, number: u64) {
         0 => None,
         1 => Some(tier("/fast", "buffers")),
         2 => Some(tier("/fast", "log,newest")),
-        _ => Some(tier("/other", "log,buffers,index")),
+        _ => Some(tier("/other", "log,pins,index")),
     };
     match db.move_tier(wanted.as_ref()) {
         // A tier that was left, in which an open snapshot still has rows, is nobody's.

@@ -18,7 +18,7 @@ const LOG: TierParts = TierParts {
     ..TierParts::NONE
 };
 const BUFFERS: TierParts = TierParts {
-    buffers: true,
+    pins: true,
     ..TierParts::NONE
 };
 
@@ -123,7 +123,7 @@ fn the_log_lies_in_the_tier_and_everything_else_in_bulk() {
     );
     let tier = db.fast_tier().unwrap();
     assert_eq!(tier.folder, Path::new("/fast"));
-    assert!(tier.parts.log && tier.parts.buffers);
+    assert!(tier.parts.log && tier.parts.pins);
     // Beside the owner.
     let reader = Reader::open_in(env(&disk), plain()).unwrap();
     assert_eq!(
@@ -155,7 +155,7 @@ fn a_tier_is_taken_into_use_changed_and_left_and_nothing_is_lost() {
         Some(parts(BUFFERS)),
         Some(parts(TierParts {
             log: true,
-            buffers: true,
+            pins: true,
             index: true,
             newest: true,
         })),

@@ -47,7 +47,7 @@ fn tier(folder: &str, parts: &str) -> Option<FastTier> {
 /// Every kind of change: into a tier, other parts of it, another one, and out of it.
 fn layouts() -> Vec<Option<FastTier>> {
     vec![
-        tier("/fast", "buffers"),
+        tier("/fast", "pins"),
         tier("/fast", "log,buffers"),
         tier("/fast", "log,index,newest"),
         tier("/other", "log,newest"),
@@ -111,7 +111,7 @@ fn a_running_database_goes_through_all_layouts_and_everybody_goes_on() {
         let stats = db.stats().unwrap();
         assert_eq!(
             stats.fast_bytes > 0,
-            wanted.is_some() && !only_buffers(&wanted)
+            wanted.is_some() && !only_pins(&wanted)
         );
         // Who had a look before sees what he saw.
         for (rows, snapshot) in &snapshots {
@@ -131,9 +131,9 @@ fn a_running_database_goes_through_all_layouts_and_everybody_goes_on() {
     assert!(check(env(&disk), options()).unwrap().is_sound());
 }
 
-fn only_buffers(tier: &Option<FastTier>) -> bool {
+fn only_pins(tier: &Option<FastTier>) -> bool {
     tier.as_ref()
-        .is_some_and(|tier| tier.parts.to_string() == "buffers")
+        .is_some_and(|tier| tier.parts.to_string() == "pins")
 }
 
 #[test]

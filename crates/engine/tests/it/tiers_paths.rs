@@ -19,7 +19,7 @@ struct World {
 }
 
 fn parts() -> TierParts {
-    "log,buffers,index".parse().unwrap()
+    "log,pins,index".parse().unwrap()
 }
 
 impl World {

@@ -86,17 +86,17 @@ fn changes() -> Vec<(Option<FastTier>, Option<FastTier>)> {
     vec![
         (None, tier("/fast", "log")),
         (None, tier("/fast", "index,newest")),
-        (None, tier("/fast", "buffers")),
+        (None, tier("/fast", "pins")),
         (tier("/fast", "log"), None),
         (tier("/fast", "log,newest"), None),
         (tier("/fast", "buffers,index"), None),
-        (tier("/fast", "log,buffers"), tier("/fast", "buffers")),
+        (tier("/fast", "log,pins"), tier("/fast", "pins")),
         (tier("/fast", "newest"), tier("/fast", "log,newest")),
         (tier("/fast", "log"), tier("/fast", "log,index")),
         (tier("/fast", "log"), tier("/other", "log")),
         (tier("/fast", "log,index"), tier("/other", "newest")),
-        (tier("/fast", "newest"), tier("/other", "log,buffers")),
-        (tier("/fast", "buffers"), tier("/other", "index")),
+        (tier("/fast", "newest"), tier("/other", "log,pins")),
+        (tier("/fast", "pins"), tier("/other", "index")),
     ]
 }
 

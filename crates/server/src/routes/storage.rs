@@ -8,7 +8,9 @@ use crate::routes::{Needs, Route};
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use headwater::{ErrorKind, LateReport, PartitionInfo, Snapshot, Stats, TableInfo, Timestamp};
+use headwater::{
+    ErrorKind, LateReport, PartitionInfo, Snapshot, Stats, TableInfo, TierShares, Timestamp,
+};
 use headwater_wire::query::QueryError;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -135,25 +137,24 @@ struct CacheStats {
 }
 
 impl CacheStats {
-    fn index(app: &App, stats: &Stats) -> CacheStats {
+    fn index(shares: TierShares, stats: &Stats) -> CacheStats {
         CacheStats {
             segments: None,
-            bytes_max: app.settings.engine.fast_index_bytes,
+            bytes_max: shares.index,
             reads: stats.fast_index_reads,
             dropped: stats.fast_index_dropped,
             refused: stats.fast_index_refused,
         }
     }
 
-    fn newest(app: &App, stats: &Stats) -> CacheStats {
+    fn newest(app: &App, shares: TierShares, stats: &Stats) -> CacheStats {
         // The memory budget bounds the cache, regardless of the setting.
         let most = u64::try_from(app.opened_db.memory_budget_bytes())
             .unwrap_or(u64::MAX)
             .saturating_mul(32);
-        let set = app.settings.engine.fast_newest_bytes;
         CacheStats {
             segments: Some(stats.fast_newest_segments),
-            bytes_max: Some(set.map_or(most, |set| set.min(most))),
+            bytes_max: Some(shares.newest.map_or(most, |share| share.min(most))),
             reads: stats.fast_newest_reads,
             dropped: stats.fast_newest_dropped,
             refused: stats.fast_newest_refused,
@@ -164,6 +165,7 @@ impl CacheStats {
 impl Tiers {
     fn of(app: &App, stats: &Stats) -> Option<Tiers> {
         let tier = app.opened_db.fast_tier()?;
+        let shares = TierShares::of(&app.settings.engine, tier.parts);
         let is_copied = tier.parts.log && app.settings.engine.log_mirror.is_some();
         Some(Tiers {
             fast: tier.folder.display().to_string(),
@@ -176,8 +178,11 @@ impl Tiers {
             log_mirror_behind_bytes: is_copied.then_some(stats.log_mirror_behind_bytes),
             fast_index_bytes: tier.parts.index.then_some(stats.fast_index_bytes),
             fast_newest_bytes: tier.parts.newest.then_some(stats.fast_newest_bytes),
-            fast_index: tier.parts.index.then(|| CacheStats::index(app, stats)),
-            fast_newest: tier.parts.newest.then(|| CacheStats::newest(app, stats)),
+            fast_index: tier.parts.index.then(|| CacheStats::index(shares, stats)),
+            fast_newest: tier
+                .parts
+                .newest
+                .then(|| CacheStats::newest(app, shares, stats)),
         })
     }
 }

@@ -162,7 +162,7 @@ static SERVER: &[Setting] = &[
     Setting {
         key: "tier.parts",
         kind: "PART,…",
-        allowed: "log, buffers, index, newest, or several, separated by commas",
+        allowed: "log, pins, index, newest, or several, separated by commas",
         about: "What is stored in tier.fast: the commit log, rows that memory has no room for, a copy of the index of segments, copies of the newest partitions.",
         codec: Codec::Own {
             set: |s, text| {

@@ -96,15 +96,17 @@ fn a_server_with_a_fast_tier_tells_what_lies_on_which_medium_and_how_they_wear()
         std::thread::sleep(std::time::Duration::from_millis(5));
     };
     assert_eq!(tiers["fast"], folder.to_str().unwrap());
-    assert_eq!(tiers["parts"], "log,buffers,index,newest");
+    assert_eq!(tiers["parts"], "log,pins,index,newest");
     assert_eq!(tiers["fast_index_bytes"], 0, "nothing is stored yet");
     assert_eq!(tiers["fast_newest_bytes"], 0, "nothing is stored yet");
-    assert_eq!(tiers["fast_bytes_max"], 64 << 20);
+    // The log's share of the tier.
+    assert_eq!(tiers["fast_bytes_max"], 32 << 20);
     let newest = &tiers["fast_newest"];
     assert_eq!(newest["segments"], 0, "{tiers}");
     assert_eq!(newest["dropped"], 0, "{tiers}");
     assert!(newest["bytes_max"].as_u64() > Some(0), "{tiers}");
-    assert!(tiers["fast_index"]["bytes_max"].is_null() && tiers["fast_index"]["refused"] == 0);
+    assert_eq!(tiers["fast_index"]["bytes_max"], 8 << 20);
+    assert_eq!(tiers["fast_index"]["refused"], 0);
     for medium in ["fast", "bulk"] {
         let figure = |name: &str| tiers[format!("{medium}_{name}")].as_u64().unwrap();
         assert!(
@@ -115,7 +117,7 @@ fn a_server_with_a_fast_tier_tells_what_lies_on_which_medium_and_how_they_wear()
     let mut answer = client.get(server.url("/metrics")).call().unwrap();
     let metrics = answer.body_mut().read_to_string().unwrap();
     for name in [
-        "headwater_fast_tier_bytes_max 67108864",
+        "headwater_fast_tier_bytes_max 33554432",
         "headwater_fast_tier_written_bytes_total ",
         "headwater_bulk_written_bytes_total ",
         "headwater_log_mirror_behind_bytes 0",

@@ -1,6 +1,6 @@
 //! Late-data policy of shards: when their analyzers evaluate, which policy is in force, when a late
-//! buffer is merged because of its age. `maintenance/jobs/run_or_merge` decides whether late events
-//! of a stream become a late run or are merged.
+//! buffer is merged because of its age. `maintenance/jobs/late_decision` decides whether late
+//! events of a stream become a late run or are merged.
 //!
 //! Invariants: a change of policy causes no writes, moves no data and blocks no thread: events in
 //! memory are divided again at the next write or flush of their stream. A policy that is set by the

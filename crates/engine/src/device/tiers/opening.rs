@@ -39,8 +39,8 @@ pub(crate) fn without_tier(env: &Env) -> Env {
     if plain.media.log_root.take().is_some() {
         plain.media.log = None;
     }
-    if plain.media.buffers_root.take().is_some() {
-        plain.media.buffers = None;
+    if plain.media.pins_root.take().is_some() {
+        plain.media.pins = None;
     }
     plain
 }
@@ -111,9 +111,9 @@ fn with_tier(env: &Env, record: &TierRecord, files: Arc<dyn Files>) -> Env {
         env.media.log = Some(Arc::clone(&files));
         env.media.log_root = Some(record.fast.clone());
     }
-    if record.parts.buffers {
-        env.media.buffers = Some(files);
-        env.media.buffers_root = Some(record.fast.clone());
+    if record.parts.pins {
+        env.media.pins = Some(files);
+        env.media.pins_root = Some(record.fast.clone());
     }
     env
 }

@@ -32,8 +32,8 @@ const PATH_BYTES_MAX: usize = 3072;
 pub struct TierParts {
     /// The commit log.
     pub log: bool,
-    /// Rows that exceed memory.
-    pub buffers: bool,
+    /// Rows that open snapshots keep, and memory has no room for; `buffers` in earlier versions.
+    pub pins: bool,
     /// A copy of the index in segments, which locates their rows, and of the pyramid.
     pub index: bool,
     /// Copies of the newest segments, from which the newest rows are read.
@@ -42,14 +42,14 @@ pub struct TierParts {
 
 impl TierParts {
     const LOG: u8 = 1;
-    const BUFFERS: u8 = 2;
+    const PINS: u8 = 2;
     const INDEX: u8 = 4;
     const NEWEST: u8 = 8;
 
     /// No parts.
     pub const NONE: TierParts = TierParts {
         log: false,
-        buffers: false,
+        pins: false,
         index: false,
         newest: false,
     };
@@ -64,7 +64,7 @@ impl TierParts {
     fn named(self) -> [(&'static str, bool); 4] {
         [
             ("log", self.log),
-            ("buffers", self.buffers),
+            ("pins", self.pins),
             ("index", self.index),
             ("newest", self.newest),
         ]
@@ -72,7 +72,7 @@ impl TierParts {
 
     fn bits(self) -> u8 {
         u8::from(self.log) * TierParts::LOG
-            + u8::from(self.buffers) * TierParts::BUFFERS
+            + u8::from(self.pins) * TierParts::PINS
             + u8::from(self.index) * TierParts::INDEX
             + u8::from(self.newest) * TierParts::NEWEST
     }
@@ -80,7 +80,7 @@ impl TierParts {
     fn of_bits(bits: u8) -> Option<TierParts> {
         let parts = TierParts {
             log: bits & TierParts::LOG != 0,
-            buffers: bits & TierParts::BUFFERS != 0,
+            pins: bits & TierParts::PINS != 0,
             index: bits & TierParts::INDEX != 0,
             newest: bits & TierParts::NEWEST != 0,
         };
@@ -92,10 +92,11 @@ impl TierParts {
 ///
 /// ```
 /// use headwater_engine::TierParts;
-/// let parts: TierParts = "log, buffers".parse()?;
-/// assert!(parts.log && parts.buffers && !parts.index);
-/// assert_eq!(parts.to_string(), "log,buffers");
+/// let parts: TierParts = "log, pins".parse()?;
+/// assert!(parts.log && parts.pins && !parts.index);
+/// assert_eq!(parts.to_string(), "log,pins");
 /// assert_eq!("index,log".parse::<TierParts>()?.to_string(), "log,index");
+/// assert_eq!("buffers,log".parse::<TierParts>()?, parts);
 /// assert!("log,newest".parse::<TierParts>()?.newest);
 /// assert_eq!("none".parse::<TierParts>()?, TierParts::NONE);
 /// assert!("segments".parse::<TierParts>().is_err());
@@ -123,12 +124,13 @@ impl FromStr for TierParts {
         for name in text.split(',') {
             match name.trim() {
                 "log" => parts.log = true,
-                "buffers" => parts.buffers = true,
+                // The name of earlier versions.
+                "pins" | "buffers" => parts.pins = true,
                 "index" => parts.index = true,
                 "newest" => parts.newest = true,
                 other => {
                     return Err(Error::invalid(format!(
-                        "parts of a fast tier: expected a comma-separated list of log, buffers, index and newest, found `{other}`"
+                        "parts of a fast tier: expected a comma-separated list of log, pins, index and newest, found `{other}`"
                     )));
                 }
             }

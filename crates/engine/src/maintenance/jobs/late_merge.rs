@@ -1,4 +1,5 @@
-//! Merges late events into the main-run leaves that contain their times.
+//! Merges late events into the main-run leaves that contain their times;
+//! [`super::late_decision`] decides when.
 //!
 //! Invariants: main-run leaves stay ordered and disjoint (law 2); everything that may turn out
 //! damaged is read before events are counted. Failure: a damaged leaf in the way stays unchanged;

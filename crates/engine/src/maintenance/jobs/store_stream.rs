@@ -7,8 +7,8 @@
 //! merge stays unchanged; the events become a late run instead.
 
 use super::carried;
+use super::late_decision::{LatePlan, plan_late};
 use super::late_merge::{RowsToMerge, fold_units};
-use super::run_or_merge::{LatePlan, plan_late};
 use super::stream_writer::StreamWriter;
 use crate::common::counters::Cause;
 use crate::read::merge::{Merge, Source};

@@ -121,8 +121,8 @@ impl Opening {
         files::settle(store, &present, partitions, unreadable, recovery, named)?;
         files::forget_freed(&self.meta, partitions, named)?;
         indexes::settle(&self.meta, store, &present, indexes, recovery)?;
-        let root = self.env.media.buffers_root(self.dir());
-        remove_leftovers(&**self.env.buffer_files(), root)
+        let root = self.env.media.pins_root(self.dir());
+        remove_leftovers(&**self.env.pins_files(), root)
     }
 
     /// Continues the log after the replayed records, with new files if the opener may write.

@@ -2,6 +2,7 @@
 //! where the log has a faster device of its own, a monitor of the others.
 
 use super::files::Named;
+use crate::config::tier_shares::TierShares;
 use crate::device::guard::Guard;
 use crate::device::layout::durable_roots;
 use crate::device::reserve::{Reserve, ReservedFiles};
@@ -106,15 +107,16 @@ pub(crate) fn fast_index_config(
 ) -> Option<fast_index::FastIndexConfig> {
     let budget = u64::try_from(options.memory_budget_bytes).unwrap_or(u64::MAX);
     let is_there = kind.is_in(tier.tier.parts);
+    let shares = TierShares::of(options, tier.tier.parts);
     let (bytes_max, memory_bytes) = match kind {
         RepeatKind::Index => {
             let memory = budget / INDEX_MEMORY_SHARE;
-            (options.fast_index_bytes, memory)
+            (shares.index, memory)
         }
         RepeatKind::Newest => {
             let memory = budget / NEWEST_MEMORY_SHARE;
             let known = memory.saturating_mul(NEWEST_PER_MEMORY);
-            let most = options.fast_newest_bytes.unwrap_or(u64::MAX).min(known);
+            let most = shares.newest.unwrap_or(u64::MAX).min(known);
             (Some(most), memory)
         }
     };

@@ -37,14 +37,13 @@ fn plan(mut env: Env, options: Options) -> Result<OpeningPlan<'static>> {
     pending_repairs::settle(&env, &dir)?;
     // Files of snapshots and indexes must not use the space that is reserved for acknowledged
     // writes.
-    let pin_files =
-        PinnedChunkFiles::new(Arc::clone(env.buffer_files()), env.media.buffers_root(&dir));
+    let pin_files = PinnedChunkFiles::new(Arc::clone(env.pins_files()), env.media.pins_root(&dir));
     let run_files = Arc::clone(env.segment_files());
     let reserves = reserve_space(&mut env, &options)?;
     let bulk = Some(watch_bulk(&mut env, tier.as_ref()));
     let (meta, owner) = open_meta(&env, &options, owner)?;
     let tier = tier.map(Arc::new);
-    let in_tier = tier.clone().filter(|owned| owned.tier.parts.buffers);
+    let in_tier = tier.clone().filter(|owned| owned.tier.parts.pins);
     Ok(OpeningPlan {
         opening: Opening {
             meta: Arc::new(meta),

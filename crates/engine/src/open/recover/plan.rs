@@ -104,14 +104,14 @@ pub(crate) struct Devices {
 impl Devices {
     /// Devices of an opener that is not the owner: plain files without layers.
     pub(crate) fn not_owned(env: &Env, dir: &Path) -> Devices {
-        let root = env.media.buffers_root(dir);
+        let root = env.media.pins_root(dir);
         Devices {
             guard: Guard::new(&env.threads),
             tier: None,
             bulk: None,
             reserves: Vec::new(),
             fast_files: Arc::clone(env.fast_files()),
-            pin_files: PinnedChunkFiles::new(Arc::clone(env.buffer_files()), root),
+            pin_files: PinnedChunkFiles::new(Arc::clone(env.pins_files()), root),
             run_files: Arc::clone(env.segment_files()),
         }
     }

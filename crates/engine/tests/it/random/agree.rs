@@ -128,7 +128,7 @@ impl World {
         }
         let parts = self
             .random
-            .pick(&["none", "log", "log,buffers,index", "newest", "log,newest"]);
+            .pick(&["none", "log", "log,pins,index", "newest", "log,newest"]);
         let folder = self.random.pick(&["/fast", "/other"]);
         let parts: TierParts = parts.parse().unwrap();
         let tier = FastTier {

@@ -83,7 +83,7 @@ fn open(dir: &Path, fast: &FastTierDir, with_index: bool) -> Result<SlowDatabase
     options.fast_dir = Some(fast.tier(dir));
     options.fast_parts = TierParts {
         index: with_index,
-        buffers: true,
+        pins: true,
         ..TierParts::NONE
     };
     let (env, reading) = Slow::env(LATENCY);

@@ -4,20 +4,20 @@
 //! Concurrency and failure: as in the database or the copy.
 
 mod agent;
-mod budget;
 mod challenge;
 mod missing_reports;
 mod read_rate;
 mod reading;
+mod send_budget;
 mod send_queue;
 mod sent;
 mod spent;
 mod tail_sender;
 
 pub use agent::{Agent, Confirmed};
-pub use budget::{Budget, BudgetLimits, Pause, PauseCause, QuietHours};
 pub use challenge::ChallengeStats;
 pub(crate) use read_rate::Allowance;
+pub use send_budget::{Budget, BudgetLimits, Pause, PauseCause, QuietHours};
 pub use send_queue::SendQueue;
 pub use spent::{Period, Spent};
 pub use tail_sender::LiveTimes;

@@ -7,7 +7,7 @@
 //! Failure: a lost answer is requested again.
 
 use super::Source;
-use super::budget::Budget;
+use super::send_budget::Budget;
 use crate::replication::message::Message;
 use headwater_engine::{LogLocation, ReplicationRules, Result, TailPoint, TailRequest};
 use headwater_types::Now;

@@ -1,4 +1,5 @@
-//! The budget of the link to the cloud, for other connections over the same link: those of a bus.
+//! The budget of the link to the cloud (`uplink/spending`), for the connections of a bus over the
+//! same link.
 //!
 //! Invariants: what is counted here is charged like the bytes of the uplink, within 100 ms. While
 //! the budget pauses, no other connection is open. Concurrency: cheap calls from any thread.
@@ -15,13 +16,13 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The budget of an uplink.
 #[derive(Clone, Debug)]
-pub struct LinkBudget(Arc<Uplink>);
+pub struct BusBudget(Arc<Uplink>);
 
-impl LinkBudget {
+impl BusBudget {
     /// The budget of this uplink.
     #[must_use]
-    pub fn of(uplink: &Arc<Uplink>) -> LinkBudget {
-        LinkBudget(Arc::clone(uplink))
+    pub fn of(uplink: &Arc<Uplink>) -> BusBudget {
+        BusBudget(Arc::clone(uplink))
     }
 
     /// Counters of sockets, which are charged to the budget.
