@@ -1,7 +1,7 @@
 //! Functions of time series that the SQL library does not have, and functions that it implements
 //! differently from PostgreSQL. `session` registers those that need its other modules:
 //! `time_bucket`, `timezone`, gap filling and `nearest`. Each function also has a line in
-//! `guards::cost`: one without a cost is not registered, and a test reports it.
+//! `guards::function_cost`: one without a cost is not registered, and a test reports it.
 
 mod approx_distinct;
 mod correlation;

@@ -19,7 +19,7 @@ mod commit;
 mod compact;
 mod cutter;
 mod erase;
-mod free;
+mod free_rows;
 mod late_decision;
 mod late_merge;
 mod partitioning;
@@ -35,7 +35,7 @@ mod write;
 pub(crate) use buffers::{Buffers, ShardView, Urgency, buffers_to_store, full_buffers};
 pub(crate) use commit::commit_log_cut;
 pub(crate) use compact::{age_partition, compact_partition, needs_compaction};
-pub(crate) use free::{
+pub(crate) use free_rows::{
     CopiedSegment, free_partition, is_freeable, lose_partition, refuse_parts_of_freed,
     remove_unread,
 };

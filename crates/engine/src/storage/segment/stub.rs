@@ -1,5 +1,5 @@
 //! The head of the file of a segment whose rows were freed: the remaining ranges, and their
-//! locations.
+//! locations. `maintenance/jobs/free_rows` decides what remains.
 //!
 //! Invariants: ranges are sorted, disjoint, and below the length that the segment had when it was
 //! freed; bytes after that length are at the end of the file, as they were appended. Failure: other
