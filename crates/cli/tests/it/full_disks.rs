@@ -109,6 +109,17 @@ fn disk(bench: &Bench, bytes: u64) -> Option<SmallDisk> {
     or_skip(SmallDisk::new(&bench.path("disk"), bytes))
 }
 
+/// A cloud that the database on a disk has joined, as `gw`.
+fn joined_cloud(bench: &Bench, disk: &SmallDisk) -> Served {
+    let cloud = crate::fleet::cloud(&bench.path("cloud"), "127.0.0.1:0");
+    let invited = run_against(&cloud.addr, &["edges", "add", "gw"]).ok();
+    let mut join = disk.program();
+    join.args(["join", invited.stdout.trim(), "--db"])
+        .arg(disk.db());
+    assert!(join.output().unwrap().status.success());
+    cloud
+}
+
 /// Rows of a batch that take room.
 fn lines(batch: u64) -> String {
     let line = |n: u64| {
@@ -217,12 +228,7 @@ fn an_edge_whose_disk_is_full_refuses_rows_and_loses_none_that_it_took() {
     let Some(disk) = disk(&bench, 96 << 20) else {
         return;
     };
-    let cloud = crate::fleet::cloud(&bench.path("cloud"), "127.0.0.1:0");
-    let invited = run_against(&cloud.addr, &["edges", "add", "gw"]).ok();
-    let mut join = disk.program();
-    join.args(["join", invited.stdout.trim(), "--db"])
-        .arg(disk.db());
-    assert!(join.output().unwrap().status.success());
+    let cloud = joined_cloud(&bench, &disk);
     let flags = [
         "--role",
         "edge",
@@ -316,12 +322,7 @@ fn an_edge_that_prefers_new_rows_loses_the_oldest_and_says_which() {
     let Some(disk) = disk(&bench, 96 << 20) else {
         return;
     };
-    let cloud = crate::fleet::cloud(&bench.path("cloud"), "127.0.0.1:0");
-    let invited = run_against(&cloud.addr, &["edges", "add", "gw"]).ok();
-    let mut join = disk.program();
-    join.args(["join", invited.stdout.trim(), "--db"])
-        .arg(disk.db());
-    assert!(join.output().unwrap().status.success());
+    let cloud = joined_cloud(&bench, &disk);
     let cloud_addr = cloud.addr.clone();
     // It is away while the disk is filled, so that it proves nothing.
     kill(cloud);

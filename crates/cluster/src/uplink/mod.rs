@@ -411,14 +411,9 @@ impl Uplink {
 
     /// Maintains the connection until the server stops.
     pub async fn run(self: Arc<Self>, mut stopping: watch::Receiver<bool>) {
-        let mut stop = stopping.clone();
         tokio::select! {
             () = self.charge_others() => {}
-            () = async {
-                self.run_link(&mut stopping).await;
-                // The loop ends with the server.
-                stopped(&mut stop).await;
-            } => {}
+            () = self.run_link(&mut stopping) => {}
         }
         let uplink = Arc::clone(&self);
         if let Err(error) = blocking(move || uplink.keep_exactly())

@@ -42,7 +42,7 @@ impl TierShares {
         let Some(size) = options.fast_bytes else {
             return own;
         };
-        let least = |own: Option<u64>, share: u64| Some(own.map_or(share, |own| own.min(share)));
+        let least = |own: Option<u64>, share: u64| own.map_or(share, |own| own.min(share));
         let log = match (parts.log, parts.index || parts.newest) {
             (false, _) => 0,
             (true, false) => size,
@@ -51,13 +51,13 @@ impl TierShares {
         let rest = size - log;
         let index = match (parts.index, parts.newest) {
             (false, _) => 0,
-            (true, false) => own.index.map_or(rest, |own| own.min(rest)),
-            (true, true) => own.index.map_or(rest / 4, |own| own.min(rest / 4)),
+            (true, false) => least(own.index, rest),
+            (true, true) => least(own.index, rest / 4),
         };
         TierShares {
             log: Some(log),
             index: Some(index),
-            newest: least(own.newest, rest - index),
+            newest: Some(least(own.newest, rest - index)),
         }
     }
 }
